@@ -1,0 +1,1 @@
+"""The Delta Lake commit protocol in pure Python."""

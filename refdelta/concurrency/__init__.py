@@ -1,0 +1,1 @@
+"""Isolation, conflicts and the commit loop: what PROTOCOL.md leaves open, as pure functions and generators."""

@@ -1,0 +1,1 @@
+"""The Arrow engine: snapshots, scans, Parquet writes."""

@@ -1,0 +1,1 @@
+"""The Delta log as values: pure functions on actions, no file, no clock, no Arrow."""

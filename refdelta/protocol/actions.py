@@ -1,0 +1,149 @@
+"""The actions of the log as values (PROTOCOL.md, "Actions").
+
+Names are the specification's, in snake case here and in camel case in the log. A field that the log leaves out is None or
+empty here, and is left out when written. Fields that the specification does not know are kept in ``extra`` and written again: another
+engine may need them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """What all actions share: the fields that the specification does not know, kept for when the action is written again."""
+
+    extra: dict[str, Any] | None = None
+
+
+class DeletionVectorDescriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """PROTOCOL.md, "Deletion Vector Descriptor Schema". ``size_in_bytes`` is the vector's, without the framing of its file."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None = None
+    size_in_bytes: int
+    cardinality: int
+    max_row_index: int | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """The derived id by which a logical file is told from another over the same data file."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
+
+
+class Add(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """PROTOCOL.md, "Add File and Remove File". ``path`` is as the log writes it: a percent-encoded URI reference."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+class Remove(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """PROTOCOL.md, "Add File and Remove File": a tombstone. It names the deletion vector of the logical file that it removes."""
+
+    path: str
+    deletion_timestamp: int | None = None
+    # Written always; a log that leaves it out is read as delta-spark reads it.
+    data_change: bool | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+class Cdc(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """PROTOCOL.md, "Add CDC File"."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    data_change: bool
+    tags: dict[str, str | None] | None = None
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """PROTOCOL.md, "Format Specification". The provider is always parquet."""
+
+    provider: str = "parquet"
+    options: dict[str, str] = {}
+
+
+class Metadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Change Metadata"."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    format: Format | None = None
+    schema_string: str
+    partition_columns: list[str]
+    configuration: dict[str, str] | None = None
+    created_time: int | None = None
+
+
+class Protocol(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Protocol Evolution"."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: list[str] | None = None
+    writer_features: list[str] | None = None
+
+
+class Txn(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Transaction Identifiers"."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class DomainMetadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Domain Metadata". ``configuration`` is an opaque string."""
+
+    domain: str
+    configuration: str
+    # The specification requires it, so it is written even where it is false: no default.
+    removed: bool
+
+
+class Sidecar(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Sidecar File Information". ``path`` is relative to ``_delta_log/_sidecars`` unless absolute."""
+
+    path: str
+    size_in_bytes: int
+    modification_time: int
+    tags: dict[str, str | None] | None = None
+
+
+class CheckpointMetadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Checkpoint Metadata"."""
+
+    version: int
+    tags: dict[str, str | None] | None = None
+
+
+class CommitInfo(msgspec.Struct, frozen=True):
+    """PROTOCOL.md, "Commit Provenance Information": free JSON, kept whole."""
+
+    fields: dict[str, Any]
+
+
+AnyAction = Add | Remove | Cdc | Metadata | Protocol | Txn | DomainMetadata | Sidecar | CheckpointMetadata | CommitInfo

@@ -1,0 +1,1 @@
+"""refdelta on Spark, and delta-spark as the oracle of cross-checks."""

@@ -1,0 +1,1 @@
+"""Put-if-absent, ordered listings and ranged reads over fsspec."""

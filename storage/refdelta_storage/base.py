@@ -1,0 +1,138 @@
+"""The contract of a store: what a table format needs of a file system or an object store, and no more.
+
+Keys are relative, ``/``-separated, without ``.`` or ``..`` segments and without a leading slash; they are the object's
+real name, never percent-encoded. A store knows nothing of tables. :mod:`refdelta_storage.testing` is the contract as a
+test class; a store that passes it is a store.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from refdelta_storage.errors import InvalidKeyError
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The object did not exist, and now holds our bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The store says that an object was there. It may be our own, of an attempt whose reply was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can tell: the request may have been carried out, may be on its way still, or may never have arrived.
+
+    The caller reads the key back; if nothing is there, it may put **the same bytes at the same key** again.
+    """
+
+    cause: BaseException | None = None
+
+
+PutOutcome = Created | Exists | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object of a listing: its key, its size in bytes, its modification time in milliseconds since 1970 (UTC)."""
+
+    key: str
+    size: int
+    mtime_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What this store promises, stated and never guessed.
+
+    Attributes:
+        put_if_absent: whether ``put_if_absent`` has exactly one winner, whatever races; without it nothing may be committed.
+        list_after: whether the server starts a listing after a key; without it the store filters, and pays for the whole.
+        durable: whether an acknowledged write survives a power cut.
+        remote: whether a request costs a round trip over a network, so that callers read in parallel.
+    """
+
+    put_if_absent: bool
+    list_after: bool
+    durable: bool
+    remote: bool
+
+
+class Store(abc.ABC):
+    """A folder of objects. Every method may raise :class:`~refdelta_storage.errors.StorageError`.
+
+    Stores are safe to use from many threads and can be pickled, so that worker processes can open the same place.
+    """
+
+    @property
+    @abc.abstractmethod
+    def uri(self) -> str:
+        """Where this is, as a URI without credentials and without a trailing slash."""
+
+    @property
+    @abc.abstractmethod
+    def capabilities(self) -> Capabilities: ...
+
+    @abc.abstractmethod
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Create the object whole, if no object has the key. Readers see all of it or nothing.
+
+        Trouble whose effect is not known is :class:`Unknown`, not an exception; an exception means that nothing was created.
+        """
+
+    @abc.abstractmethod
+    def put(self, key: str, data: bytes) -> None:
+        """Write the object whole, replacing one that exists. Readers see the old or the new, never a part."""
+
+    @abc.abstractmethod
+    def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """A stream for a new object, which appears whole when the block ends, and never if it ends by an exception."""
+
+    @abc.abstractmethod
+    def get(self, key: str) -> bytes:
+        """The whole object. Raises ``ObjectNotFoundError``."""
+
+    @abc.abstractmethod
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """``length`` bytes from ``start``; fewer only where the object ends. Raises ``ObjectNotFoundError``."""
+
+    @abc.abstractmethod
+    def open_input(self, key: str) -> BinaryIO:
+        """A seekable stream of the object. Raises ``ObjectNotFoundError``, here and not at the first read."""
+
+    @abc.abstractmethod
+    def head(self, key: str) -> ObjectInfo:
+        """Size and modification time. Raises ``ObjectNotFoundError``."""
+
+    @abc.abstractmethod
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
+        """All objects whose key starts with ``prefix``, at any depth, in the byte order of their UTF-8 keys, and greater than ``after``.
+
+        A prefix under which nothing is gives an empty listing. Temporary files of writes in flight are never listed.
+        """
+
+    @abc.abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, many at a time where the store can. A key that has no object is no error."""
+
+    def get_many(self, keys: Iterable[str]) -> list[bytes]:
+        """Several whole objects, in the order of the keys; remote stores fetch in parallel. Raises ``ObjectNotFoundError``."""
+        return [self.get(key) for key in keys]
+
+    def local_path(self, key: str) -> str | None:
+        """A path that native code on this machine may open for reading instead of going through Python, or None."""
+        return None
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it is a legal key, else raise ``InvalidKeyError``: the guard against keys that leave the store."""
+    if not key or key.startswith("/") or "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
+        raise InvalidKeyError(f"not a legal key: {key!r}")
+    return key
