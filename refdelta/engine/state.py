@@ -1,0 +1,216 @@
+"""The list of live files, columnar: what replay computes action by action, computed column by column.
+
+:mod:`refdelta.protocol.replay` is the plain definition of reconciliation (PROTOCOL.md, "Action Reconciliation"); a
+property-based test holds this module equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+
+_STRINGS = pa.map_(pa.string(), pa.string())
+
+DELETION_VECTOR_TYPE = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+        ("maxRowIndex", pa.int64()),
+    ]
+)
+
+# The columns of a list of live files: the fields of ``add``, named as the log names them. A snapshot whose checkpoint
+# has only struct statistics carries them in one more column, ``stats_parsed``.
+FILE_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", _STRINGS),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", _STRINGS),
+        ("deletionVector", DELETION_VECTOR_TYPE),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+        ("clusteringProvider", pa.string()),
+    ]
+)
+
+# The columns of a list of tombstones: the fields of ``remove`` that outlive a checkpoint.
+TOMBSTONE_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("extendedFileMetadata", pa.bool_()),
+        ("partitionValues", _STRINGS),
+        ("size", pa.int64()),
+        ("tags", _STRINGS),
+        ("deletionVector", DELETION_VECTOR_TYPE),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+    ]
+)
+
+STATS_PARSED = "stats_parsed"
+
+FileKey = tuple[str, str | None]
+
+
+def file_key(action: Add | Remove) -> FileKey:
+    """The identity of a logical file: its path, and the id of its deletion vector or None."""
+    vector = action.deletion_vector
+    return action.path, None if vector is None else vector.unique_id
+
+
+def adds_table(adds: Sequence[Add]) -> pa.Table:
+    """The actions as a table of :data:`FILE_SCHEMA`, in their order."""
+    return _table(adds, FILE_SCHEMA)
+
+
+def removes_table(removes: Sequence[Remove]) -> pa.Table:
+    """The actions as a table of :data:`TOMBSTONE_SCHEMA`, in their order."""
+    return _table(removes, TOMBSTONE_SCHEMA)
+
+
+def to_adds(files: pa.Table) -> list[Add]:
+    """The rows of a file list as actions, in their order. Statistics that exist only as a struct are left out."""
+    return _actions(files, FILE_SCHEMA, Add)
+
+
+def to_removes(tombstones: pa.Table) -> list[Remove]:
+    """The rows of a tombstone list as actions, in their order."""
+    return _actions(tombstones, TOMBSTONE_SCHEMA, Remove)
+
+
+def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
+    """The live files after some commits.
+
+    Implements PROTOCOL.md, "Action Reconciliation", for file actions: of all references to a logical file, the newest
+    decides whether it is live and with which fields.
+
+    Args:
+        base: the live files before the commits, of :data:`FILE_SCHEMA` (and perhaps ``stats_parsed``).
+        newer: the actions of each commit, oldest commit first. Actions other than add and remove are passed over.
+
+    Returns:
+        The files of ``base`` that the commits leave alone, in their order, then those that the commits added.
+    """
+    newest = _newest_references(newer)
+    if not newest:
+        return base
+    kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
+    added = [action for action in newest.values() if isinstance(action, Add)]
+    return _concat([kept, adds_table(added)]) if added else kept
+
+
+def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
+    """The tombstones after some commits, as :func:`reconcile` for live files: a file that is added again has none."""
+    newest = _newest_references(newer)
+    if not newest:
+        return base
+    kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
+    removed = [action for action in newest.values() if isinstance(action, Remove)]
+    return _concat([kept, removes_table(removed)]) if removed else kept
+
+
+def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[FileKey, Add | Remove]:
+    newest: dict[FileKey, Add | Remove] = {}
+    for commit in commits:
+        for action in commit:
+            if isinstance(action, (Add, Remove)):
+                key = file_key(action)
+                newest.pop(key, None)  # so that the order is that of the newest reference
+                newest[key] = action
+    return newest
+
+
+def _key_set(keys: Iterable[FileKey]) -> pa.Array:
+    return pa.array([path if vector is None else f"{path}\0{vector}" for path, vector in keys], pa.string())
+
+
+def _keys(files: pa.Table) -> pa.ChunkedArray:
+    """One string for each row that tells logical files apart: a path never contains the separator, U+0000."""
+    vectors = files.column("deletionVector")
+    paths = files.column("path")
+    if vectors.null_count == files.num_rows:
+        return paths
+    ids = unique_ids(files)
+    joined = pc.binary_join_element_wise(paths, ids, "\0")
+    return pc.coalesce(joined, paths)
+
+
+def unique_ids(files: pa.Table) -> pa.ChunkedArray:
+    """The derived unique id of each row's deletion vector, null where it has none.
+
+    Implements PROTOCOL.md, "Derived Fields" of deletion vectors.
+    """
+    vectors = files.column("deletionVector")
+    kind, place = pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv")
+    offset = pc.struct_field(vectors, "offset").cast(pa.string())
+    bare = pc.binary_join_element_wise(kind, place, "")
+    return pc.coalesce(pc.binary_join_element_wise(bare, offset, "@"), bare)
+
+
+def _concat(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables, promote_options="default")
+
+
+_CAMEL = {field.name: field.encode_name for cls in (Add, Remove) for field in msgspec.structs.fields(cls)}
+_SNAKE = {camel: snake for snake, camel in _CAMEL.items()}
+
+
+def _table(actions: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    columns = []
+    for field in schema:
+        name = _SNAKE[field.name]
+        values = [getattr(action, name) for action in actions]
+        if field.type == _STRINGS:
+            values = [None if value is None else list(value.items()) for value in values]
+        elif field.type == DELETION_VECTOR_TYPE:
+            values = [None if value is None else _descriptor(value) for value in values]
+        columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def _descriptor(vector: DeletionVectorDescriptor) -> dict[str, Any]:
+    return {
+        "storageType": vector.storage_type,
+        "pathOrInlineDv": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "sizeInBytes": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+        "maxRowIndex": vector.max_row_index,
+    }
+
+
+def _actions(files: pa.Table, schema: pa.Schema, kind: Any) -> list[Any]:
+    columns = {}
+    for field in schema:
+        values = files.column(field.name).to_pylist(maps_as_pydicts="strict")
+        if field.type == DELETION_VECTOR_TYPE:
+            values = [None if value is None else to_descriptor(value) for value in values]
+        columns[_SNAKE[field.name]] = values
+    return [kind(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def to_descriptor(value: dict[str, Any]) -> DeletionVectorDescriptor:
+    """One value of the ``deletionVector`` column, as ``to_pylist`` gives it, as the action's struct."""
+    return DeletionVectorDescriptor(
+        storage_type=value["storageType"],
+        path_or_inline_dv=value["pathOrInlineDv"],
+        offset=value["offset"],
+        size_in_bytes=value["sizeInBytes"],
+        cardinality=value["cardinality"],
+        max_row_index=value["maxRowIndex"],
+    )
