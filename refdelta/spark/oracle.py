@@ -1,0 +1,273 @@
+"""delta-spark, started in a process of its own, as the second opinion on a table.
+
+The engine never needs it: this is the one place of the package that may start delta-spark, for the tests, the
+cross-check and the demo. Everything here needs the ``spark`` extra and Java 17 or later; :func:`availability` says
+what is missing in one line, :func:`session` starts and ends a quiet local Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from refdelta.errors import DeltaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+MAVEN_PACKAGE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
+"""The JARs that fit pyspark 4.2.0; Spark's own package resolution fetches them on first use (about 87 MB)."""
+
+MINIMUM_JAVA: Final = 17
+JAVA_HINT: Final = "for example: apt-get install openjdk-17-jre-headless"
+CACHE_VARIABLE: Final = "REFDELTA_CACHE"
+
+_LOG_NAME: Final = "spark.log"
+_gateways: dict[int, tuple[Any, tempfile.TemporaryDirectory[str]]] = {}
+
+
+class OracleUnavailableError(DeltaError):
+    """delta-spark cannot be started here; the message says in one line what is missing."""
+
+
+def cache_dir() -> Path:
+    """The folder where the JARs are kept: ``$REFDELTA_CACHE``, else ``refdelta`` in the user's cache folder."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "refdelta"
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would start, or None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if command is None:
+        return None
+    try:
+        shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    return int(found.group(1)) if found else None
+
+
+def jars_cached() -> bool:
+    """Whether delta-spark's own JAR is already in the cache, so that a start needs no network."""
+    group, artifact, version = MAVEN_PACKAGE.split(":")
+    return (cache_dir() / "ivy" / "jars" / f"{group}_{artifact}-{version}.jar").is_file()
+
+
+def availability() -> str | None:
+    """Say why delta-spark cannot run here.
+
+    Returns:
+        None where Java and the Python packages are there; else one line that names what is missing and how to get
+        it. Whether JARs that are not cached yet can be fetched shows only at the start: :func:`start_session` raises.
+    """
+    for package, module in (("pyspark", "pyspark"), ("delta-spark", "delta")):
+        if importlib.util.find_spec(module) is None:
+            return f"delta-spark needs the Python package {package}: pip install 'refdelta[spark]'"
+    java = java_version()
+    if java is None:
+        return f"delta-spark needs Java {MINIMUM_JAVA} and there is no java here; {JAVA_HINT}"
+    if java < MINIMUM_JAVA:
+        return f"delta-spark needs Java {MINIMUM_JAVA} and this is Java {java}; {JAVA_HINT}, and point JAVA_HOME to it"
+    return None
+
+
+def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str] | None = None) -> Any:
+    """Start a local Spark with delta-spark, whose output goes to a file and not to the terminal.
+
+    Args:
+        cores: how many tasks run at once, and how many partitions a shuffle has.
+        memory: the heap of its Java process, as Java writes it.
+        conf: further Spark settings, which win over the ones here.
+
+    Returns:
+        The ``SparkSession``; end it with :func:`stop_session`. A process can hold one at a time.
+
+    Raises:
+        OracleUnavailableError: something is missing, a session runs already, or the start failed (with the reason).
+    """
+    if reason := availability():
+        raise OracleUnavailableError(reason)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        raise OracleUnavailableError("a Spark session is running in this process already; the oracle needs its own")
+    folder = tempfile.TemporaryDirectory(prefix="refdelta-spark-", ignore_cleanup_errors=True)
+    settings = SparkConf(loadDefaults=False)
+    settings.setAll([*_settings(Path(folder.name), cores, memory).items(), *(conf or {}).items()])
+    log = Path(folder.name) / _LOG_NAME
+    gateway = None
+    try:
+        with log.open("wb") as output:
+            gateway = launch_gateway(settings, {"stdout": output, "stderr": output})
+        context = SparkContext(conf=settings, gateway=gateway)
+        spark = SparkSession(context)
+    except (PySparkRuntimeError, OSError) as error:
+        reason = _start_failure(log)
+        if gateway is not None:
+            _end_process(gateway)
+        folder.cleanup()
+        raise OracleUnavailableError(f"delta-spark did not start: {reason}") from error
+    _gateways[id(spark)] = (gateway, folder)
+    return spark
+
+
+def stop_session(spark: Any) -> None:
+    """End a session of :func:`start_session`, its Java process and its scratch files."""
+    from pyspark import SparkContext
+
+    gateway, folder = _gateways.pop(id(spark))
+    spark.stop()
+    # PySpark keeps the Java process for the life of Python; forget it, so that the next start gets a fresh one.
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    _end_process(gateway)
+    folder.cleanup()
+
+
+@contextlib.contextmanager
+def session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """:func:`start_session` and :func:`stop_session` around a block."""
+    spark = start_session(cores=cores, memory=memory, conf=conf)
+    try:
+        yield spark
+    finally:
+        stop_session(spark)
+
+
+def read_table(spark: Any, path: str | Path, version: int | None = None) -> pa.Table:
+    """Read a whole table with delta-spark.
+
+    Args:
+        spark: a session of :func:`start_session`.
+        path: the table's folder or URI.
+        version: the version to read; None is the newest.
+
+    Returns:
+        Its rows in no particular order; timestamps are in UTC.
+    """
+    return frame(spark, path, version).toArrow()
+
+
+def frame(spark: Any, path: str | Path, version: int | None = None) -> Any:
+    """The table as a Spark DataFrame, newest version or the given one."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(str(path))
+
+
+def identifier(path: str | Path) -> str:
+    """The table's name in Spark SQL, ``delta.`path```, quoted."""
+    quoted = str(path).replace("`", "``")
+    return f"delta.`{quoted}`"
+
+
+def history(spark: Any, path: str | Path) -> list[dict[str, Any]]:
+    """``DESCRIBE HISTORY``: one dictionary a version, newest first."""
+    return [row.asDict(recursive=True) for row in spark.sql(f"DESCRIBE HISTORY {identifier(path)}").collect()]
+
+
+def detail(spark: Any, path: str | Path) -> dict[str, Any]:
+    """``DESCRIBE DETAIL``: one dictionary."""
+    row = spark.sql(f"DESCRIBE DETAIL {identifier(path)}").collect()[0]
+    return dict(row.asDict(recursive=True))
+
+
+def files_read(spark: Any, path: str | Path, predicate: str | None = None) -> list[str]:
+    """The data files that delta-spark keeps for a filter after partition pruning and data skipping, as URIs."""
+    rows = frame(spark, path)
+    return sorted((rows if predicate is None else rows.where(predicate)).inputFiles())
+
+
+def delta_log(spark: Any, path: str | Path) -> Any:
+    """delta-spark's ``DeltaLog`` of a table (a Java object), brought up to the newest version."""
+    log = _delta(spark).DeltaLog.forTable(spark._jsparkSession, str(path))  # noqa: SLF001
+    log.update(False, _none(spark), _none(spark))
+    return log
+
+
+def checkpoint(spark: Any, path: str | Path) -> None:
+    """Have delta-spark write a checkpoint of the newest version."""
+    log = delta_log(spark, path)
+    log.checkpoint(log.unsafeVolatileSnapshot(), _none(spark))
+
+
+def clear_cache(spark: Any) -> None:
+    """Make delta-spark forget every table, so that the next read starts from the files."""
+    _delta(spark).DeltaLog.clearCache()
+
+
+def scala_list(spark: Any, items: Iterable[Any]) -> Any:
+    """A Scala ``List`` of Java objects, for calls into delta-spark."""
+    builder = spark._jvm.scala.collection.immutable.List.newBuilder()  # noqa: SLF001
+    for item in items:
+        builder.addOne(item)
+    return builder.result()
+
+
+def _delta(spark: Any) -> Any:
+    return spark._jvm.org.apache.spark.sql.delta  # noqa: SLF001
+
+
+def _none(spark: Any) -> Any:
+    return spark._jvm.scala.Option.empty()  # noqa: SLF001
+
+
+def _settings(folder: Path, cores: int, memory: str) -> dict[str, str]:
+    """The session: small, quiet, in UTC, leaving nothing in the current folder."""
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "refdelta oracle",
+        "spark.driver.memory": memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={folder / 'derby'}",
+        "spark.jars.packages": MAVEN_PACKAGE,
+        "spark.jars.ivy": str(cache_dir() / "ivy"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.databricks.delta.snapshotPartitions": str(cores),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _start_failure(log: Path) -> str:
+    """One line on why Java gave up, from what it printed."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    said = [line.strip() for line in lines if "unresolved dependency" in line or "Exception" in line]
+    if any("unresolved dependency" in line or "download failed" in line for line in lines):
+        return f"{MAVEN_PACKAGE} could not be fetched from Maven Central (is there a network?)"
+    return (said or [line.strip() for line in lines if line.strip()] or ["its Java process ended at once"])[-1]
+
+
+def _end_process(gateway: Any) -> None:
+    gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()  # the Java side ends itself when this pipe closes
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
