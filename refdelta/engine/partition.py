@@ -1,0 +1,100 @@
+"""Partition values, columnar: the twin of :mod:`refdelta.protocol.partition_values`, which is the definition.
+
+A partition column has few distinct values, so each is converted once, by the definition, and then spread by Arrow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.schema import arrow_type
+from refdelta.protocol import partition_values
+from refdelta.protocol.types import (
+    DATE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+)
+
+
+def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: str = "a partition column") -> pa.Array:
+    """Typed values from the strings of ``partitionValues`` (PROTOCOL.md, "Partition Value Serialization").
+
+    Args:
+        strings: one string a file, null or empty for null.
+        data_type: the column's type.
+        column: its name, for errors.
+
+    Returns:
+        An array as long as ``strings``, of the Arrow type of ``data_type``.
+
+    Raises:
+        InvalidLogError: a string is no value of the type.
+    """
+    target = arrow_type(data_type)
+    if isinstance(strings, pa.ChunkedArray):
+        strings = strings.combine_chunks()
+    if data_type == VOID:
+        return pa.nulls(len(strings), target)
+    if data_type == STRING:
+        return pc.if_else(pc.equal(strings, ""), pa.scalar(None, target), strings).cast(target)
+    encoded = strings.dictionary_encode()
+    values = [partition_values.parse(text, data_type, column=column) for text in encoded.dictionary.to_pylist()]
+    return from_internal(values, data_type).take(encoded.indices)
+
+
+def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a partition column") -> pa.Array:
+    """The strings of ``partitionValues`` for typed values: null for null and for empty strings.
+
+    Args:
+        column: of the Arrow type of ``data_type``.
+        data_type: the column's type.
+        name: its name, for errors.
+
+    Raises:
+        SchemaMismatchError: a value has no string that every reader takes back to the same value.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    encoded = column.dictionary_encode() if not pa.types.is_null(column.type) else None
+    if encoded is None:
+        return pa.nulls(len(column), pa.string())
+    if data_type == FLOAT:
+        # A float's shortest text is not that of the double that equals it.
+        texts = [
+            None if text is None else partition_values.format_float(value) if not math.isfinite(value) else text
+            for value, text in zip(
+                encoded.dictionary.to_pylist(), pc.cast(encoded.dictionary, pa.string()).to_pylist(), strict=True
+            )
+        ]
+    else:
+        texts = [
+            partition_values.serialize(v, data_type, column=name) for v in to_internal(encoded.dictionary, data_type)
+        ]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def to_internal(column: pa.Array, data_type: DataType) -> list[Any]:
+    """Internal values (see :mod:`refdelta.protocol.partition_values`) of a short Arrow array."""
+    if data_type == DATE:
+        return list(column.view(pa.int32()).to_pylist())
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+        return list(column.view(pa.int64()).to_pylist())
+    return list(column.to_pylist())
+
+
+def from_internal(values: list[Any], data_type: DataType) -> pa.Array:
+    """The inverse of :func:`to_internal`."""
+    target = arrow_type(data_type)
+    if data_type == DATE:
+        return pa.array(values, pa.int32()).view(target)
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+        return pa.array(values, pa.int64()).view(target)
+    return pa.array(values, target)

@@ -1,0 +1,471 @@
+"""The types of a table's columns, and the schema as the log writes it (PROTOCOL.md, "Schema Serialization Format").
+
+Types are values: equal when they mean the same, hashable, and free of Arrow. Column names keep the case in which they
+were written and are found in any case, as in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from refdelta.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    InvalidLogError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+FIELD_ID = "delta.columnMapping.id"
+
+# Characters that Parquet's own schema language used to reserve; Spark refuses them in names unless columns are mapped.
+_RESERVED = frozenset(" ,;{}()\n\t=")
+# Deeper than any table, shallow enough for Python's stack.
+_MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parameters; ``name`` is the log's name for it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """``precision`` digits (1 to 38), of which ``scale`` stand behind the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of ``element``; ``contains_null`` says whether an element may be null."""
+
+    element: DataType
+    contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map; keys are never null, values where ``value_contains_null`` says so."""
+
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A column, or a field of a struct; ``metadata`` is the log's free JSON beside it."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A struct, or a table's schema. Iterating gives its fields."""
+
+    fields: tuple[StructField, ...] = ()
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __str__(self) -> str:
+        return "struct<" + ",".join(str(item) for item in self.fields) + ">"
+
+    @property
+    def names(self) -> list[str]:
+        """The fields' names, in order."""
+        return [item.name for item in self.fields]
+
+    def find(self, name: str) -> StructField | None:
+        """The field of this name in any case, or None."""
+        folded = name.lower()
+        found = [item for item in self.fields if item.name.lower() == folded]
+        if len(found) > 1:
+            exact = [item for item in found if item.name == name]
+            return exact[0] if exact else found[0]
+        return found[0] if found else None
+
+    def field(self, name: str, where: str = "the table") -> StructField:
+        """The field of this name in any case.
+
+        Raises:
+            ColumnNotFoundError: there is none.
+        """
+        found = self.find(name)
+        if found is None:
+            raise ColumnNotFoundError(name, self.names, where)
+        return found
+
+
+DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+
+STRING = PrimitiveType("string")
+LONG = PrimitiveType("long")
+INTEGER = PrimitiveType("integer")
+SHORT = PrimitiveType("short")
+BYTE = PrimitiveType("byte")
+DOUBLE = PrimitiveType("double")
+FLOAT = PrimitiveType("float")
+BOOLEAN = PrimitiveType("boolean")
+BINARY = PrimitiveType("binary")
+DATE = PrimitiveType("date")
+TIMESTAMP = PrimitiveType("timestamp")
+TIMESTAMP_NTZ = PrimitiveType("timestamp_ntz")
+VOID = PrimitiveType("void")
+VARIANT = PrimitiveType("variant")
+
+INTEGRAL: dict[DataType, int] = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
+"""The integer types and their widths in bits."""
+
+FRACTIONAL: frozenset[DataType] = frozenset({FLOAT, DOUBLE})
+
+_PRIMITIVES = {
+    item.name: item
+    for item in (
+        STRING,
+        LONG,
+        INTEGER,
+        SHORT,
+        BYTE,
+        DOUBLE,
+        FLOAT,
+        BOOLEAN,
+        BINARY,
+        DATE,
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        VOID,
+        VARIANT,
+    )
+}
+# What old Spark versions wrote for the type of NULL, and for a decimal whose parameters nobody gave.
+_ALIASES: dict[str, DataType] = {"null": VOID, "decimal": DecimalType(10, 0)}
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
+# Types that Spark or a proposal knows and this engine does not: the table is sound, the engine is not enough.
+_FOREIGN = re.compile(
+    r"(interval|geometry|geography|timestamp_nanos|timestamp_ntz_nanos|calendar|char\(|varchar\(|time\()"
+)
+
+
+def is_nested(data_type: DataType) -> bool:
+    """Whether the type is a struct, an array or a map."""
+    return isinstance(data_type, StructType | ArrayType | MapType)
+
+
+def is_numeric(data_type: DataType) -> bool:
+    """Whether the type is an integer, a float or a decimal."""
+    return data_type in INTEGRAL or data_type in FRACTIONAL or isinstance(data_type, DecimalType)
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------
+
+
+def parse_schema(text: str, *, file: str | None = None, line: int | None = None) -> StructType:
+    """Read ``metaData.schemaString`` (PROTOCOL.md, "Schema Serialization Format").
+
+    Args:
+        text: the JSON.
+        file: the log file that it came from, for errors.
+        line: its line there.
+
+    Raises:
+        InvalidLogError: it is not a schema.
+        UnsupportedFeatureError: it has a type that this engine does not know.
+    """
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidLogError(f"the table's schema is not JSON: {error}", file=file, line=line) from None
+    try:
+        schema = _type_from_json(parsed, "", 0)
+    except _BadSchemaError as error:
+        raise InvalidLogError(f"the table's schema is not valid: {error}", file=file, line=line) from None
+    if not isinstance(schema, StructType):
+        raise InvalidLogError(f"the table's schema is not a struct but {schema}", file=file, line=line)
+    return schema
+
+
+def schema_json(schema: StructType) -> str:
+    """The schema as ``metaData.schemaString`` holds it, in Spark's order of keys and without spaces."""
+    return json.dumps(_type_to_json(schema), separators=(",", ":"), ensure_ascii=False)
+
+
+class _BadSchemaError(Exception):
+    """What is wrong, and at which path; never leaves this module."""
+
+
+def _type_from_json(value: Any, path: str, depth: int) -> DataType:
+    if depth > _MAX_DEPTH:
+        raise _BadSchemaError(f"it nests more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, str):
+        return _primitive(value, path)
+    if not isinstance(value, dict):
+        raise _BadSchemaError(f"{path or 'the schema'} has no type but {value!r}")
+    match value.get("type"):
+        case "struct":
+            fields = value.get("fields")
+            if not isinstance(fields, list):
+                raise _BadSchemaError(f"{path or 'the schema'} is a struct without a list of fields")
+            return StructType(tuple(_field_from_json(item, path, depth) for item in fields))
+        case "array":
+            element = _type_from_json(value.get("elementType"), f"{path}.element", depth + 1)
+            return ArrayType(element, _flag(value, "containsNull", path))
+        case "map":
+            key = _type_from_json(value.get("keyType"), f"{path}.key", depth + 1)
+            return MapType(
+                key,
+                _type_from_json(value.get("valueType"), f"{path}.value", depth + 1),
+                _flag(value, "valueContainsNull", path),
+            )
+        case "udt":
+            raise UnsupportedFeatureError([f"the user-defined type of column {path.lstrip('.')}"], "use")
+        case other:
+            raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {other!r}")
+
+
+def _field_from_json(value: Any, path: str, depth: int) -> StructField:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise _BadSchemaError(f"{path or 'the schema'} has a field without a name")
+    name: str = value["name"]
+    here = f"{path}.{name}" if path else name
+    metadata = value.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise _BadSchemaError(f"{here} has metadata that is no object")
+    return StructField(
+        name, _type_from_json(value.get("type"), here, depth + 1), _flag(value, "nullable", here), metadata or {}
+    )
+
+
+def _flag(value: Mapping[str, Any], key: str, path: str) -> bool:
+    flag = value.get(key, True)
+    if not isinstance(flag, bool):
+        raise _BadSchemaError(f"{path}: {key} is not a boolean but {flag!r}")
+    return flag
+
+
+def _primitive(name: str, path: str) -> DataType:
+    known = _PRIMITIVES.get(name) or _ALIASES.get(name)
+    if known is not None:
+        return known
+    parameters = _DECIMAL.fullmatch(name)
+    if parameters:
+        precision, scale = int(parameters[1]), int(parameters[2])
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise _BadSchemaError(f"{path} has the impossible type {name}")
+        return DecimalType(precision, scale)
+    if _FOREIGN.match(name):
+        raise UnsupportedFeatureError([f"the type {name} of column {path}"], "use")
+    raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {name!r}")
+
+
+def _type_to_json(data_type: DataType) -> Any:
+    match data_type:
+        case StructType():
+            fields = [
+                {"name": f.name, "type": _type_to_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+                for f in data_type
+            ]
+            return {"type": "struct", "fields": fields}
+        case ArrayType():
+            element = _type_to_json(data_type.element)
+            return {"type": "array", "elementType": element, "containsNull": data_type.contains_null}
+        case MapType():
+            return {
+                "type": "map",
+                "keyType": _type_to_json(data_type.key),
+                "valueType": _type_to_json(data_type.value),
+                "valueContainsNull": data_type.value_contains_null,
+            }
+        case _:
+            return str(data_type)
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def physical_name(item: StructField) -> str:
+    """The name under which files, statistics and partition values hold the column (PROTOCOL.md, "Column Mapping")."""
+    return str(item.metadata.get(PHYSICAL_NAME, item.name))
+
+
+def field_id(item: StructField) -> int | None:
+    """The column's Parquet field id (PROTOCOL.md, "Column Mapping"), or None where columns are not mapped."""
+    number = item.metadata.get(FIELD_ID)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def leaves(schema: StructType, *, physical: bool = False) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """Every leaf column with its path of names: structs are descended into, arrays and maps are leaves.
+
+    Args:
+        schema: the table's schema.
+        physical: whether the paths are of physical names.
+    """
+    for item in schema:
+        name = physical_name(item) if physical else item.name
+        if isinstance(item.type, StructType):
+            for path, leaf in leaves(item.type, physical=physical):
+                yield (name, *path), leaf
+        else:
+            yield (name,), item
+
+
+def check_field_names(schema: StructType, *, mapped: bool = False) -> None:
+    """Refuse names that a table cannot have, at any depth.
+
+    Args:
+        schema: of the table to be.
+        mapped: whether its columns are mapped; then files hold other names, and any character will do.
+
+    Raises:
+        SchemaMismatchError: a name occurs twice, up to its case.
+        InvalidArgumentError: a name has a character that Parquet reserves, or is empty.
+    """
+    _check_struct(schema, "", mapped)
+
+
+def _check_struct(struct: StructType, path: str, mapped: bool) -> None:
+    seen: dict[str, str] = {}
+    for item in struct:
+        here = f"{path}{item.name}"
+        twin = seen.setdefault(item.name.lower(), here)
+        if twin is not here:
+            raise SchemaMismatchError(
+                f"columns {twin!r} and {here!r} have the same name: names are compared without regard to case"
+            )
+        if not item.name:
+            raise InvalidArgumentError(f"a column of {path.rstrip('.') or 'the schema'} has an empty name")
+        bad = sorted(_RESERVED.intersection(item.name))
+        if bad and not mapped:
+            raise InvalidArgumentError(
+                f"column name {here!r} holds {', '.join(map(repr, bad))}, which Parquet reserves; rename the column"
+            )
+        _check_nested(item.type, f"{here}.", mapped)
+
+
+def _check_nested(data_type: DataType, path: str, mapped: bool) -> None:
+    match data_type:
+        case StructType():
+            _check_struct(data_type, path, mapped)
+        case ArrayType():
+            _check_nested(data_type.element, f"{path}element.", mapped)
+        case MapType():
+            _check_nested(data_type.key, f"{path}key.", mapped)
+            _check_nested(data_type.value, f"{path}value.", mapped)
+
+
+# --- evolution ---------------------------------------------------------------------------------------------------
+
+
+def as_nullable(data_type: DataType) -> DataType:
+    """The same type with every field, element and value nullable: what a column that is added later must be."""
+    match data_type:
+        case StructType():
+            return StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in data_type))
+        case ArrayType():
+            return ArrayType(as_nullable(data_type.element), True)
+        case MapType():
+            return MapType(as_nullable(data_type.key), as_nullable(data_type.value), True)
+        case _:
+            return data_type
+
+
+def widens(narrow: DataType, wide: DataType) -> bool:
+    """Whether every value of ``narrow`` is a value of ``wide``, so that it may be stored there unchanged.
+
+    Integers into wider integers, float into double, integers and decimals into decimals with room for them.
+    """
+    if narrow in (wide, VOID):
+        return True
+    if narrow in INTEGRAL and wide in INTEGRAL:
+        return INTEGRAL[narrow] <= INTEGRAL[wide]
+    if narrow == FLOAT and wide == DOUBLE:
+        return True
+    if isinstance(wide, DecimalType):
+        room = wide.precision - wide.scale
+        if isinstance(narrow, DecimalType):
+            return narrow.scale <= wide.scale and narrow.precision - narrow.scale <= room
+        return narrow in INTEGRAL and _DIGITS[INTEGRAL[narrow]] <= room
+    return False
+
+
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+def merge_schemas(old: StructType, new: StructType) -> StructType:
+    """The table's schema after a write with ``schema_mode="merge"``.
+
+    Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
+    the type, the nullability, the metadata and the spelling of ``old``; narrower data fit into it, other data are
+    refused. A column of type void takes the new type.
+
+    Raises:
+        SchemaMismatchError: a column of both has types that do not fit; all such columns are named.
+    """
+    problems: list[str] = []
+    merged = _merge_structs(old, new, "", problems)
+    if problems:
+        raise SchemaMismatchError("the data's schema cannot be merged into the table's: " + "; ".join(problems))
+    return merged
+
+
+def _merge_structs(old: StructType, new: StructType, path: str, problems: list[str]) -> StructType:
+    fields = []
+    for item in old:
+        twin = new.find(item.name)
+        merged = item if twin is None else replace(item, type=_merge(item.type, twin.type, path + item.name, problems))
+        fields.append(merged)
+    added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
+    return StructType((*fields, *added))
+
+
+def _merge(old: DataType, new: DataType, path: str, problems: list[str]) -> DataType:
+    match old, new:
+        case StructType(), StructType():
+            return _merge_structs(old, new, f"{path}.", problems)
+        case ArrayType(), ArrayType():
+            return replace(old, element=_merge(old.element, new.element, f"{path}.element", problems))
+        case MapType(), MapType():
+            key = _merge(old.key, new.key, f"{path}.key", problems)
+            return replace(old, key=key, value=_merge(old.value, new.value, f"{path}.value", problems))
+        case _:
+            if old == VOID:
+                return as_nullable(new)
+            if not widens(new, old):
+                problems.append(f"column {path} is {old} in the table and {new} in the data")
+            return old
