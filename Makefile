@@ -1,0 +1,62 @@
+# `make` lists the targets. Only Python 3.11 or later and make are assumed; everything else goes into .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.set-up
+# What builds the project itself, pinned in constraints.txt too, so that no install resolves anything.
+BUILD  := pip setuptools wheel hatchling editables
+
+# The JARs of delta-spark, fetched on first use, stay in the project.
+export REFDELTA_CACHE ?= $(CURDIR)/.cache
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench golden wheel lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "refdelta needs Python 3.11 or later: none found" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "refdelta needs Python 3.11 or later; say make PYTHON=...")'
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(BUILD)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: setup  ## the main job: four processes write a year of flights into one table, then everything is checked
+	@$(BIN)/refdelta demo
+
+test: setup  ## all tests; those that compare with delta-spark need Java 17 and say so where it is missing
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+
+lint: setup  ## ruff, mypy --strict, and which package may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup  ## rows per second, written and read, next to bare pyarrow and deltalake (some minutes)
+	$(BIN)/python bench/throughput.py
+
+golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
+	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
+	$(BIN)/python "$(GOLDEN)/check.py"
+
+GOLDEN ?= ../shared/golden
+
+wheel: setup  ## build the wheel and the source distribution into dist/
+	$(BIN)/python -m build --no-isolation
+
+lock: setup  ## write constraints.txt anew, with the newest versions that fit together
+	$(BIN)/python -m venv .cache/lock
+	.cache/lock/bin/python -m pip install -q --disable-pip-version-check uv
+	printf '%s\n' $(BUILD) > .cache/lock/build.in
+	.cache/lock/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate --extra dev pyproject.toml .cache/lock/build.in > .cache/lock/new
+	mv .cache/lock/new constraints.txt
+
+clean:  ## remove what the targets made, but for .venv and the JARs
+	rm -rf build dist demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
+	find refdelta storage tests bench -name __pycache__ -type d -exec rm -rf {} +
