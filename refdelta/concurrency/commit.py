@@ -1,0 +1,323 @@
+"""The commit loop: a generator of effects that opens nothing, waits for nothing and knows no clock.
+
+The shell (``refdelta/driver.py``, or a model checker) carries out each effect and sends back its reply::
+
+    PutIfAbsent(N+1) -- Created ----------------------------------------------------> committed at N+1
+                     -- Exists, Unknown: ReadCommits(N+1)
+                            ours (our transaction id)     --------------------------> committed at N+1
+                            nothing there: not decided, a delayed put may yet land -> the same bytes at N+1 again, after a pause
+                            another's: lost -> NewestVersion, ReadCommits(N+2 .. newest), RULES for each -> PutIfAbsent(newest+1)
+
+A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this transaction: what another
+writer's file occupies, a delayed put of ours can no longer fill. That is also why every way out of the loop is certain about the outcome,
+except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says how to find out.
+
+**A put at N+1 counts only where N exists.** ``PutIfAbsent`` alone cannot tell a version that is still to come from one that log cleanup removed long ago,
+or from the log of a table that was deleted and created anew. So each put stands between two ``Confirm(N)``:
+
+* the one before it fails the commit of a stale handle with nothing written;
+* the one after it is for a process that was suspended in between for so long that cleanup went past it. A file of ours
+  behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit failed. Where that cannot be told the outcome is unknown.
+
+The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes what is hours old at least (PROTOCOL.md, "Metadata Cleanup"). So it costs
+a request only where a handle is old or the put was slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from refdelta.concurrency.conflict import Conflict, check
+from refdelta.concurrency.effects import (
+    Answer,
+    Commits,
+    Confirm,
+    Created,
+    Effect,
+    Elapsed,
+    Exists,
+    Failed,
+    Newest,
+    NewestVersion,
+    No,
+    Pause,
+    PutIfAbsent,
+    ReadCommits,
+    Reply,
+    Unknown,
+    Withdraw,
+    Yes,
+)
+from refdelta.concurrency.read_set import ReadSet
+from refdelta.concurrency.summary import CommitSummary, fold, summarize
+from refdelta.errors import CommitFailedError, CommitOutcomeUnknownError, CommitRetriesExhaustedError, InvalidLogError
+from refdelta.protocol.actions import AnyAction, CommitInfo
+from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.paths import commit_key
+
+R = TypeVar("R", bound=Reply)
+
+_CHUNK = 256
+"""How many winners are held in memory at a time."""
+
+
+# --- what goes in, and what comes out ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommit:
+    """A transaction that is ready to commit.
+
+    Attributes:
+        read_version: the snapshot's version; -1 to create the table.
+        read_set: what it read of that snapshot.
+        actions: what it does, without commitInfo.
+        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are over all attempts: ``readVersion`` tells what
+            was read, not over which version the commit landed.
+        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its own file.
+    """
+
+    read_version: int
+    read_set: ReadSet
+    actions: list[AnyAction]
+    commit_info: Mapping[str, Any]
+    txn_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to give up. Conflict-free transactions lose races only, so the defaults are generous.
+
+    Attributes:
+        max_attempts: how many versions to try to win.
+        max_seconds: how long to go on, counted from the first effect.
+        max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
+    """
+
+    max_attempts: int = 10_000
+    max_seconds: float = 600.0
+    max_repeats: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """A commit that happened.
+
+    Attributes:
+        version: the version that it is.
+        attempts: how many versions were tried, this one included.
+        rebased_over: the winners' versions over which it was moved, ascending.
+        recovered: whether the store's answer had been lost, and the file was found to be ours.
+        puts: how many puts it took.
+    """
+
+    version: int
+    attempts: int
+    rebased_over: tuple[int, ...] = ()
+    recovered: bool = False
+    puts: int = 1
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+
+
+def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
+    """Commit a transaction, as a generator that yields each :data:`Effect` and is sent its :data:`Reply`.
+
+    Returns:
+        What was committed, by ``StopIteration.value``.
+
+    Raises:
+        ConcurrentModificationError: a winner conflicts; nothing was committed.
+        CommitRetriesExhaustedError: the limits are used up; nothing was committed.
+        CommitFailedError: the handle is too old; nothing was committed.
+        InvalidLogError: a winner's file is broken or missing; nothing was committed.
+        CommitOutcomeUnknownError: nobody can tell.
+        Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
+    """
+    return _Loop(prepared, limits or Limits()).run()
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One run. ``base`` is the version after which the next put goes; everything up to it has been seen and does not conflict."""
+
+    prepared: PreparedCommit
+    limits: Limits
+    base: int = field(init=False)
+    data: bytes = field(init=False)
+    staged: CommitSummary = field(init=False)
+    attempts: int = 0
+    puts: int = 0
+    rebased_over: list[int] = field(default_factory=list)
+    # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
+    in_doubt: bool = False
+
+    def __post_init__(self) -> None:
+        prepared = self.prepared
+        info = {**prepared.commit_info, "txnId": prepared.txn_id}
+        self.base = prepared.read_version
+        self.data = encode_commit([CommitInfo(fields=info), *prepared.actions])
+        self.staged = fold(prepared.read_version, prepared.actions)
+
+    def run(self) -> Generator[Effect, Reply, CommitOutcome]:
+        while True:
+            self.attempts += 1
+            winner = yield from self._settle(self.base + 1)
+            if winner is None:
+                return self._committed(recovered=self.in_doubt)
+            self.in_doubt = False
+            self._step_over(winner)
+            if (yield from self._catch_up()):
+                return self._committed(recovered=True)
+            yield from self._before_next_attempt()
+
+    def _committed(self, *, recovered: bool) -> CommitOutcome:
+        over = tuple(self.rebased_over)
+        return CommitOutcome(
+            version=self.base + 1, attempts=self.attempts, rebased_over=over, recovered=recovered, puts=self.puts
+        )
+
+    # --- one version ---
+
+    def _settle(self, version: int) -> Generator[Effect, Reply, CommitSummary | None]:
+        """Put at this version until it is certain whose it is. Returns the winner, or None where it is this transaction."""
+        for repeat in range(1, self.limits.max_repeats + 1):
+            yield from self._confirm_base()
+            self.puts += 1
+            reply = yield PutIfAbsent(version, self.data)
+            match reply:
+                case Created():
+                    yield from self._confirm_created(version)
+                    return None
+                case Failed(error) if not self.in_doubt:
+                    raise error
+                case Failed():
+                    pass
+                case Unknown() | Exists():
+                    # A store says Exists of our own file, too, where it resent a request by itself: nothing is certain before the file is read.
+                    self.in_doubt = True
+                case _:
+                    raise TypeError(f"{reply!r} is no reply to a put")
+            found = yield from _ask(ReadCommits(version, version), Commits)
+            if isinstance(found, Commits) and (data := found.data[0]) is not None:
+                winner = self._summary(version, data)
+                return None if self._is_ours(winner) else winner
+            # Nothing there, or the store does not say. The next version is not for us before this one is settled.
+            if repeat < self.limits.max_repeats and (yield from self._out_of_time(Pause(repeat, "undecided"))):
+                break
+        raise self._outcome_unknown(version, "the store gave no certain answer")
+
+    def _is_ours(self, commit: CommitSummary) -> bool:
+        return commit.txn_id == self.prepared.txn_id
+
+    @staticmethod
+    def _summary(version: int, data: bytes) -> CommitSummary:
+        return summarize(version, data, commit_key(version))
+
+    # --- after a loss ---
+
+    def _step_over(self, winner: CommitSummary) -> None:
+        verdict = check(self.prepared.read_set, self.staged, winner)
+        if isinstance(verdict, Conflict):
+            raise verdict.error()
+        self.base = winner.version
+        self.rebased_over.append(winner.version)
+
+    def _catch_up(self) -> Generator[Effect, Reply, bool]:
+        """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is this transaction after all."""
+        newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
+        while self.base < newest:
+            found = yield from self._insist(ReadCommits(self.base + 1, min(newest, self.base + _CHUNK)), Commits)
+            for version, data in enumerate(found.data, self.base + 1):
+                if data is None:
+                    raise InvalidLogError(
+                        f"version {version} is missing, though version {newest} exists", file=commit_key(version)
+                    )
+                winner = self._summary(version, data)
+                if self._is_ours(winner):
+                    return True
+                self._step_over(winner)
+        return False
+
+    def _before_next_attempt(self) -> Generator[Effect, Reply, None]:
+        used_up = self.attempts >= self.limits.max_attempts
+        if used_up or (yield from self._out_of_time(Pause(self.attempts, "lost"))):
+            raise CommitRetriesExhaustedError(
+                f"other writers won each of the {self.attempts} versions that this commit tried, the last of them {self.base} or before; nothing was "
+                f"committed. {'More attempts' if used_up else 'More time'} may help, or fewer writers at once"
+            )
+
+    def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
+        waited = yield from _ask(pause, Elapsed)
+        return isinstance(waited, Elapsed) and waited.seconds > self.limits.max_seconds
+
+    def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
+        """Ask again where the store fails; in the end its error is the outcome, unless a put of ours is in doubt."""
+        repeat = 0
+        while True:
+            reply = yield from _ask(effect, kind)
+            if not isinstance(reply, Failed):
+                return reply
+            repeat += 1
+            if repeat < self.limits.max_repeats and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
+                continue
+            if self.in_doubt:
+                raise self._outcome_unknown(self.base + 1, f"the store failed: {reply.error}") from reply.error
+            raise reply.error
+
+    # --- a put at N+1 counts only where N exists ---
+
+    def _confirm_base(self) -> Generator[Effect, Reply, None]:
+        if self.base < 0 and self.in_doubt:
+            # The log may have stopped being empty by our own put.
+            return
+        if not isinstance((yield from self._insist(Confirm(self.base), Answer)), No):
+            return
+        if self.in_doubt:
+            raise self._outcome_unknown(self.base + 1, f"version {self.base} is no longer in the log")
+        if self.base < 0:
+            first = yield from self._insist(ReadCommits(0, 0), Commits)
+            if first.data[0] is not None:
+                # The put will lose to it, and the rules will say so with all details.
+                return
+            raise CommitFailedError(
+                "there is a table at this place already, whose first versions were cleaned up; nothing was committed"
+            )
+        raise CommitFailedError(
+            f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the table was replaced. "
+            "Nothing was committed; open the table again and repeat the operation"
+        )
+
+    def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:
+        if self.base < 0:
+            return
+        doubted, self.in_doubt = self.in_doubt, True
+        if isinstance((yield from self._insist(Confirm(self.base), Answer)), No):
+            newest = (yield from self._insist(NewestVersion(version), Newest)).version
+            following = yield from self._insist(ReadCommits(version + 1, version + 1), Commits)
+            if newest == version or following.data[0] is not None:
+                raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
+            yield from self._insist(Withdraw(version), Yes)
+            raise CommitFailedError(
+                f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for version {version} was withdrawn. "
+                "Nothing was committed; open the table again and repeat the operation"
+            )
+        self.in_doubt = doubted
+
+    def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"it is not known whether version {version} was committed: {why}. To find out, look for "
+            f'"txnId":"{self.prepared.txn_id}" in {commit_key(version)} once the store answers: there, the commit happened; where that file is another '
+            "writer's, it did not; where there is no such file, a delayed request may still create it. The data files stay where they are"
+        )
+
+
+def _ask(effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R | Failed]:
+    """Yield an effect and see that the reply is of its kind: a shell that mixes them up must not pass for an answer."""
+    reply = yield effect
+    if isinstance(reply, (kind, Failed)):
+        return reply
+    raise TypeError(f"{reply!r} is no reply to {effect!r}")

@@ -1,0 +1,201 @@
+"""The shell around the commit loop: turns its effects into calls of a store, and the store's errors into ours."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import refdelta_storage as storage
+from refdelta_storage import ObjectNotFoundError, StorageError, Store
+
+from refdelta.concurrency import effects
+from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.errors import StoreError
+from refdelta.protocol.paths import LOG, commit_key, parse_log_name
+
+_TRUSTED_SECONDS = 60.0
+"""How long a version that was seen is taken to be still there. Log cleanup removes nothing that is younger than hours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy(Limits):
+    """When to give up, and how long to wait in between: full jitter, ``uniform(0, min(max_delay, base_delay * 2**n))``.
+
+    Attributes:
+        base_delay: seconds; the first wait is at most that long.
+        max_delay: seconds; no wait is longer.
+        eager_losses: after so many losses the next attempt follows at once: under light contention waiting only loses time.
+    """
+
+    base_delay: float = 0.01
+    max_delay: float = 1.0
+    eager_losses: int = 2
+
+    def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float]) -> float:
+        """Seconds to wait."""
+        count = pause.count - (self.eager_losses if pause.reason == "lost" else 0)
+        if count <= 0:
+            return 0.0
+        # The exponent is capped because floats overflow.
+        return uniform(0.0, min(self.max_delay, self.base_delay * 2.0 ** min(count - 1, 60)))
+
+
+def commit(
+    store: Store,
+    prepared: PreparedCommit,
+    *,
+    policy: RetryPolicy | None = None,
+    seen_at: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    uniform: Callable[[float, float], float] = random.uniform,
+) -> CommitOutcome:
+    """Commit a transaction to the log in this store.
+
+    Args:
+        store: the table's store.
+        prepared: the transaction.
+        policy: when to give up, and how to wait.
+        seen_at: when ``prepared.read_version`` was last seen in a listing of the log (for a new table: when the log was seen to be empty), in seconds of
+            ``clock``. A handle that is a minute old, or None, costs one more request.
+        clock: monotonic seconds.
+        sleep: waits for seconds.
+        uniform: a random number between two.
+
+    Raises:
+        As :func:`refdelta.concurrency.commit.commit_loop`; what the store raises comes as ``StoreError``.
+    """
+    if not store.capabilities.put_if_absent:
+        raise StoreError(
+            f"{store.uri} cannot create an object only where none exists, so that nothing may be committed there"
+        )
+    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform)
+    if seen_at is not None:
+        shell.seen[prepared.read_version] = seen_at
+    loop = commit_loop(prepared, shell.policy)
+    try:
+        effect = next(loop)
+        while True:
+            effect = loop.send(shell.perform(effect))
+    except StopIteration as done:
+        outcome: CommitOutcome = done.value
+        return outcome
+
+
+@dataclass(slots=True)
+class _Shell:
+    store: Store
+    policy: RetryPolicy
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    uniform: Callable[[float, float], float]
+    started: float = field(init=False)
+    # When each version was last known to exist.
+    seen: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def perform(self, effect: effects.Effect) -> effects.Reply:
+        if isinstance(effect, effects.Pause):
+            delay = self.policy.delay(effect, self.uniform)
+            if delay > 0:
+                self.sleep(delay)
+            return effects.Elapsed(self.clock() - self.started)
+        try:
+            with store_errors("commit"):
+                return self._request(effect)
+        except StoreError as error:
+            return effects.Failed(error)
+
+    def _request(
+        self,
+        effect: effects.Confirm | effects.PutIfAbsent | effects.ReadCommits | effects.NewestVersion | effects.Withdraw,
+    ) -> effects.Reply:
+        match effect:
+            case effects.Confirm(version):
+                return effects.Yes() if self._confirm(version) else effects.No()
+            case effects.PutIfAbsent(version, data):
+                return self._put(version, data)
+            case effects.ReadCommits(first, last):
+                found = self._read(first, last)
+                self.seen.update(
+                    (version, self.clock()) for version, data in enumerate(found, first) if data is not None
+                )
+                return effects.Commits(found)
+            case effects.NewestVersion(after):
+                return effects.Newest(max(list_versions(self.store, after), default=after))
+            case effects.Withdraw(version):
+                self.store.delete([commit_key(version)])
+                return effects.Yes()
+            case _:
+                assert_never(effect)
+
+    def _confirm(self, version: int) -> bool:
+        last_seen = self.seen.get(version)
+        if last_seen is not None and self.clock() - last_seen < _TRUSTED_SECONDS:
+            return True
+        if version < 0:
+            exists = next(list_versions(self.store, -1), None) is None
+        else:
+            try:
+                self.store.head(commit_key(version))
+                exists = True
+            except ObjectNotFoundError:
+                exists = False
+        if exists:
+            self.seen[version] = self.clock()
+        return exists
+
+    def _put(self, version: int, data: bytes) -> effects.Created | effects.Exists | effects.Unknown:
+        outcome = self.store.put_if_absent(commit_key(version), data)
+        match outcome:
+            case storage.Created():
+                return effects.Created()
+            case storage.Exists():
+                return effects.Exists()
+            case storage.Unknown(cause):
+                return effects.Unknown(cause)
+            case _:
+                assert_never(outcome)
+
+    def _read(self, first: int, last: int) -> tuple[bytes | None, ...]:
+        keys = [commit_key(version) for version in range(first, last + 1)]
+        try:
+            return tuple(self.store.get_many(keys))
+        except ObjectNotFoundError:
+            # Rare: a version that is still to come, or a gap. One by one, to see which.
+            return tuple(read_commit(self.store, version) for version in range(first, last + 1))
+
+
+def read_commit(store: Store, version: int) -> bytes | None:
+    """The commit file of a version, or None where there is none. Raises ``StorageError``."""
+    try:
+        return store.get(commit_key(version))
+    except ObjectNotFoundError:
+        return None
+
+
+def list_versions(store: Store, after: int) -> Iterator[int]:
+    """The versions after this one that have a commit file, ascending. Raises ``StorageError``."""
+    for info in store.list(f"{LOG}/", after=commit_key(after) if after >= 0 else None):
+        name = parse_log_name(info.key)
+        if name is not None and name.kind == "commit":
+            yield name.version
+
+
+@contextmanager
+def store_errors(what: str) -> Iterator[None]:
+    """Turn what a store raises inside the block into :class:`~refdelta.errors.StoreError`.
+
+    Args:
+        what: what was being done, as the message says it: "commit", "read the log".
+    """
+    try:
+        yield
+    except StorageError as error:
+        raise StoreError(f"cannot {what}: {error}") from error
