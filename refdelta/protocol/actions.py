@@ -1,32 +1,41 @@
 """The actions of the log as values (PROTOCOL.md, "Actions").
 
-Names are the specification's, in snake case here and in camel case in the log. A field that the log leaves out is None or
-empty here, and is left out when written. Fields that the specification does not know are kept in ``extra`` and written again: another
-engine may need them.
+Names are the specification's, in snake case here and in camel case in the log. A field that the log leaves out is None
+or empty here, and is left out when written. Fields that the specification does not know are kept in ``extra`` and
+written again: another engine may need them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+# The specification's integers have these widths; a log that exceeds one is refused where it is decoded, not in Arrow.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """What all actions share: the fields that the specification does not know, kept for when the action is written again."""
+
+class Action(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False, forbid_unknown_fields=True
+):
+    """What all actions share: the fields that the specification does not know, kept for when it is written again.
+
+    A struct itself refuses unknown fields; it is the codec that puts them into ``extra``.
+    """
 
     extra: dict[str, Any] | None = None
 
 
 class DeletionVectorDescriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """PROTOCOL.md, "Deletion Vector Descriptor Schema". ``size_in_bytes`` is the vector's, without the framing of its file."""
+    """PROTOCOL.md, "Deletion Vector Descriptor Schema". ``size_in_bytes`` leaves out its file's framing."""
 
     storage_type: str
     path_or_inline_dv: str
-    offset: int | None = None
-    size_in_bytes: int
-    cardinality: int
-    max_row_index: int | None = None
+    offset: Int32 | None = None
+    size_in_bytes: Int32
+    cardinality: Int64
+    max_row_index: Int64 | None = None
 
     @property
     def unique_id(self) -> str:
@@ -40,32 +49,32 @@ class Add(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel",
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
+    size: Int64
+    modification_time: Int64
     data_change: bool
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVectorDescriptor | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
     clustering_provider: str | None = None
 
 
 class Remove(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """PROTOCOL.md, "Add File and Remove File": a tombstone. It names the deletion vector of the logical file that it removes."""
+    """PROTOCOL.md, "Add File and Remove File": a tombstone, which names the deletion vector of what it removes."""
 
     path: str
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Int64 | None = None
     # Written always; a log that leaves it out is read as delta-spark reads it.
     data_change: bool | None = None
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Int64 | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVectorDescriptor | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
 
 
 class Cdc(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -73,7 +82,7 @@ class Cdc(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel",
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
+    size: Int64
     data_change: bool
     tags: dict[str, str | None] | None = None
 
@@ -95,14 +104,14 @@ class Metadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="ca
     schema_string: str
     partition_columns: list[str]
     configuration: dict[str, str] | None = None
-    created_time: int | None = None
+    created_time: Int64 | None = None
 
 
 class Protocol(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """PROTOCOL.md, "Protocol Evolution"."""
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Int32
+    min_writer_version: Int32
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 
@@ -111,8 +120,8 @@ class Txn(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel")
     """PROTOCOL.md, "Transaction Identifiers"."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Int64
+    last_updated: Int64 | None = None
 
 
 class DomainMetadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -128,15 +137,15 @@ class Sidecar(Action, frozen=True, kw_only=True, omit_defaults=True, rename="cam
     """PROTOCOL.md, "Sidecar File Information". ``path`` is relative to ``_delta_log/_sidecars`` unless absolute."""
 
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Int64
+    modification_time: Int64
     tags: dict[str, str | None] | None = None
 
 
 class CheckpointMetadata(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """PROTOCOL.md, "Checkpoint Metadata"."""
 
-    version: int
+    version: Int64
     tags: dict[str, str | None] | None = None
 
 

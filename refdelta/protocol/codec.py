@@ -1,0 +1,309 @@
+"""Bytes to actions and back (PROTOCOL.md, "Delta Log Entries", "Actions").
+
+Two ways in. The fast one decodes a whole commit into structs that refuse unknown fields. A commit that it refuses is
+decoded again line by line: there unknown fields go into ``extra``, and what is truly wrong is reported with its line.
+:func:`decode_summary` is a third, for conflict checks: it never looks into statistics and tags.
+
+Blank lines are passed over and the last line needs no line break, as delta-spark reads a commit; unknown actions are
+ignored, as the specification asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from refdelta.errors import InvalidLogError
+from refdelta.protocol.actions import (
+    Add,
+    AnyAction,
+    Cdc,
+    CheckpointMetadata,
+    CommitInfo,
+    DeletionVectorDescriptor,
+    DomainMetadata,
+    Int64,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+)
+
+FileOrTableAction = Add | Remove | Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata
+
+# The key of each action in a line of the log; commitInfo, which is free JSON, apart.
+ACTIONS: dict[str, type[FileOrTableAction]] = {
+    "add": Add,
+    "remove": Remove,
+    "metaData": Metadata,
+    "protocol": Protocol,
+    "txn": Txn,
+    "domainMetadata": DomainMetadata,
+    "cdc": Cdc,
+    "sidecar": Sidecar,
+    "checkpointMetadata": CheckpointMetadata,
+}
+_KEY = {kind: key for key, kind in ACTIONS.items()}
+
+
+class _Line(msgspec.Struct, rename="camel", gc=False):
+    add: Add | None = None
+    remove: Remove | None = None
+    meta_data: Metadata | None = None
+    protocol: Protocol | None = None
+    txn: Txn | None = None
+    domain_metadata: DomainMetadata | None = None
+    cdc: Cdc | None = None
+    sidecar: Sidecar | None = None
+    checkpoint_metadata: CheckpointMetadata | None = None
+    commit_info: dict[str, Any] | None = None
+
+
+class _LeanAdd(msgspec.Struct, rename="camel", gc=False):
+    path: str
+    partition_values: dict[str, str | None]
+    size: Int64
+    modification_time: Int64
+    data_change: bool
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
+
+
+class _LeanRemove(msgspec.Struct, rename="camel", gc=False):
+    path: str
+    deletion_timestamp: Int64 | None = None
+    data_change: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: Int64 | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+
+
+class _LeanLine(msgspec.Struct, rename="camel", gc=False):
+    add: _LeanAdd | None = None
+    remove: _LeanRemove | None = None
+    meta_data: Metadata | None = None
+    protocol: Protocol | None = None
+    txn: Txn | None = None
+    domain_metadata: DomainMetadata | None = None
+    cdc: Cdc | None = None
+    commit_info: dict[str, Any] | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)
+_LEAN_LINES = msgspec.json.Decoder(_LeanLine)
+_LINE = msgspec.json.Decoder(dict[str, Any])
+_ENCODER = msgspec.json.Encoder()
+# What msgspec raises on bad input; the last is for nesting beyond the stack.
+_BAD_INPUT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+# --- bytes to actions --------------------------------------------------------------------------------------------
+
+
+def decode_commit(data: bytes, file: str) -> list[AnyAction]:
+    """The actions of a commit or of a compacted file, in their order.
+
+    Args:
+        data: the whole file.
+        file: its key, for messages.
+
+    Raises:
+        InvalidLogError: with file and line: a line that is not one JSON object, an action with a field missing, of a
+            wrong type or out of range, a file that is cut off, a file without any action.
+    """
+    try:
+        lines = _LINES.decode_lines(data)
+    except _BAD_INPUT:
+        return _decode_slowly(data, file)
+    actions: list[AnyAction] = []
+    for line in lines:
+        action = line.add or line.remove or _rare(line)
+        if action is None:
+            if line.commit_info is None:
+                return _decode_slowly(data, file)  # of an unknown kind, or nothing
+            actions.append(CommitInfo(line.commit_info))
+        elif action.extra is not None:
+            return _decode_slowly(data, file)  # the log has a field of that name
+        else:
+            actions.append(action)
+    # decode_lines reads two objects on one line, and one over two lines: both are corrupt, and neither may pass.
+    if len(actions) != data.count(b"\n") + (not data.endswith(b"\n")):
+        return _decode_slowly(data, file)
+    return actions
+
+
+def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata | None:
+    return (
+        line.meta_data
+        or line.protocol
+        or line.txn
+        or line.domain_metadata
+        or line.cdc
+        or line.sidecar
+        or line.checkpoint_metadata
+    )
+
+
+def decode_summary(data: bytes, file: str) -> list[AnyAction]:
+    """The actions of a commit as conflict checks need them: without statistics, tags and unknown fields.
+
+    Raises:
+        InvalidLogError: as :func:`decode_commit`, for what it looks at.
+    """
+    try:
+        lines = _LEAN_LINES.decode_lines(data)
+    except _BAD_INPUT:
+        return decode_commit(data, file)
+    actions: list[AnyAction] = []
+    for line in lines:
+        if line.add is not None:
+            actions.append(_lean_add(line.add))
+        elif line.remove is not None:
+            actions.append(_lean_remove(line.remove))
+        elif line.commit_info is not None:
+            actions.append(CommitInfo(line.commit_info))
+        else:
+            action = line.meta_data or line.protocol or line.txn or line.domain_metadata or line.cdc
+            if action is not None:
+                actions.append(action)
+    if not actions:
+        return decode_commit(data, file)
+    return actions
+
+
+def _lean_add(add: _LeanAdd) -> Add:
+    return Add(
+        path=add.path,
+        partition_values=add.partition_values,
+        size=add.size,
+        modification_time=add.modification_time,
+        data_change=add.data_change,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+    )
+
+
+def _lean_remove(remove: _LeanRemove) -> Remove:
+    return Remove(
+        path=remove.path,
+        deletion_timestamp=remove.deletion_timestamp,
+        data_change=remove.data_change,
+        partition_values=remove.partition_values,
+        size=remove.size,
+        deletion_vector=remove.deletion_vector,
+    )
+
+
+def _decode_slowly(data: bytes, file: str) -> list[AnyAction]:
+    """Line by line: unknown fields are kept, and an error says where it is."""
+    actions: list[AnyAction] = []
+    seen = False
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        seen = True
+        action = decode_action(line, file, number)
+        if action is not None:
+            actions.append(action)
+    if not seen:
+        raise InvalidLogError("the file is empty; a commit has at least one action", file=file)
+    return actions
+
+
+def decode_action(line: bytes | Mapping[str, Any], file: str, number: int | None = None) -> AnyAction | None:
+    """One line of the log, as bytes or as the object that they hold.
+
+    Args:
+        line: a JSON object whose one key names the action.
+        file: the log file, for messages.
+        number: the line in it, from 1, for messages.
+
+    Returns:
+        The action, with the fields that the specification does not know in ``extra``; None if it is of an unknown kind.
+
+    Raises:
+        InvalidLogError: it is not such an object.
+    """
+    try:
+        fields: Mapping[str, Any] = _LINE.decode(line) if isinstance(line, bytes) else line
+        known = [key for key in fields if (key in ACTIONS or key == "commitInfo") and fields[key] is not None]
+        if len(known) > 1:
+            raise InvalidLogError(f"more than one action on a line: {', '.join(known)}", file=file, line=number)
+        return _convert(known[0], fields[known[0]]) if known else None
+    except _BAD_INPUT as error:
+        raise InvalidLogError(_reason(error), file=file, line=number) from None
+
+
+def _convert(key: str, body: Any) -> AnyAction:
+    if not isinstance(body, dict):
+        raise msgspec.ValidationError(f"Expected `object`, got `{type(body).__name__}` - at `$.{key}`")
+    if key == "commitInfo":
+        return CommitInfo(body)
+    kind = ACTIONS[key]
+    names = _FIELDS[kind]
+    known = {name: value for name, value in body.items() if name in names}
+    extra = {name: value for name, value in body.items() if name not in names and value is not None}
+    try:
+        action = msgspec.convert(known, kind)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{key}: {error}") from None
+    return msgspec.structs.replace(action, extra=extra) if extra else action
+
+
+_FIELDS = {
+    kind: frozenset(field.encode_name for field in msgspec.structs.fields(kind)) - {"extra"}
+    for kind in ACTIONS.values()
+}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "the JSON is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"the text is not UTF-8: {error.reason} at byte {error.start} of a string"
+    text = str(error)
+    if isinstance(error, msgspec.ValidationError):
+        return f"not a valid action: {text}"
+    return f"not valid JSON: {text}"
+
+
+_T = TypeVar("_T")
+
+
+def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
+    """A file that holds one JSON object, such as a version checksum. Unknown fields are passed over.
+
+    Raises:
+        InvalidLogError: it holds something else.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except _BAD_INPUT as error:
+        raise InvalidLogError(_reason(error), file=file) from None
+
+
+# --- actions to bytes --------------------------------------------------------------------------------------------
+
+
+def encode_commit(actions: Iterable[AnyAction]) -> bytes:
+    """A commit's file: one action a line, each line ended; a commitInfo comes first, the others keep their order.
+
+    The commitInfo stands first on every table: in-commit timestamps ask for it, and it costs nothing elsewhere.
+    """
+    ordered = sorted(actions, key=lambda action: not isinstance(action, CommitInfo))
+    return b"".join(encode_action(action) + b"\n" for action in ordered)
+
+
+def encode_action(action: AnyAction) -> bytes:
+    """One line of the log, without its line break. Fields in ``extra`` are written beside the others."""
+    if isinstance(action, CommitInfo):
+        return _ENCODER.encode({"commitInfo": action.fields})
+    if action.extra is None:
+        return _ENCODER.encode({_KEY[type(action)]: action})
+    plain = msgspec.structs.replace(action, extra=None)
+    return _ENCODER.encode({_KEY[type(action)]: {**action.extra, **msgspec.to_builtins(plain)}})

@@ -1,0 +1,246 @@
+"""Names: of the files of the log, and of the data files that actions point at.
+
+PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files", "Version Checksum
+File", "Add File and Remove File".
+
+Keys are a store's: relative to the table's folder, ``/``-separated, decoded. A path in an action is a percent-encoded
+URI reference; :func:`data_key` is the one place where it becomes a key, and where it is kept inside the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import quote, unquote_to_bytes
+
+from refdelta.errors import InvalidLogError, UnsafePathError
+
+LOG: Final = "_delta_log"
+SIDECARS: Final = f"{LOG}/_sidecars"
+MAX_VERSION: Final = 2**63 - 1
+HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+LogKind = Literal["commit", "classic", "multipart", "uuid", "compacted", "checksum", "last_checkpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """What the name of a log file says.
+
+    Attributes:
+        kind: which of the files it is; ``classic``, ``multipart`` and ``uuid`` are checkpoints.
+        version: the table's version; the first one of a compacted file; -1 for ``_last_checkpoint``.
+        hi: the last version of a compacted file, else the version.
+        part: the number of this part of a multi-part checkpoint, from 1.
+        parts: how many parts the multi-part checkpoint has.
+        format: ``json`` or ``parquet``.
+    """
+
+    kind: LogKind
+    version: int
+    hi: int
+    part: int = 1
+    parts: int = 1
+    format: Literal["json", "parquet"] = "json"
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether this is a checkpoint or a part of one."""
+        return self.kind in ("classic", "multipart", "uuid")
+
+
+# The specification's names are fixed in width, so that a listing is in the order of versions; others are not log files.
+_NAME = re.compile(
+    r"""(?P<version>[0-9]{20})\.(?:
+          (?P<commit>json)
+        | (?P<checksum>crc)
+        | (?P<hi>[0-9]{20})\.compacted\.json
+        | checkpoint\.(?:
+              (?P<classic>parquet)
+            | (?P<part>[0-9]{10})\.(?P<parts>[0-9]{10})\.parquet
+            | [0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}\.(?P<uuid>json|parquet)
+          )
+    )""",
+    re.VERBOSE,
+)
+
+
+def commit_key(version: int) -> str:
+    """The key of a commit."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def checksum_key(version: int) -> str:
+    """The key of a version checksum."""
+    return f"{LOG}/{version:020d}.crc"
+
+
+def checkpoint_key(version: int) -> str:
+    """The key of a checkpoint under its classic name."""
+    return f"{LOG}/{version:020d}.checkpoint.parquet"
+
+
+def compacted_key(lo: int, hi: int) -> str:
+    """The key of a log compaction file over the versions ``lo`` to ``hi``, both included."""
+    return f"{LOG}/{lo:020d}.{hi:020d}.compacted.json"
+
+
+def last_checkpoint_key() -> str:
+    """The key of the hint at the newest checkpoint."""
+    return f"{LOG}/_last_checkpoint"
+
+
+def parse_log_name(name: str) -> LogName | None:
+    """Read a key, or a name within ``_delta_log``.
+
+    Returns:
+        None for whatever is not a file that readers of a table use: files in subfolders, temporary files, other names,
+        versions above 2**63 - 1, parts of a checkpoint that number themselves wrongly.
+    """
+    name = name.removeprefix(f"{LOG}/")
+    if name == "_last_checkpoint":
+        return LogName("last_checkpoint", -1, -1)
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    version = int(match["version"])
+    hi = int(match["hi"]) if match["hi"] else version
+    if max(version, hi) > MAX_VERSION:
+        return None
+    return _log_name(match, version, hi)
+
+
+def _log_name(match: re.Match[str], version: int, hi: int) -> LogName | None:
+    if match["commit"]:
+        return LogName("commit", version, hi)
+    if match["checksum"]:
+        return LogName("checksum", version, hi)
+    if match["hi"]:
+        return LogName("compacted", version, hi) if hi > version else None
+    if match["classic"]:
+        return LogName("classic", version, hi, format="parquet")
+    if match["uuid"]:
+        return LogName("uuid", version, hi, format="json" if match["uuid"] == "json" else "parquet")
+    part, parts = int(match["part"]), int(match["parts"])
+    return LogName("multipart", version, hi, part, parts, "parquet") if 1 <= part <= parts else None
+
+
+# --- paths in actions --------------------------------------------------------------------------------------------
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# What a URI's path may hold as it is (RFC 2396, `pchar`), less the colon, which would make the first segment a scheme.
+_URI_SAFE: Final = "/-_.!~*'()@&=+$,"
+# Schemes under which the field's engines name the same store.
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "gcs": "gs"}
+
+
+def encode_path(key: str) -> str:
+    """A key as an action writes it: a relative, percent-encoded URI reference (RFC 2396)."""
+    return quote(key, safe=_URI_SAFE)
+
+
+def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
+    """The key that a path of an ``add``, ``remove``, ``cdc`` or deletion vector means.
+
+    Args:
+        raw_path: as the log writes it, relative or absolute, percent-encoded.
+        table_uri: where the table is, as its store says it; a plain path is taken as ``file:``.
+        file: the log file, for the message.
+
+    Raises:
+        UnsafePathError: the path leaves the table's folder, names another store, or names nothing.
+        InvalidLogError: the percent-encoding is broken.
+    """
+    if not raw_path.startswith("/") and _SCHEME.match(raw_path) is None:
+        return _clean(_decode(raw_path, file), raw_path, file)
+    place, path = _split(raw_path)
+    table_place, base = _split(table_uri)
+    if "://" in table_uri:
+        base = _decode(base, None)
+    if raw_path.startswith("/") and not raw_path.startswith("//"):
+        place = table_place  # such a path names the table's own store
+    inside, base = _decode(path, file), base.rstrip("/") + "/"
+    if place != table_place or not inside.startswith(base):
+        raise UnsafePathError(f"the path {raw_path!r} is outside the table at {table_uri}", file=file)
+    return _clean(inside[len(base) :], raw_path, file)
+
+
+def sidecar_key(path: str, table_uri: str = "", *, file: str | None = None) -> str:
+    """The key of a sidecar (PROTOCOL.md, "Sidecar File Information"): a name in ``_sidecars``, or an absolute URI.
+
+    Raises:
+        UnsafePathError: it is not in the table's ``_delta_log/_sidecars``.
+    """
+    if _SCHEME.match(path) or path.startswith("/"):
+        key = data_key(path, table_uri, file=file)
+        if not key.startswith(f"{SIDECARS}/"):
+            raise UnsafePathError(f"the sidecar {path!r} is not in {SIDECARS}", file=file)
+        return key
+    return f"{SIDECARS}/{_clean(_decode(path, file), path, file)}"
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Scheme and authority as one comparable string, and the path as it stands; a plain path is a local one."""
+    match = _SCHEME.match(uri)
+    scheme, rest = (match[1].lower(), uri[match.end() :]) if match else ("file", uri)
+    authority = ""
+    if rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+    if scheme == "file" and authority == "localhost":
+        authority = ""
+    return f"{_SAME_STORE.get(scheme, scheme)}://{authority.lower()}", rest
+
+
+def _decode(path: str, file: str | None) -> str:
+    if "%" not in path:
+        return path
+    if _BAD_ESCAPE.search(path):
+        raise InvalidLogError(f"the path {path!r} is not percent-encoded as a URI is", file=file)
+    try:
+        return unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise InvalidLogError(f"the path {path!r} does not decode to UTF-8", file=file) from None
+
+
+def _clean(key: str, raw: str, file: str | None) -> str:
+    """Without empty and ``.`` segments; ``..`` may leave the folder, and is refused, not resolved."""
+    # Nearly every path of a log takes this way out.
+    if (
+        key
+        and "//" not in key
+        and "\0" not in key
+        and "./" not in key
+        and not key.startswith(".")
+        and key[-1] not in "/."
+    ):
+        return key
+    segments = [segment for segment in key.split("/") if segment not in ("", ".")]
+    if not segments or ".." in segments or "\0" in key:
+        raise UnsafePathError(f"the path {raw!r} does not name a file inside the table", file=file)
+    return "/".join(segments)
+
+
+# --- partition folders -------------------------------------------------------------------------------------------
+
+# What Hive and Spark escape in the name of a partition's folder, and NUL, which no file system takes.
+_HIVE_ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
+
+
+def partition_prefix(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
+    """The folder of a partition, ``a=1/b=__HIVE_DEFAULT_PARTITION__``, without slashes at its ends.
+
+    The layout is a convention of the field: readers take the values from the log, never from here.
+
+    Args:
+        columns: the partition columns in their order, by physical name.
+        values: each column's serialized value; None and the empty string are null.
+    """
+    return "/".join(f"{_hive(column)}={_hive(values.get(column) or HIVE_NULL)}" for column in columns)
+
+
+def _hive(text: str) -> str:
+    return _HIVE_ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
