@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import refdelta_storage as storage
-from refdelta_storage import ObjectNotFoundError, StorageError, Store
-
 from refdelta.concurrency import effects
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
 from refdelta.errors import StoreError
 from refdelta.protocol.paths import LOG, commit_key, parse_log_name
+from refdelta_storage import ObjectNotFoundError, StorageError, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _TRUSTED_SECONDS = 60.0
-"""How long a version that was seen is taken to be still there. Log cleanup removes nothing that is younger than hours."""
+"""How long a version that was seen is taken to be still there. Log cleanup removes nothing that is younger than
+hours.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class RetryPolicy(Limits):
     Attributes:
         base_delay: seconds; the first wait is at most that long.
         max_delay: seconds; no wait is longer.
-        eager_losses: after so many losses the next attempt follows at once: under light contention waiting only loses time.
+        eager_losses: after so many losses the next attempt follows at once: under light contention waiting only loses
+            time.
     """
 
     base_delay: float = 0.01
@@ -60,8 +64,9 @@ def commit(
         store: the table's store.
         prepared: the transaction.
         policy: when to give up, and how to wait.
-        seen_at: when ``prepared.read_version`` was last seen in a listing of the log (for a new table: when the log was seen to be empty), in seconds of
-            ``clock``. A handle that is a minute old, or None, costs one more request.
+        seen_at: when ``prepared.read_version`` was last seen in a listing of the log (for a new table: when the log
+            was seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs one more
+            request.
         clock: monotonic seconds.
         sleep: waits for seconds.
         uniform: a random number between two.

@@ -2,32 +2,35 @@
 
 The shell (``refdelta/driver.py``, or a model checker) carries out each effect and sends back its reply::
 
-    PutIfAbsent(N+1) -- Created ----------------------------------------------------> committed at N+1
+    PutIfAbsent(N+1) -- Created ---------------------------------------> committed at N+1
                      -- Exists, Unknown: ReadCommits(N+1)
-                            ours (our transaction id)     --------------------------> committed at N+1
-                            nothing there: not decided, a delayed put may yet land -> the same bytes at N+1 again, after a pause
-                            another's: lost -> NewestVersion, ReadCommits(N+2 .. newest), RULES for each -> PutIfAbsent(newest+1)
+                            it has our transaction id -----------------> committed at N+1
+                            another's: we lost to a winner ------------> NewestVersion, ReadCommits(N+2 .. newest),
+                                                                         RULES for each, PutIfAbsent(newest+1)
+                            nothing there: a delayed put may yet land -> after a pause the same bytes at N+1 again
 
-A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this transaction: what another
-writer's file occupies, a delayed put of ours can no longer fill. That is also why every way out of the loop is certain about the outcome,
-except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says how to find out.
+A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this
+transaction: what another writer's file occupies, a delayed put of ours can no longer fill. That is also why every way
+out of the loop is certain about the outcome, except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says
+how to find out.
 
-**A put at N+1 counts only where N exists.** ``PutIfAbsent`` alone cannot tell a version that is still to come from one that log cleanup removed long ago,
-or from the log of a table that was deleted and created anew. So each put stands between two ``Confirm(N)``:
+**A put at N+1 counts only where N exists.** ``PutIfAbsent`` alone cannot tell a version that is still to come from
+one that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put
+stands between two ``Confirm(N)``:
 
 * the one before it fails the commit of a stale handle with nothing written;
 * the one after it is for a process that was suspended in between for so long that cleanup went past it. A file of ours
-  behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit failed. Where that cannot be told the outcome is unknown.
+  behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit failed.
+  Where that cannot be told the outcome is unknown.
 
-The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes what is hours old at least (PROTOCOL.md, "Metadata Cleanup"). So it costs
-a request only where a handle is old or the put was slow.
+The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes what is hours old at least
+(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from refdelta.concurrency.conflict import Conflict, check
 from refdelta.concurrency.effects import (
@@ -50,12 +53,22 @@ from refdelta.concurrency.effects import (
     Withdraw,
     Yes,
 )
-from refdelta.concurrency.read_set import ReadSet
 from refdelta.concurrency.summary import CommitSummary, fold, summarize
-from refdelta.errors import CommitFailedError, CommitOutcomeUnknownError, CommitRetriesExhaustedError, InvalidLogError
+from refdelta.errors import (
+    CommitFailedError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    InvalidArgumentError,
+    InvalidLogError,
+)
 from refdelta.protocol.actions import AnyAction, CommitInfo
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.paths import commit_key
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from refdelta.concurrency.read_set import ReadSet
 
 R = TypeVar("R", bound=Reply)
 
@@ -74,9 +87,10 @@ class PreparedCommit:
         read_version: the snapshot's version; -1 to create the table.
         read_set: what it read of that snapshot.
         actions: what it does, without commitInfo.
-        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are over all attempts: ``readVersion`` tells what
-            was read, not over which version the commit landed.
-        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its own file.
+        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are
+            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed.
+        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its
+            own file.
     """
 
     read_version: int
@@ -99,6 +113,10 @@ class Limits:
     max_attempts: int = 10_000
     max_seconds: float = 600.0
     max_repeats: int = 10
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or self.max_repeats < 1:
+            raise InvalidArgumentError("a commit needs at least one attempt, and each attempt at least one put")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +160,7 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
 
 @dataclass(slots=True)
 class _Loop:
-    """One run. ``base`` is the version after which the next put goes; everything up to it has been seen and does not conflict."""
+    """One run. ``base`` is the version after which the next put goes; all up to it was seen and does not conflict."""
 
     prepared: PreparedCommit
     limits: Limits
@@ -183,7 +201,7 @@ class _Loop:
     # --- one version ---
 
     def _settle(self, version: int) -> Generator[Effect, Reply, CommitSummary | None]:
-        """Put at this version until it is certain whose it is. Returns the winner, or None where it is this transaction."""
+        """Put at this version until it is certain whose it is. Returns the winner, or None where it is ours."""
         for repeat in range(1, self.limits.max_repeats + 1):
             yield from self._confirm_base()
             self.puts += 1
@@ -197,7 +215,8 @@ class _Loop:
                 case Failed():
                     pass
                 case Unknown() | Exists():
-                    # A store says Exists of our own file, too, where it resent a request by itself: nothing is certain before the file is read.
+                    # A store says Exists of our own file, too, where it resent a request by itself: nothing is
+                    # certain before the file is read.
                     self.in_doubt = True
                 case _:
                     raise TypeError(f"{reply!r} is no reply to a put")
@@ -227,7 +246,7 @@ class _Loop:
         self.rebased_over.append(winner.version)
 
     def _catch_up(self) -> Generator[Effect, Reply, bool]:
-        """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is this transaction after all."""
+        """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
         newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
         while self.base < newest:
             found = yield from self._insist(ReadCommits(self.base + 1, min(newest, self.base + _CHUNK)), Commits)
@@ -246,8 +265,9 @@ class _Loop:
         used_up = self.attempts >= self.limits.max_attempts
         if used_up or (yield from self._out_of_time(Pause(self.attempts, "lost"))):
             raise CommitRetriesExhaustedError(
-                f"other writers won each of the {self.attempts} versions that this commit tried, the last of them {self.base} or before; nothing was "
-                f"committed. {'More attempts' if used_up else 'More time'} may help, or fewer writers at once"
+                f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
+                f"before {self.base}; nothing was committed. {'More attempts' if used_up else 'More time'} may help, "
+                "or fewer writers at once"
             )
 
     def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
@@ -287,8 +307,8 @@ class _Loop:
                 "there is a table at this place already, whose first versions were cleaned up; nothing was committed"
             )
         raise CommitFailedError(
-            f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the table was replaced. "
-            "Nothing was committed; open the table again and repeat the operation"
+            f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the "
+            "table was replaced. Nothing was committed; open the table again and repeat the operation"
         )
 
     def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:
@@ -302,16 +322,17 @@ class _Loop:
                 raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
             yield from self._insist(Withdraw(version), Yes)
             raise CommitFailedError(
-                f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for version {version} was withdrawn. "
-                "Nothing was committed; open the table again and repeat the operation"
+                f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for "
+                f"version {version} was withdrawn. Nothing was committed; open the table again and repeat the operation"
             )
         self.in_doubt = doubted
 
     def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
         return CommitOutcomeUnknownError(
             f"it is not known whether version {version} was committed: {why}. To find out, look for "
-            f'"txnId":"{self.prepared.txn_id}" in {commit_key(version)} once the store answers: there, the commit happened; where that file is another '
-            "writer's, it did not; where there is no such file, a delayed request may still create it. The data files stay where they are"
+            f'"txnId":"{self.prepared.txn_id}" in {commit_key(version)} once the store answers: there, the commit '
+            "happened; where that file is another writer's, it did not; where there is no such file, a delayed request "
+            "may still create it. The data files stay where they are"
         )
 
 

@@ -1,8 +1,10 @@
-"""The conflict rules: one winner's commit against one transaction (concurrency.md, "Validation, winner by winner, in this order").
+"""The conflict rules: one winner's commit against one transaction (concurrency.md, "Validation, winner by winner, in
+this order").
 
-Everything that decides whether a transaction may still commit over a winner is in :data:`RULES`, an ordered table; the first rule that fires decides.
-A transaction is what it read (:class:`~refdelta.concurrency.read_set.ReadSet`) and what it stages, folded like a winner
-(:class:`~refdelta.concurrency.summary.CommitSummary`). Winners are checked one by one, in the order of the log.
+Everything that decides whether a transaction may still commit over a winner is in :data:`RULES`, an ordered table;
+the first rule that fires decides. A transaction is what it read (:class:`~refdelta.concurrency.read_set.ReadSet`) and
+what it stages, folded like a winner (:class:`~refdelta.concurrency.summary.CommitSummary`). Winners are checked one
+by one, in the order of the log.
 
 The rules about files are conservative: whoever reads the table conflicts with every winner that changed data.
 """
@@ -11,17 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from refdelta import errors
 from refdelta.concurrency.read_set import ReadSet, file_key
 from refdelta.concurrency.summary import CommitSummary
-from refdelta.protocol.actions import Add, Remove
+
+if TYPE_CHECKING:
+    from refdelta.protocol.actions import Add, Remove
 
 _FILES_KEPT = 20
-"""How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of files."""
+"""How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
+files.
+"""
 
 Test = Callable[[ReadSet, CommitSummary, CommitSummary], Iterable[str] | None]
-"""(what we read, what we stage, the winner) -> what the two disagree over (paths; may be empty), or None where the rule does not fire."""
+"""(what we read, what we stage, the winner) -> what the two disagree over (paths; may be empty), or None where the
+rule does not fire.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,9 @@ def _files_added(read: ReadSet, staged: CommitSummary, winner: CommitSummary) ->
 def _read_file_removed(read: ReadSet, staged: CommitSummary, winner: CommitSummary) -> Iterable[str] | None:
     if read.blind or staged.rearranges:
         return None
-    # Removed data counts though the file is not known to have been read: predicates are not evaluated here. A file that was only compacted
-    # away must be one that was read. One that is added again with new statistics alone has no remove: its rows are what they were.
+    # Removed data counts though the file is not known to have been read: predicates are not evaluated here. A file
+    # that was only compacted away must be one that was read. One that is added again with new statistics alone has no
+    # remove: its rows are what they were.
     touched = [remove for remove in winner.removes if remove.data_change is not False or read.reads(remove)]
     return _paths(touched)
 
@@ -145,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "application",
         "another writer committed under the same application id",
-        "Let one process at a time write under an application id; open the table again to see which version it has recorded.",
+        "Let one process at a time write under an application id; open the table again to see what it has recorded.",
         errors.ConcurrentTransactionException,
         _same_application,
     ),

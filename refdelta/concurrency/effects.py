@@ -1,4 +1,6 @@
-"""What the commit loop asks of the world, and what the world may answer: the alphabet of :mod:`refdelta.concurrency.commit`."""
+"""What the commit loop asks of the world, and what the world may answer: the alphabet of
+:mod:`refdelta.concurrency.commit`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class PutIfAbsent:
-    """Create the commit file of this version. Reply: :class:`Created`, :class:`Exists`, :class:`Unknown`, or :class:`Failed` where nothing was created."""
+    """Create the commit file of this version. Reply: :class:`Created`, :class:`Exists`, :class:`Unknown`, or
+    :class:`Failed` where nothing was created.
+    """
 
     version: int
     data: bytes
@@ -53,7 +57,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Delete the commit file of this version, which is ours and belongs to no table. Reply: :class:`Yes` or :class:`Failed`."""
+    """Delete the commit file of this version, which is ours and belongs to no table. Reply: :class:`Yes` or
+    :class:`Failed`.
+    """
 
     version: int
 

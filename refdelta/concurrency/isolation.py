@@ -1,7 +1,7 @@
 """The two isolation levels (concurrency.md, "Levels").
 
-Readers see one snapshot at either level. The levels differ in which serial order the transactions that write must be equivalent to: the
-log's own, or some order in which a blind append may move behind a transaction that did not see it.
+Readers see one snapshot at either level. The levels differ in which serial order the transactions that write must be
+equivalent to: the log's own, or some order in which a blind append may move behind a transaction that did not see it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from refdelta.errors import InvalidArgumentError
 
 
 class IsolationLevel(enum.Enum):
-    """A level, by the name that ``delta.isolationLevel`` and ``commitInfo.isolationLevel`` know. The stricter one is greater."""
+    """A level, by the name that ``delta.isolationLevel`` and ``commitInfo.isolationLevel`` know. The stricter one is
+    greater.
+    """
 
     WRITE_SERIALIZABLE = "WriteSerializable"
     SERIALIZABLE = "Serializable"
@@ -22,7 +24,8 @@ class IsolationLevel(enum.Enum):
         """The level of that name, in any case of letters.
 
         Raises:
-            InvalidArgumentError: no level has that name. ``SnapshotIsolation`` is none that a table or a caller may ask for.
+            InvalidArgumentError: no level has that name. ``SnapshotIsolation`` is none that a table or a caller may
+            ask for.
         """
         for level in cls:
             if level.value.lower() == name.lower():

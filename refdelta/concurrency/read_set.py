@@ -1,25 +1,30 @@
 """What a transaction read (concurrency.md, "What a transaction reads").
 
-A winner conflicts with a transaction by what the transaction *read*; a read that is not recorded here is a conflict that nobody sees.
+A winner conflicts with a transaction by what the transaction *read*; a read that is not recorded here is a conflict
+that nobody sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from refdelta.protocol.actions import Add, Remove
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from refdelta.protocol.actions import Add, Remove
 
 
 def file_key(path: str) -> str:
-    """The form in which paths of the log are compared: engines differ in what they percent-encode (RFC 2396 leaves it open)."""
+    """The form in which paths are compared: engines differ in what they percent-encode (RFC 2396 leaves it open)."""
     return unquote(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What one transaction read of one snapshot. The table's schema and properties do not count: they are read by every transaction.
+    """What one transaction read of one snapshot. The table's schema and properties do not count: they are read by
+    every transaction.
 
     Attributes:
         version: the snapshot's version; -1 where the transaction creates the table.

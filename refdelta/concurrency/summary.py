@@ -1,16 +1,20 @@
 """A commit, folded to what the conflict rules need of it.
 
-Both sides of a rule are folded the same way: the winner from the bytes of its log file, the transaction from the actions that it stages.
+Both sides of a rule are folded the same way: the winner from the bytes of its log file, the transaction from the
+actions that it stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from refdelta.concurrency.read_set import file_key
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.codec import decode_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
