@@ -1,1 +1,42 @@
-"""Put-if-absent, ordered listings and ranged reads over fsspec."""
+"""Put-if-absent, ordered listings and ranged reads over local folders, memory and fsspec.
+
+:func:`open_store` opens a :class:`Store` by URI. :mod:`refdelta_storage.testing` is the contract of a store as a test
+class, :mod:`refdelta_storage.wrappers` counts, traces, forbids and breaks calls.
+"""
+
+from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.errors import (
+    InvalidKeyError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+    ReadOnlyStoreError,
+    StorageError,
+)
+from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.local import LocalStore
+from refdelta_storage.memory import MemoryStore
+from refdelta_storage.options import open_store
+from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
+
+__all__ = [
+    "Capabilities",
+    "CountingStore",
+    "Created",
+    "Exists",
+    "FaultyStore",
+    "FsspecStore",
+    "InvalidKeyError",
+    "InvalidOptionError",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectInfo",
+    "ObjectNotFoundError",
+    "PutOutcome",
+    "ReadOnlyStore",
+    "ReadOnlyStoreError",
+    "StorageError",
+    "Store",
+    "TracingStore",
+    "Unknown",
+    "open_store",
+]

@@ -8,12 +8,13 @@ test class; a store that passes it is a store.
 from __future__ import annotations
 
 import abc
+import builtins
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from refdelta_storage.errors import InvalidKeyError
+from refdelta_storage.errors import InvalidKeyError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Store(abc.ABC):
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, many at a time where the store can. A key that has no object is no error."""
 
-    def get_many(self, keys: Iterable[str]) -> list[bytes]:
+    def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
         """Several whole objects, in the order of the keys; remote stores fetch in parallel. Raises ``ObjectNotFoundError``."""
         return [self.get(key) for key in keys]
 
@@ -135,4 +136,28 @@ def check_key(key: str) -> str:
     """Return ``key`` if it is a legal key, else raise ``InvalidKeyError``: the guard against keys that leave the store."""
     if not key or key.startswith("/") or "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise InvalidKeyError(f"not a legal key: {key!r}")
+    _encodable(key)
     return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return ``prefix`` if some legal key can start with it, else raise ``InvalidKeyError``. Empty is legal: everything."""
+    folders = prefix.split("/")[:-1]
+    if "\0" in prefix or any(part in ("", ".", "..") for part in folders):
+        raise InvalidKeyError(f"not a legal prefix: {prefix!r}")
+    _encodable(prefix)
+    return prefix
+
+
+def check_range(key: str, start: int, length: int) -> None:
+    """Raise ``StorageError`` for a range that no object can have: such numbers come from broken files, not from stores."""
+    if start < 0 or length < 0:
+        raise StorageError(f"not a legal range of {key!r}: {length} bytes from {start}")
+
+
+def _encodable(text: str) -> None:
+    # Listings are ordered by UTF-8, so a name that has no UTF-8 form has no place in them.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidKeyError(f"not a legal key, it has no UTF-8 form: {text!r}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class StorageError(OSError):
     """The root: the store refused or failed. The message never carries credentials."""
@@ -21,3 +23,36 @@ class InvalidOptionError(StorageError, ValueError):
 
 class ReadOnlyStoreError(StorageError, PermissionError):
     """A write to a store that was opened for reading."""
+
+
+def not_found(key: str, uri: str) -> ObjectNotFoundError:
+    """The error for a key that has no object."""
+    return ObjectNotFoundError(f"no object {key!r} in {uri}")
+
+
+def failure(
+    action: str, key: str, uri: str, cause: BaseException, secrets: frozenset[str] = frozenset()
+) -> StorageError:
+    """A ``StorageError`` for what the system or a client library said, with the key named and secrets taken out.
+
+    ``errno`` is kept, so that a caller can tell a full disk from a forbidden folder.
+    """
+    reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    error = StorageError(f"cannot {action} {key!r} in {uri}: {redact(str(reason), secrets)}")
+    error.errno = getattr(cause, "errno", None)
+    return error
+
+
+# Signed URLs and connection strings, as client libraries put them into their messages.
+_SIGNED = re.compile(
+    r"(?i)\b(sig|signature|sas|x-amz-signature|x-amz-credential|x-amz-security-token|awsaccesskeyid|accountkey"
+    r"|sharedaccesssignature|token|secret|password)=[^&;\s'\"]+"
+)
+_USERINFO = re.compile(r"://[^/\s@'\"]+:[^/\s@'\"]*@")
+
+
+def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
+    """``text`` without the given secrets and without anything that looks like a signature or a password in a URL."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _USERINFO.sub("://***@", _SIGNED.sub(lambda match: f"{match.group(1)}=***", text))

@@ -1,0 +1,293 @@
+"""A store over any fsspec file system: object stores, and whatever else has one."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from refdelta_storage.base import (
+    Capabilities,
+    Created,
+    Exists,
+    ObjectInfo,
+    PutOutcome,
+    Store,
+    Unknown,
+    check_key,
+    check_prefix,
+    check_range,
+)
+from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found
+from refdelta_storage.local import OutputFile
+
+NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, remote=True)
+
+# Several client libraries have an error of their own for what is not there.
+_MISSING = {"ResourceNotFoundError", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
+# Under these names file systems tell when an object was written.
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+_PATTERN = re.compile(r"[*?\[]")
+_BUFFER = 1 << 20
+_SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string")
+
+
+class FsspecStore(Store):
+    """Objects of an fsspec file system under one path.
+
+    Args:
+        fs: the file system. It should be made with ``use_listings_cache=False``: a cached listing hides commits.
+        root: the path of this store within it, as the file system writes its paths.
+        uri: where this is, without credentials.
+        capabilities: what this file system promises. Nothing by default, so that ``put_if_absent`` is refused: fsspec
+            has a ``mode="create"`` for all of them, and for some it is a check followed by a write.
+        create_options: more arguments for ``pipe_file(mode="create")``, such as S3's ``chunksize``, without which large
+            objects become multi-part uploads.
+
+    Raises:
+        InvalidOptionError: ``fs`` is the local file system, whose exclusive create has two winners at times.
+    """
+
+    def __init__(
+        self,
+        fs: Any,
+        root: str,
+        uri: str,
+        capabilities: Capabilities = NO_PROMISES,
+        create_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        _refuse_local(fs)
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._uri = uri.rstrip("/")
+        self._capabilities = capabilities
+        self._create_options = dict(create_options or {})
+        self._secrets = _secrets(getattr(fs, "storage_options", {}))
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_key(key)}"
+
+    # -- writing
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        if not self._capabilities.put_if_absent:
+            raise StorageError(
+                f"{self.uri} is not known to create an object for one writer only; nothing can be committed there"
+            )
+        try:
+            self._fs.pipe_file(self._path(key), bytes(data), mode="create", **self._create_options)
+        except FileExistsError:
+            # It may be ours: clients resend on their own, and then tell of what their first request did.
+            return Exists()
+        except Exception as error:  # noqa: BLE001 - client libraries raise anything, and none of it says that nothing was written
+            return Unknown(self._failure("create", key, error))
+        return Created()
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        with self._errors("write", key):
+            self._fs.pipe_file(path, bytes(data))
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[BinaryIO]:
+        # fsspec has no common way to give up an upload, and closing one publishes what there is. So the object is
+        # collected in a file of this machine and sent when it is whole.
+        path = self._path(key)
+        descriptor, name = tempfile.mkstemp(prefix="refdelta-")
+        try:
+            raw = OutputFile(descriptor, lambda error: self._failure("collect", key, error))
+            with io.BufferedWriter(raw, _BUFFER) as stream:
+                yield stream
+            with self._errors("write", key):
+                self._fs.put_file(name, path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        paths = {self._path(key): key for key in keys}
+        # `rm` takes its paths for patterns, and would delete what matches them.
+        bulk = [path for path in paths if not _PATTERN.search(path)] if len(paths) > 1 else []
+        if bulk:
+            try:
+                self._fs.rm(bulk)
+            except Exception:  # noqa: BLE001 - one missing object fails the whole list in some: what is left goes one by one
+                bulk = []
+        done = set(bulk)
+        for path, key in paths.items():
+            if path not in done:
+                self._delete_one(path, key)
+
+    def _delete_one(self, path: str, key: str) -> None:
+        try:
+            self._fs.rm_file(path)
+        except (FileNotFoundError, IsADirectoryError):
+            return
+        except Exception as error:
+            if _is_missing(error):
+                return
+            raise self._failure("delete", key, error) from None
+
+    # -- reading
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        with self._errors("read", key):
+            return bytes(self._fs.cat_file(path))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        path = self._path(key)
+        with self._errors("read", key):
+            if length:
+                try:
+                    # By name: the second argument of s3fs is a version.
+                    return bytes(self._fs.cat_file(path, start=start, end=start + length))
+                except Exception:
+                    # Object stores call a range beyond the end an error, and others raise it as they like.
+                    if start < self.head(key).size:
+                        raise
+            else:
+                self.head(key)
+        return b""
+
+    def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
+        keys = [*keys]
+        if not getattr(self._fs, "async_impl", False):
+            return [self.get(key) for key in keys]
+        paths = [self._path(key) for key in keys]
+        with self._errors("read", ", ".join(keys[:3])):
+            # Not `cat`, which takes paths for patterns.
+            answers = self._fs.cat_ranges(paths, None, None, on_error="return")
+        for key, answer in zip(keys, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise self._missing_or_failure("read", key, answer) from None
+        return [bytes(answer) for answer in answers]
+
+    def open_input(self, key: str) -> BinaryIO:
+        path = self._path(key)
+        with self._errors("read", key):
+            self._regular(path, self._fs.info(path))
+            stream: BinaryIO = self._fs.open(path, "rb")
+            return stream
+
+    def head(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+        with self._errors("read", key):
+            return self._info(key, self._regular(path, self._fs.info(path)))
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
+        check_prefix(prefix)
+        return self._listing(prefix, "" if after is None else after)
+
+    def _listing(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        folder = prefix.rpartition("/")[0]
+        base = f"{self._root}/{folder}" if folder else self._root
+        with self._errors("list", prefix):
+            try:
+                found = self._fs.find(base, detail=True)
+            except Exception as error:
+                if not _is_missing(error):
+                    raise
+                return
+        start, least = len(self._root) + 1, after.encode()
+        keys = {path[start:]: path for path in found if path.startswith(f"{self._root}/")}
+        order = sorted((key.encode(), key) for key in keys if key.startswith(prefix) and _legal(key))
+        for encoded, key in order:
+            info = found[keys[key]]
+            if encoded > least and info.get("type", "file") == "file":
+                with self._errors("list", key):
+                    shown = self._info(key, info)
+                yield shown
+
+    def _regular(self, path: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        if info.get("type", "file") != "file":
+            raise FileNotFoundError(path)
+        return info
+
+    def _info(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
+        for name in _TIMES:
+            if info.get(name) is not None:
+                return ObjectInfo(key, int(info["size"] or 0), _milliseconds(info[name]))
+        return ObjectInfo(key, int(info["size"] or 0), _milliseconds(self._fs.modified(self._path(key))))
+
+    # -- errors
+
+    @contextmanager
+    def _errors(self, action: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - client libraries raise anything
+            # The cause is not chained: its message, printed with ours, may carry a signed URL.
+            raise self._missing_or_failure(action, key, error) from None
+
+    def _missing_or_failure(self, action: str, key: str, error: BaseException) -> StorageError:
+        if action == "read" and _is_missing(error):
+            return not_found(key, self.uri)
+        return self._failure(action, key, error)
+
+    def _failure(self, action: str, key: str, error: BaseException) -> StorageError:
+        return failure(action, key, self.uri, error, self._secrets)
+
+
+def _refuse_local(fs: Any) -> None:
+    inner = fs
+    while inner is not None:
+        protocols = getattr(inner, "protocol", ())
+        if "file" in ((protocols,) if isinstance(protocols, str) else tuple(protocols)):
+            raise InvalidOptionError(
+                "fsspec's local file system creates files with two winners at times; use LocalStore"
+            )
+        inner = getattr(inner, "fs", None)
+
+
+def _is_missing(error: BaseException) -> bool:
+    return isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError) or any(
+        cls.__name__ in _MISSING for cls in type(error).__mro__
+    )
+
+
+def _legal(key: str) -> bool:
+    try:
+        check_key(key)
+    except StorageError:
+        return False
+    return True
+
+
+def _milliseconds(moment: Any) -> int:
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    if isinstance(moment, datetime):
+        # Without a zone it is UTC, in every file system that we have met.
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return round(float(moment) * 1000)
+
+
+def _secrets(options: Mapping[str, Any]) -> frozenset[str]:
+    """The values of options that may be secret, nested ones too, so that messages can be cleared of them."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found |= _secrets(value)
+        elif isinstance(value, str) and len(value) > 3 and any(word in name.lower() for word in _SECRET_WORDS):
+            found.add(value)
+    return frozenset(found)

@@ -1,0 +1,436 @@
+"""A store in a folder of this machine, whose files other programs read and write too."""
+# Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
+# ruff: noqa: PTH
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from refdelta_storage.base import (
+    Capabilities,
+    Created,
+    Exists,
+    ObjectInfo,
+    PutOutcome,
+    Store,
+    Unknown,
+    check_key,
+    check_prefix,
+    check_range,
+)
+from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
+from refdelta_storage.rename import rename_noreplace
+
+TEMPORARY = ".refdelta-tmp-"
+_BUFFER = 1 << 20
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+# What a reader calls "there is no such object": a folder has the name, or a file stands where a folder is needed.
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+# How file systems without hard links say so: FAT with EPERM, others by the rest.
+_LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+_RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+# Refusals that are certain to have left nothing behind. Others (EIO, ESTALE, ETIMEDOUT, as network file systems
+# give them) may have been carried out nevertheless.
+_CERTAIN = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EROFS,
+}
+
+
+class LocalStore(Store):
+    """A folder. Objects are its files at any depth.
+
+    Args:
+        root: the folder; a relative path counts from the current one, once and for all.
+        fsync: whether a write is on the disk (file and folder) before it is acknowledged.
+        create: whether to create the folder now. Otherwise the first write does it.
+
+    Raises:
+        StorageError: ``root`` is something else than a folder, or cannot be created.
+
+    Not objects, and never listed: temporary files of writes in flight; ``.NAME.crc``, the checksums that Hadoop's local
+    file system keeps beside its files (they go with the file when it is deleted or replaced: a stale one makes Hadoop
+    refuse the new content); names that are not UTF-8; symbolic links that lead out of the folder, and such to folders.
+    A key that passes through a symbolic link out of the folder is refused.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True, create: bool = False) -> None:
+        self._root = os.path.abspath(os.fspath(root)).rstrip("/")
+        self._fsync = fsync
+        self._links = True
+        self._exclusive = True
+        if os.path.exists(self._root or "/") and not os.path.isdir(self._root or "/"):
+            raise StorageError(errno.ENOTDIR, f"not a folder: {self._root}")
+        if create:
+            with self._errors("create", "."):
+                self._make_folder(self._root)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    @property
+    def uri(self) -> str:
+        return Path(self._root or "/").as_uri()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(put_if_absent=self._exclusive, list_after=False, durable=self._fsync, remote=False)
+
+    # -- writing
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        path = self._path(key)
+        with self._errors("create", key):
+            if os.path.lexists(path):
+                return self._taken(path)
+            temporary = self._write_temporary(path, data)
+            try:
+                _drop_checksum(path)
+                outcome = self._claim(temporary, path)
+            finally:
+                _unlink(temporary)
+        if isinstance(outcome, Created):
+            try:
+                self._sync_folder(os.path.dirname(path))
+            except OSError as error:
+                # Readers see the object, a power cut may still take it away: neither "created" nor "nothing created".
+                return Unknown(error)
+        return outcome
+
+    def _claim(self, temporary: str, path: str) -> PutOutcome:
+        """Give the finished file its final name, if nobody has it.
+
+        A hard link is the one operation that POSIX makes exclusive and that publishes a file whole. Where links are
+        refused (FAT, some network and FUSE file systems) the kernel's exclusive rename does the same. A lock file
+        would not: it binds only those who know of it, and the next engine does not; and if its holder dies, nobody can
+        commit any more. So where both are refused, so is the write, and ``capabilities.put_if_absent`` is false.
+        """
+        if self._links:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                # A network file system that resent the request answers about our own link.
+                return Created() if _link_count(temporary) > 1 else self._taken(path)
+            except OSError as error:
+                if error.errno in _CERTAIN:
+                    raise
+                if error.errno not in _LINKS_REFUSED:
+                    return Created() if _link_count(temporary) > 1 else Unknown(error)
+                self._links = False
+            else:
+                return Created()
+        try:
+            rename_noreplace(temporary, path)
+        except FileExistsError:
+            return self._taken(path)
+        except OSError as error:
+            if error.errno in _CERTAIN or error.errno == errno.EPERM:
+                raise
+            if error.errno not in _RENAME_REFUSED:
+                return Unknown(error)
+            self._exclusive = False
+            raise StorageError(
+                f"{self.uri} has neither hard links nor an exclusive rename, so two writers could both win; "
+                "nothing can be committed there"
+            ) from error
+        return Created()
+
+    def _taken(self, path: str) -> Exists:
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise IsADirectoryError(errno.EISDIR, "a folder has this name")
+        return Exists()
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        with self._errors("write", key):
+            self._publish(self._write_temporary(path, data), path)
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[BinaryIO]:
+        path = self._path(key)
+        with self._errors("write", key):
+            temporary, descriptor = self._new_temporary(path)
+        raw = OutputFile(descriptor, lambda error: failure("write", key, self.uri, error))
+        stream = io.BufferedWriter(raw, _BUFFER)
+        try:
+            yield stream
+            with self._errors("write", key):
+                stream.close()
+                if self._fsync:
+                    _sync(temporary, os.O_RDWR)
+                self._publish(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                stream.close()
+            _unlink(temporary)
+            raise
+
+    def _publish(self, temporary: str, path: str) -> None:
+        """Put the finished file in the place of whatever has the name."""
+        try:
+            _drop_checksum(path)
+            os.replace(temporary, path)
+        except BaseException:
+            _unlink(temporary)
+            raise
+        self._sync_folder(os.path.dirname(path))
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        """A finished, synced file beside ``path``, or an exception and no file."""
+        temporary, descriptor = self._new_temporary(path)
+        try:
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if self._fsync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            _unlink(temporary)
+            raise
+        return temporary
+
+    def _new_temporary(self, path: str) -> tuple[str, int]:
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            return temporary, os.open(temporary, _CREATE, 0o666)
+        except FileNotFoundError:
+            self._make_folder(folder)
+        return temporary, os.open(temporary, _CREATE, 0o666)
+
+    def _make_folder(self, folder: str) -> None:
+        """Create a folder and those above it; on the disk before anything is put into it."""
+        parent = os.path.dirname(folder)
+        try:
+            os.mkdir(folder)
+        except FileNotFoundError:
+            self._make_folder(parent)
+            self._make_folder(folder)
+            return
+        except FileExistsError:
+            # Another writer was faster; it may not have come to its sync yet.
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, f"not a folder: {folder}") from None
+        self._sync_folder(parent)
+
+    def _sync_folder(self, folder: str) -> None:
+        if self._fsync and hasattr(os, "O_DIRECTORY"):
+            try:
+                _sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY)
+            except OSError as error:
+                # Some file systems have no sync of folders, and some folders may be written and not read.
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
+                    raise
+
+    def delete(self, keys: Iterable[str]) -> None:
+        first: StorageError | None = None
+        for key in keys:
+            path = self._path(key)
+            try:
+                with self._errors("delete", key):
+                    self._unlink_object(path)
+                    _drop_checksum(path)
+            except StorageError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _unlink_object(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except _ABSENT:
+            return
+        except PermissionError:
+            # This is how macOS refuses to unlink a folder, which is no object.
+            if not os.path.isdir(path):
+                raise
+
+    # -- reading
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        with self._errors("read", key), open(path, "rb", buffering=0) as stream:
+            return stream.readall()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        path = self._path(key)
+        with self._errors("read", key), open(path, "rb") as stream:
+            # The size bounds the buffer: a broken file may ask for any length.
+            length = min(length, os.fstat(stream.fileno()).st_size - start)
+            if length <= 0:
+                return b""
+            stream.seek(start)
+            return stream.read(length)
+
+    def open_input(self, key: str) -> BinaryIO:
+        path = self._path(key)
+        with self._errors("read", key):
+            return open(path, "rb")
+
+    def head(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+        with self._errors("read", key):
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "not a file", path)
+        return _info(key, status)
+
+    def local_path(self, key: str) -> str | None:
+        return self._path(key)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
+        folder = check_prefix(prefix).rpartition("/")[0]
+        self._check_links(folder)
+        return self._walk(folder, prefix.encode(), b"" if after is None else after.encode())
+
+    def _walk(self, folder: str, prefix: bytes, after: bytes) -> Iterator[ObjectInfo]:
+        """One folder and those in it. A folder sorts as its name and "/", since so its keys begin: "a-b" < "a/b" < "a0"."""
+        with self._errors("list", folder):
+            try:
+                with os.scandir(f"{self._root}/{folder}") as entries:
+                    wanted = [found for entry in entries if (found := _wanted(folder, entry, prefix, after))]
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        wanted.sort(key=itemgetter(0))
+        for encoded, is_folder, entry in wanted:
+            if is_folder:
+                yield from self._walk(encoded[:-1].decode(), prefix, after)
+            else:
+                info = self._entry_info(encoded.decode(), entry)
+                if info is not None:
+                    yield info
+
+    def _entry_info(self, key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
+        """Size and time of a listed file; None for one that is gone by now, or that is no object."""
+        with self._errors("list", key):
+            try:
+                if entry.is_symlink() and not self._inside(entry.path):
+                    return None
+                status = entry.stat()
+            except FileNotFoundError:
+                return None
+        return _info(key, status) if stat.S_ISREG(status.st_mode) else None
+
+    # -- names and errors
+
+    def _path(self, key: str) -> str:
+        check_key(key)
+        if _hidden(key.rpartition("/")[2]):
+            raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
+        self._check_links(key)
+        return f"{self._root}/{key}"
+
+    def _check_links(self, key: str) -> None:
+        """Refuse a key that passes through a symbolic link out of the folder: one lstat a segment, more only where a link is."""
+        path = self._root
+        for part in key.split("/") if key else ():
+            path = f"{path}/{part}"
+            try:
+                mode = os.lstat(path).st_mode
+            except OSError:
+                return  # nothing there, or nothing to see: the operation itself says what is wrong
+            if stat.S_ISLNK(mode) and not self._inside(path):
+                raise InvalidKeyError(f"{key!r} leaves {self.uri} through a symbolic link")
+
+    def _inside(self, path: str) -> bool:
+        return os.path.realpath(path).startswith(os.path.realpath(self._root or "/").rstrip("/") + "/")
+
+    @contextmanager
+    def _errors(self, action: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise
+        except OSError as error:
+            if action == "read" and isinstance(error, _ABSENT):
+                raise not_found(key, self.uri) from error
+            raise failure(action, key, self.uri, error) from error
+
+
+class OutputFile(io.FileIO):
+    """A file whose failed writes are already a ``StorageError``, since they happen in the caller's block."""
+
+    def __init__(self, descriptor: int, translate: Callable[[OSError], StorageError]) -> None:
+        super().__init__(descriptor, "wb")
+        self._translate = translate
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise self._translate(error) from error
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".crc"))
+
+
+def _wanted(
+    folder: str, entry: os.DirEntry[str], prefix: bytes, after: bytes
+) -> tuple[bytes, bool, os.DirEntry[str]] | None:
+    """The sort key of an entry that a listing shows or descends into, decided before any file is looked at."""
+    if _hidden(entry.name):
+        return None
+    try:
+        encoded = (f"{folder}/{entry.name}" if folder else entry.name).encode()
+    except UnicodeEncodeError:
+        return None
+    if not entry.is_dir(follow_symlinks=False):
+        return (encoded, False, entry) if encoded.startswith(prefix) and encoded > after else None
+    encoded += b"/"
+    if not encoded.startswith(prefix) and not prefix.startswith(encoded):
+        return None
+    if encoded <= after and not after.startswith(encoded):
+        return None
+    return encoded, True, entry
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _link_count(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except OSError:
+        return 0
+
+
+def _sync(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_checksum(path: str) -> None:
+    folder, _, name = path.rpartition("/")
+    _unlink(f"{folder}/.{name}.crc")
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
