@@ -6,7 +6,7 @@ A partition column has few distinct values, so each is converted once, by the de
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,12 @@ from refdelta.protocol.types import (
     TIMESTAMP_NTZ,
     VOID,
     DataType,
+    StructType,
+    physical_name,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: str = "a partition column") -> pa.Array:
@@ -79,6 +84,36 @@ def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a p
             partition_values.serialize(v, data_type, column=name) for v in to_internal(encoded.dictionary, data_type)
         ]
     return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def partition_table(files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> pa.Table:
+    """The typed partition values of files.
+
+    Args:
+        files: has a column ``partitionValues``, a map of strings by physical column name.
+        schema: the table's schema.
+        partition_columns: its partition columns, by logical name.
+
+    Returns:
+        One column for each partition column, named as the schema names it, and one row for each file. A value that the
+        log leaves out is null.
+
+    Raises:
+        InvalidLogError: a string is no value of the column's type.
+        ColumnNotFoundError: the schema has no such column.
+    """
+    fields = [schema.field(name) for name in partition_columns]
+    maps = files["partitionValues"].combine_chunks()
+    if isinstance(maps, pa.ChunkedArray):  # without any chunk, older versions keep it chunked
+        maps = pa.concat_arrays(maps.chunks)
+    columns = [
+        parse_partition_column(
+            pc.map_lookup(maps, physical_name(item), "first").cast(pa.string()), item.type, column=item.name
+        )
+        for item in fields
+    ]
+    # A struct array of no columns would forget how many files there are; a table of none has no rows to count.
+    return pa.table(columns, schema=pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields]))
 
 
 def to_internal(column: pa.Array, data_type: DataType) -> list[Any]:

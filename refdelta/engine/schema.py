@@ -110,8 +110,10 @@ def from_arrow(schema: pa.Schema) -> StructType:
 def _struct(fields: list[pa.Field], path: str) -> StructType:
     seen: dict[str, str] = {}
     for item in fields:
-        twin = seen.setdefault(item.name.lower(), item.name)
-        if twin is not item.name:
+        name = item.name
+        twin = seen.get(name.lower())
+        seen[name.lower()] = name
+        if twin is not None:
             raise SchemaMismatchError(
                 f"columns {path + twin!r} and {path + item.name!r} have the same name: "
                 "names are compared without regard to case"
@@ -124,6 +126,8 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
     if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
         return delta_type(data_type.value_type, path)
     if pt.is_struct(data_type):
+        if not data_type.num_fields:
+            raise UnsupportedTypeError(f"column {path}: a struct without fields cannot be stored in Parquet")
         return _struct(list(data_type.fields), f"{path}.")
     if pt.is_map(data_type):
         value = data_type.item_field

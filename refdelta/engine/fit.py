@@ -1,0 +1,262 @@
+"""Fitting data to a table's schema before they are written.
+
+Columns and nested fields are found by name in any case, in any order. A value is stored unchanged or not at all: the
+only casts are into types that hold every value of the data's type, and the data that could still lose something
+(nanoseconds) are checked value by value. What the schemas alone can tell is told before the first byte is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.schema import arrow_type, delta_type, to_arrow
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.protocol.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    widens,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Fitter:
+    """Turns batches of one schema into batches of a table's schema; made by :func:`plan_fit`.
+
+    Attributes:
+        schema: the Arrow schema of what :meth:`apply` returns: the table's.
+    """
+
+    def __init__(self, schema: pa.Schema, plan: _Struct):
+        self.schema = schema
+        self._plan = plan
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the table's schema: its columns in order, missing ones null.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none; the column is named.
+            SchemaMismatchError: a value that the column's type cannot hold (nanoseconds, a time beyond the range).
+        """
+        columns = [
+            pa.nulls(batch.num_rows, child.target)
+            if child.source is None
+            else _checked(child, child.plan.convert(batch.column(child.source)), 0)
+            for child in self._plan.children
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
+    """Match the columns of data with those of a table.
+
+    Args:
+        data_schema: of the batches to come.
+        table_schema: of the table.
+
+    Raises:
+        SchemaMismatchError: columns that the table does not have, columns that it must have, types that do not fit:
+            all of them are named.
+        UnsupportedTypeError: the same, where the reason is an Arrow type that Delta lacks.
+    """
+    problems: list[Exception] = []
+    plan = _plan_struct(list(data_schema), table_schema, "", problems)
+    if problems:
+        # The narrower class only where it tells the whole story.
+        kind = (
+            UnsupportedTypeError if all(isinstance(p, UnsupportedTypeError) for p in problems) else SchemaMismatchError
+        )
+        raise kind("the data do not fit the table: " + "; ".join(str(p) for p in problems))
+    return Fitter(to_arrow(table_schema), plan)
+
+
+# --- plans -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    path: str
+    target: pa.DataType
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = _plain(array)
+        if array.type == self.target:
+            return array
+        try:
+            return array.cast(self.target)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(
+                f"column {self.path}: a value of type {array.type} cannot be stored without loss: {error}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A field of the table: where its data come from (None: nowhere, it is null) and how they are converted."""
+
+    path: str
+    source: int | None
+    plan: _Plan
+    target: pa.DataType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Struct:
+    target: pa.DataType
+    children: tuple[_Child, ...]
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = _plain(array)
+        # flatten() makes a child null where its parent is, and heeds slices; field() does neither.
+        parts = array.flatten()
+        arrays = [
+            pa.nulls(len(array), child.target)
+            if child.source is None
+            else _checked(child, child.plan.convert(parts[child.source]), array.null_count)
+            for child in self.children
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(arrays, fields=list(self.target.fields), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    path: str
+    target: pa.DataType
+    element: _Plan
+    contains_null: bool
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = _plain(array)
+        values = self.element.convert(array.flatten())
+        if not self.contains_null and values.null_count:
+            raise _null_in(f"{self.path}.element")
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(_offsets(array), values, type=self.target, mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    path: str
+    target: pa.DataType
+    key: _Plan
+    value: _Plan
+    value_contains_null: bool
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        lists = _as_lists(_plain(array))
+        keys, values = lists.flatten().flatten()
+        keys, values = self.key.convert(keys), self.value.convert(values)
+        if keys.null_count:
+            raise _null_in(f"{self.path}.key")
+        if not self.value_contains_null and values.null_count:
+            raise _null_in(f"{self.path}.value")
+        mask = lists.is_null() if lists.null_count else None
+        return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=self.target, mask=mask)
+
+
+_Plan = _Leaf | _Struct | _List | _Map
+
+
+def _plan_struct(fields: Sequence[pa.Field], table: StructType, path: str, problems: list[Exception]) -> _Struct:
+    sources: dict[str, int] = {}
+    for index, item in enumerate(fields):
+        if item.name.lower() in sources:
+            problems.append(
+                SchemaMismatchError(f"column {path}{item.name} occurs twice, names differing in case at most")
+            )
+        elif item.name not in table:
+            problems.append(
+                SchemaMismatchError(f'the table has no column {path}{item.name} (schema_mode="merge" would add it)')
+            )
+        sources.setdefault(item.name.lower(), index)
+    children = [_plan_child(item, sources.get(item.name.lower()), fields, path, problems) for item in table]
+    return _Struct(_target(table, path, problems), tuple(child for child in children if child is not None))
+
+
+def _plan_child(
+    item: StructField, source: int | None, fields: Sequence[pa.Field], path: str, problems: list[Exception]
+) -> _Child | None:
+    here = path + item.name
+    target = _target(item.type, here, problems)
+    if source is None:
+        if not item.nullable:
+            problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
+        return _Child(here, None, _Leaf(here, target), target, item.nullable)
+    plan = _plan(fields[source].type, item.type, here, problems)
+    return None if plan is None else _Child(here, source, plan, target, item.nullable)
+
+
+def _plan(data: pa.DataType, table: DataType, path: str, problems: list[Exception]) -> _Plan | None:
+    if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
+        return _plan(data.value_type, table, path, problems)
+    target = _target(table, path, problems)
+    if isinstance(table, StructType) and pa.types.is_struct(data):
+        return _plan_struct(list(data.fields), table, f"{path}.", problems)
+    try:
+        kind = delta_type(data, path)
+    except SchemaMismatchError as error:
+        problems.append(error)
+        return None
+    if isinstance(table, ArrayType) and isinstance(kind, ArrayType):
+        element = _plan(data.value_type, table.element, f"{path}.element", problems)
+        return None if element is None else _List(path, target, element, table.contains_null)
+    if isinstance(table, MapType) and isinstance(kind, MapType):
+        key = _plan(data.key_type, table.key, f"{path}.key", problems)
+        value = _plan(data.item_type, table.value, f"{path}.value", problems)
+        return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
+    if not widens(kind, table):
+        problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
+        return None
+    return _Leaf(path, target)
+
+
+def _target(table: DataType, path: str, problems: list[Exception]) -> pa.DataType:
+    try:
+        return arrow_type(table)
+    except UnsupportedTypeError as error:
+        problems.append(UnsupportedTypeError(f"column {path}: {error}"))
+        return pa.null()
+
+
+# --- arrays ------------------------------------------------------------------------------------------------------
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array without dictionary or run-end encoding."""
+    if pa.types.is_dictionary(array.type):
+        return _plain(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    return array
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Offsets into the flattened values of a list array of any kind; a null list takes no values."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+
+
+def _as_lists(array: pa.Array) -> pa.Array:
+    """A map array as lists of its entries, for which Arrow has more functions."""
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def _checked(child: _Child, array: pa.Array, parent_nulls: int) -> pa.Array:
+    # Where the parent is null so is the child, and that breaks no promise.
+    if not child.nullable and array.null_count > parent_nulls:
+        raise _null_in(child.path)
+    return array
+
+
+def _null_in(path: str) -> ConstraintViolationError:
+    return ConstraintViolationError(f"column {path} is not null in the table, and the data hold a null there")

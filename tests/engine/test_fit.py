@@ -1,0 +1,240 @@
+"""Data are stored unchanged in the schema of the table, or refused, by the schemas alone where these tell."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.protocol.types import (
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VARIANT,
+    ArrayType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+
+def struct(**columns):
+    return StructType(tuple(StructField(name, kind) for name, kind in columns.items()))
+
+
+def fit(batch, table):
+    out = plan_fit(batch.schema, table).apply(batch)
+    out.validate(full=True)
+    assert out.schema == to_arrow(table)
+    return out
+
+
+def test_columns_are_found_by_name_in_any_case_and_order():
+    batch = pa.record_batch({"B": pa.array(["x"]), "a": pa.array([1], pa.int64())})
+    assert fit(batch, struct(A=LONG, b=STRING)).to_pylist() == [{"A": 1, "b": "x"}]
+
+
+def test_missing_columns_are_null_at_every_depth():
+    table = struct(s=struct(x=LONG, y=STRING), l=ArrayType(struct(p=LONG, q=LONG)), n=DATE)
+    batch = pa.record_batch(
+        {
+            "s": pa.array([{"X": 1}, None]),
+            "l": pa.array([[{"q": 1}, None], None]),
+        }
+    )
+    assert fit(batch, table).to_pylist() == [
+        {"s": {"x": 1, "y": None}, "l": [{"p": None, "q": 1}, None], "n": None},
+        {"s": None, "l": None, "n": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "table", "expected"),
+    [
+        (pa.array([1, None], pa.int8()), LONG, [1, None]),
+        (pa.array([1, None], pa.uint16()), LONG, [1, None]),
+        (pa.array([1.5, None], pa.float32()), DOUBLE, [1.5, None]),
+        (pa.array([1, None], pa.int32()), DecimalType(12, 2), [Decimal("1.00"), None]),
+        (pa.array([2**64 - 1], pa.uint64()), DecimalType(22, 1), [Decimal(2**64 - 1)]),
+        (pa.array([Decimal("1.5")], pa.decimal128(3, 1)), DecimalType(10, 4), [Decimal("1.5000")]),
+        (pa.nulls(2), STRING, [None, None]),
+        (pa.nulls(1), ArrayType(LONG), [None]),
+        (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int8())), MapType(STRING, INTEGER), None),
+        (pa.array(["a", "b", None, "a"]).dictionary_encode(), STRING, ["a", "b", None, "a"]),
+    ],
+)
+def test_wider_types_take_narrower_data(data, table, expected):
+    batch = pa.record_batch({"c": data})
+    assert fit(batch, struct(c=table)).column(0).to_pylist() == (data.to_pylist() if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "table"),
+    [
+        (pa.int64(), INTEGER),
+        (pa.int32(), SHORT),
+        (pa.int16(), BYTE),
+        (pa.uint8(), BYTE),
+        (pa.uint64(), LONG),
+        (pa.float64(), FLOAT),
+        (pa.int64(), DOUBLE),
+        (pa.int64(), DecimalType(20, 2)),
+        (pa.decimal128(10, 3), DecimalType(10, 2)),
+        (pa.decimal128(10, 2), DecimalType(10, 3)),
+        (pa.string(), LONG),
+        (pa.int64(), STRING),
+        (pa.string(), DATE),
+        (pa.date32(), TIMESTAMP),
+        (pa.timestamp("us"), TIMESTAMP),
+        (pa.timestamp("us", "UTC"), TIMESTAMP_NTZ),
+        (pa.bool_(), BYTE),
+        (pa.binary(), STRING),
+        (pa.list_(pa.int64()), LONG),
+        (pa.int64(), ArrayType(LONG)),
+        (pa.list_(pa.string()), ArrayType(LONG)),
+        (pa.struct([("x", pa.int64())]), STRING),
+        (pa.map_(pa.string(), pa.int64()), ArrayType(LONG)),
+        (pa.map_(pa.int64(), pa.int64()), MapType(STRING, LONG)),
+    ],
+)
+def test_what_could_change_a_value_is_refused_from_the_schemas_alone(data, table):
+    with pytest.raises(SchemaMismatchError, match=r"column c(\.\w+)? is .* in the table and .* in the data"):
+        plan_fit(pa.schema([("c", data)]), struct(c=table))
+
+
+def test_every_problem_is_named_at_once():
+    table = StructType(
+        (StructField("a", LONG), StructField("b", LONG, nullable=False), StructField("s", struct(x=LONG)))
+    )
+    data = pa.schema(
+        [
+            ("a", pa.string()),
+            ("z", pa.int8()),
+            ("s", pa.struct([("x", pa.string()), ("w", pa.int8())])),
+            ("t", pa.time32("s")),
+        ]
+    )
+    with pytest.raises(SchemaMismatchError) as caught:
+        plan_fit(data, table)
+    assert type(caught.value) is SchemaMismatchError
+    for part in (
+        "column a is long",
+        "no column z",
+        "column b is missing",
+        "column s.x is long",
+        "no column s.w",
+        "no column t",
+    ):
+        assert part in str(caught.value)
+
+
+def test_types_that_delta_lacks_are_refused_by_name():
+    with pytest.raises(UnsupportedTypeError, match=r"column c: Delta has no type for Arrow's time32\[s\]"):
+        plan_fit(pa.schema([("c", pa.time32("s"))]), struct(c=INTEGER))
+    with pytest.raises(UnsupportedTypeError, match="variant"):
+        plan_fit(pa.schema([("c", pa.string())]), struct(c=VARIANT))
+
+
+def test_two_columns_that_differ_in_case_are_refused():
+    with pytest.raises(SchemaMismatchError, match="occurs twice"):
+        plan_fit(pa.schema([("a", pa.int8()), ("A", pa.int8())]), struct(a=BYTE))
+    with pytest.raises(SchemaMismatchError, match="same name"):
+        from_arrow(pa.schema([("a", pa.int8()), ("A", pa.int8())]))
+
+
+def test_nanoseconds_are_stored_where_nothing_is_lost():
+    schema = pa.schema([("c", pa.timestamp("ns"))])
+    fitter = plan_fit(schema, struct(c=TIMESTAMP_NTZ))
+    whole = fitter.apply(pa.record_batch([pa.array([1_000, None], pa.timestamp("ns"))], schema=schema))
+    assert whole.column(0).cast(pa.int64()).to_pylist() == [1, None]
+    with pytest.raises(SchemaMismatchError, match="column c: .* without loss"):
+        fitter.apply(pa.record_batch([pa.array([1_001], pa.timestamp("ns"))], schema=schema))
+
+
+def test_seconds_beyond_the_range_are_refused():
+    schema = pa.schema([("c", pa.timestamp("s", "UTC"))])
+    with pytest.raises(SchemaMismatchError, match="column c"):
+        plan_fit(schema, struct(c=TIMESTAMP)).apply(
+            pa.record_batch([pa.array([2**60], pa.timestamp("s", "UTC"))], schema=schema)
+        )
+
+
+NOT_NULL = StructType(
+    (
+        StructField("a", LONG, nullable=False),
+        StructField("s", StructType((StructField("x", LONG, nullable=False),))),
+        StructField("l", ArrayType(LONG, contains_null=False)),
+        StructField("m", MapType(STRING, LONG, value_contains_null=False)),
+    )
+)
+SHAPE = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("s", pa.struct([("x", pa.int64())])),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"a": None, "s": None, "l": None, "m": None}, "column a is"),
+        ({"a": 1, "s": {"x": None}, "l": None, "m": None}, r"column s\.x"),
+        ({"a": 1, "s": None, "l": [1, None], "m": None}, r"column l\.element"),
+        ({"a": 1, "s": None, "l": None, "m": [("k", None)]}, r"column m\.value"),
+    ],
+)
+def test_nulls_where_the_table_has_none_are_refused(row, column):
+    batch = pa.RecordBatch.from_pylist([{"a": 1}, row], schema=SHAPE)
+    with pytest.raises(ConstraintViolationError, match=column):
+        plan_fit(SHAPE, NOT_NULL).apply(batch)
+
+
+def test_a_null_parent_breaks_no_promise_of_its_children():
+    rows = [{"a": 1, "s": None, "l": None, "m": None}, {"a": 2, "s": {"x": 1}, "l": [], "m": [("k", 1)]}]
+    out = fit(pa.RecordBatch.from_pylist(rows, schema=SHAPE), NOT_NULL)
+    assert out.to_pylist() == rows
+
+
+NESTED = [
+    pa.array([[1, 2], None, [3, 4], [5, 6]], pa.large_list(pa.uint8())),
+    pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int64(), 2)),
+    pa.array([[1, 2], None, [], [5, 6]], pa.list_view(pa.int64())),
+    pa.array([[1, 2], None, [], [5, 6]], pa.large_list_view(pa.int64())),
+    pa.array([[("a", [1])], None, [("b", None)], []], pa.map_(pa.string_view(), pa.large_list(pa.uint8()))),
+    pa.array([{"x": 2**64 - 1}, None, {"x": None}], pa.struct([("x", pa.uint64())])),
+    pa.array(
+        [[{"a": ["x"]}], None, [None, {"a": None}]],
+        pa.large_list(pa.struct([("a", pa.list_view(pa.dictionary(pa.int8(), pa.string())))])),
+    ),
+]
+
+
+@pytest.mark.parametrize("array", NESTED, ids=lambda a: str(a.type))
+@pytest.mark.parametrize(("start", "length"), [(0, 9), (1, 9), (1, 1), (2, 9), (0, 0)])
+def test_nested_arrays_of_every_layout_keep_their_values_also_when_sliced(array, start, length):
+    part = array.slice(start, length)
+    batch = pa.record_batch({"c": part})
+    assert fit(batch, from_arrow(batch.schema)).column(0).to_pylist() == part.to_pylist()
+
+
+def test_values_under_a_null_parent_do_not_reappear():
+    inner = pa.array([1, 2, 3], pa.int64())
+    array = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True, False]))
+    out = fit(pa.record_batch({"c": array}), struct(c=struct(x=LONG, b=BOOLEAN))).column(0)
+    assert out.to_pylist() == [{"x": 1, "b": None}, None, {"x": 3, "b": None}]
