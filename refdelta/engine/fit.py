@@ -67,6 +67,7 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
             all of them are named.
         UnsupportedTypeError: the same, where the reason is an Arrow type that Delta lacks.
     """
+    target = to_arrow(table_schema)
     problems: list[Exception] = []
     plan = _plan_struct(list(data_schema), table_schema, "", problems)
     if problems:
@@ -75,7 +76,7 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
             UnsupportedTypeError if all(isinstance(p, UnsupportedTypeError) for p in problems) else SchemaMismatchError
         )
         raise kind("the data do not fit the table: " + "; ".join(str(p) for p in problems))
-    return Fitter(to_arrow(table_schema), plan)
+    return Fitter(target, plan)
 
 
 # --- plans -------------------------------------------------------------------------------------------------------
@@ -180,14 +181,14 @@ def _plan_struct(fields: Sequence[pa.Field], table: StructType, path: str, probl
             )
         sources.setdefault(item.name.lower(), index)
     children = [_plan_child(item, sources.get(item.name.lower()), fields, path, problems) for item in table]
-    return _Struct(_target(table, path, problems), tuple(child for child in children if child is not None))
+    return _Struct(arrow_type(table), tuple(child for child in children if child is not None))
 
 
 def _plan_child(
     item: StructField, source: int | None, fields: Sequence[pa.Field], path: str, problems: list[Exception]
 ) -> _Child | None:
     here = path + item.name
-    target = _target(item.type, here, problems)
+    target = arrow_type(item.type)
     if source is None:
         if not item.nullable:
             problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
@@ -199,7 +200,7 @@ def _plan_child(
 def _plan(data: pa.DataType, table: DataType, path: str, problems: list[Exception]) -> _Plan | None:
     if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
         return _plan(data.value_type, table, path, problems)
-    target = _target(table, path, problems)
+    target = arrow_type(table)
     if isinstance(table, StructType) and pa.types.is_struct(data):
         return _plan_struct(list(data.fields), table, f"{path}.", problems)
     try:
@@ -218,14 +219,6 @@ def _plan(data: pa.DataType, table: DataType, path: str, problems: list[Exceptio
         problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
         return None
     return _Leaf(path, target)
-
-
-def _target(table: DataType, path: str, problems: list[Exception]) -> pa.DataType:
-    try:
-        return arrow_type(table)
-    except UnsupportedTypeError as error:
-        problems.append(UnsupportedTypeError(f"column {path}: {error}"))
-        return pa.null()
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from refdelta.protocol import deletion_vector as dv
 from refdelta.protocol.actions import DeletionVectorDescriptor
 
 ROWS = [3, 4, 7, 11, 18, 29]
-# PROTOCOL.md prints this one, of the native form; its text says that it should be of the portable form, as the next one is.
+# PROTOCOL.md prints this one, of the native form; its text says that it should be of the portable form, as the next
+# one is.
 NATIVE = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 PORTABLE = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 
