@@ -6,14 +6,16 @@ property-based test holds this module equal to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 
@@ -111,7 +113,7 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
         return base
     kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
     added = [action for action in newest.values() if isinstance(action, Add)]
-    return _concat([kept, adds_table(added)]) if added else kept
+    return concat_files([kept, adds_table(added)]) if added else kept
 
 
 def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
@@ -121,7 +123,7 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
         return base
     kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
     removed = [action for action in newest.values() if isinstance(action, Remove)]
-    return _concat([kept, removes_table(removed)]) if removed else kept
+    return concat_files([kept, removes_table(removed)]) if removed else kept
 
 
 def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[FileKey, Add | Remove]:
@@ -162,7 +164,8 @@ def unique_ids(files: pa.Table) -> pa.ChunkedArray:
     return pc.coalesce(pc.binary_join_element_wise(bare, offset, "@"), bare)
 
 
-def _concat(tables: list[pa.Table]) -> pa.Table:
+def concat_files(tables: list[pa.Table]) -> pa.Table:
+    """Lists of files one after another; a column that only some have is null in the others."""
     return pa.concat_tables(tables, promote_options="default")
 
 

@@ -1,0 +1,205 @@
+"""From the physical columns of one data file to the table's: names, field ids, missing columns, and types.
+
+A file was written under the schema of its day, by whichever engine. Its columns are found by field id, by physical
+name, or by
+physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); what it lacks is null. Columns that are already what the
+table wants pass through untouched, and nested ones are rebuilt around their buffers, so that only a leaf that must be
+cast is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from refdelta.engine.schema import arrow_type
+from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, field_id, physical_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Convert = Callable[[Any], Any]
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where one column of the table comes from in one file.
+
+    Attributes:
+        name: the file's column, or None where the file does not have it and the column is null.
+        type: the Arrow type that comes out.
+        convert: what turns the file's array into one of ``type``; None where nothing is to be done.
+    """
+
+    name: str | None
+    type: pa.DataType
+    convert: Convert | None = None
+
+    def read(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column of a batch of the file."""
+        if self.name is None:
+            return pa.nulls(batch.num_rows, self.type)
+        array = batch.column(self.name)
+        return array if self.convert is None else self.convert(array)
+
+
+def plan_columns(file_schema: pa.Schema, fields: Sequence[StructField], *, by_id: bool) -> list[ColumnSource]:
+    """How to read columns of the table from a file.
+
+    Args:
+        file_schema: the file's schema as Arrow reads it.
+        fields: the table's columns that are wanted, none of them a partition column.
+        by_id: whether columns are found by field id (column mapping mode ``id``).
+
+    Returns:
+        One source for each of ``fields``.
+
+    Raises:
+        ValueError: a column of the file cannot become the table's type.
+    """
+    # A file without any field id was written before the mapping; its names are the physical ones.
+    by_id = by_id and any(_id_of(item) is not None for item in file_schema)
+    sources = []
+    for wanted in fields:
+        found = _match(wanted, list(file_schema), by_id)
+        target = arrow_type(wanted.type)
+        if found is None or pt.is_null(target):
+            sources.append(ColumnSource(None, target))
+        else:
+            sources.append(ColumnSource(found.name, target, _converter(found.type, wanted.type, by_id, wanted.name)))
+    return sources
+
+
+def _id_of(item: pa.Field) -> int | None:
+    value = (item.metadata or {}).get(_FIELD_ID)
+    return None if value is None else int(value)
+
+
+def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.Field | None:
+    if by_id:
+        number = field_id(wanted)
+        return next((item for item in candidates if number is not None and _id_of(item) == number), None)
+    name = physical_name(wanted)
+    exact = next((item for item in candidates if item.name == name), None)
+    # Spark compares names without regard to case, and so do tables that it wrote under another spelling.
+    folded = name.lower()
+    return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
+
+
+def _converter(source: pa.DataType, target: DataType, by_id: bool, path: str) -> Convert | None:
+    if pt.is_dictionary(source):
+        inner = _converter(source.value_type, target, by_id, path)
+        return _then(lambda array: array.dictionary_decode(), inner)
+    match target:
+        case StructType():
+            return _struct(source, target, by_id, path)
+        case ArrayType():
+            return _list(source, target, by_id, path)
+        case MapType():
+            return _map(source, target, by_id, path)
+    return _leaf(source, arrow_type(target), path)
+
+
+def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None:
+    if source == target:
+        return None
+    if pt.is_nested(source):
+        raise ValueError(f"its column {path} is {source}, where the table has {target}")
+    if pt.is_timestamp(source) and source.unit == "ns" and pt.is_timestamp(target):
+        # Delta's times have microseconds: the digits below are cut off, as Spark does.
+        return lambda array: array.cast(target, safe=False)
+    if pt.is_fixed_size_binary(source) and pt.is_string(target):
+        return lambda array: array.cast(pa.binary()).cast(target)
+    return lambda array: array.cast(target)
+
+
+def _struct(source: pa.DataType, target: StructType, by_id: bool, path: str) -> Convert | None:
+    if not pt.is_struct(source):
+        raise ValueError(f"its column {path} is {source}, where the table has a struct")
+    arrow = arrow_type(target)
+    candidates = list(source)
+    parts: list[tuple[int | None, Convert | None]] = []
+    for wanted in target:
+        found = _match(wanted, candidates, by_id)
+        if found is None or pt.is_null(arrow_type(wanted.type)):
+            parts.append((None, None))
+        else:
+            inner = _converter(found.type, wanted.type, by_id, f"{path}.{wanted.name}")
+            parts.append((candidates.index(found), inner))
+    if source == arrow and parts == [(i, None) for i in range(len(arrow))]:
+        return None
+
+    def convert(array: pa.StructArray) -> pa.StructArray:
+        children = [
+            pa.nulls(len(array), arrow[i].type)
+            if index is None
+            else array.field(index)
+            if inner is None
+            else inner(array.field(index))
+            for i, (index, inner) in enumerate(parts)
+        ]
+        mask = array.is_null() if array.null_count else None
+        if not children:
+            return pa.nulls(len(array), arrow) if mask is not None else array.cast(arrow)
+        return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
+
+    return convert
+
+
+def _list(source: pa.DataType, target: ArrayType, by_id: bool, path: str) -> Convert | None:
+    arrow = arrow_type(target)
+    if pt.is_large_list(source) or pt.is_fixed_size_list(source) or pt.is_list_view(source):
+        plain = pa.list_(source.value_field)
+        return _then(lambda array: array.cast(plain), _list(plain, target, by_id, path))
+    if not pt.is_list(source):
+        raise ValueError(f"its column {path} is {source}, where the table has an array")
+    inner = _converter(source.value_type, target.element, by_id, f"{path}.element")
+    if inner is None and source.equals(arrow, check_metadata=False) and _same_children(source, arrow):
+        return None
+    return lambda array: _rebuilt(array, arrow, array.values if inner is None else inner(array.values))
+
+
+def _map(source: pa.DataType, target: MapType, by_id: bool, path: str) -> Convert | None:
+    arrow = arrow_type(target)
+    entries = _entries(source, path)
+    keys = _converter(entries[0].type, target.key, by_id, f"{path}.key")
+    values = _converter(entries[1].type, target.value, by_id, f"{path}.value")
+    if pt.is_map(source) and keys is None and values is None and source == arrow and _same_children(source, arrow):
+        return None
+
+    def convert(array: pa.Array) -> pa.MapArray:
+        key, value = (array.keys, array.items) if pt.is_map(array.type) else array.values.flatten()
+        children = [key if keys is None else keys(key), value if values is None else values(value)]
+        fields = [arrow.key_field, arrow.item_field]
+        return _rebuilt(array, arrow, pa.StructArray.from_arrays(children, fields=fields))
+
+    return convert
+
+
+def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
+    """Key and value of a map; old writers left out the annotation, so that it looks like a list of pairs."""
+    if pt.is_map(source):
+        return source.key_field, source.item_field
+    if pt.is_list(source) and pt.is_struct(source.value_type) and source.value_type.num_fields == 2:
+        return source.value_type[0], source.value_type[1]
+    raise ValueError(f"its column {path} is {source}, where the table has a map")
+
+
+def _same_children(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether two types are equal in the names of nested fields too, which Arrow's own comparison passes over."""
+    return str(source) == str(target)
+
+
+def _rebuilt(array: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
+    """A list or map with the same offsets and nulls around another child."""
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(target, len(array), [validity, offsets], offset=array.offset, children=[child])
+
+
+def _then(first: Convert, second: Convert | None) -> Convert:
+    return first if second is None else lambda array: second(first(array))

@@ -1,0 +1,82 @@
+"""Objects of the table's folder, opened for the engine: troubles of the store and of Parquet become errors that name
+the file.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from refdelta.errors import DataFileError, DataFileNotFoundError, DeltaError, InvalidLogError, StoreError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from refdelta_storage.base import Store
+
+# What pyarrow raises for content that is not what it should be. OSError is the store's trouble or a short file.
+ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, KeyError, UnicodeDecodeError)
+
+
+@contextmanager
+def store_errors(what: str) -> Iterator[None]:
+    """Turn the store's own errors into :class:`~refdelta.errors.StoreError`; ``what`` says what was being done."""
+    try:
+        yield
+    except StorageError as error:
+        raise StoreError(f"cannot {what}: {error}") from error
+
+
+@contextmanager
+def data_errors(key: str) -> Iterator[None]:
+    """Turn whatever reading a data file raises into one :class:`~refdelta.errors.DataFileError` that names it."""
+    try:
+        yield
+    except DeltaError:
+        raise
+    except FileNotFoundError as error:
+        raise DataFileNotFoundError("the log names this file, but it does not exist", file=key) from error
+    except StorageError as error:
+        raise StoreError(f"cannot read {key}: {error}") from error
+    except PermissionError as error:
+        raise StoreError(f"cannot read {key}: {error.strerror or error}") from error
+    except ARROW_ERRORS as error:
+        raise DataFileError(f"cannot be read as Parquet: {_first_line(error)}", file=key) from error
+
+
+@contextmanager
+def log_errors(key: str) -> Iterator[None]:
+    """Turn whatever reading a checkpoint raises into one :class:`~refdelta.errors.InvalidLogError` that names it."""
+    try:
+        yield
+    except (DeltaError, ObjectNotFoundError):
+        raise  # where the object is gone, the caller lists again: log cleanup may have been here
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(key) from error
+    except StorageError as error:
+        raise StoreError(f"cannot read {key}: {error}") from error
+    except ARROW_ERRORS as error:
+        raise InvalidLogError(f"cannot be read: {_first_line(error)}", file=key) from error
+
+
+def open_parquet(store: Store, key: str, **options: Any) -> Any:
+    """The ``ParquetFile`` of an object: by its path where native code may open it, else through the store's stream."""
+    path = store.local_path(key)
+    if path is not None:
+        return pq.ParquetFile(path, **options)
+    return pq.ParquetFile(pa.PythonFile(store.open_input(key), mode="r"), **options)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def log_bytes(store: Store, key: str) -> bytes:
+    """A whole log file. Raises ``ObjectNotFoundError``, because the caller may list again, and ``StoreError``."""
+    with log_errors(key):
+        return store.get(key)

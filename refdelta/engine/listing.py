@@ -1,0 +1,136 @@
+"""From the store's listing of the log to the files that make a version, and those files' actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refdelta.engine.files import store_errors
+from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
+from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.paths import LOG, last_checkpoint_key, parse_log_name
+from refdelta.protocol.segment import LogFile, build_segment, parse_last_checkpoint
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from refdelta.protocol.actions import AnyAction
+    from refdelta.protocol.segment import LogSegment
+    from refdelta_storage.base import Store
+
+Listing = list[tuple[str, int, int]]
+
+# Versions have 20 digits and stay below 2**63, so the name of every versioned file of the log begins so; this leaves
+# out the sidecars.
+_VERSIONED = f"{LOG}/0"
+
+
+def find_segment(
+    store: Store, version: int | None = None, *, hinted: bool = True, unreadable: Collection[str] = ()
+) -> LogSegment:
+    """The files that make a version.
+
+    The listing starts at the checkpoint that ``_last_checkpoint`` names; where the hint is missing, stale or corrupt,
+    or where it names a checkpoint that is not there, all of the log is listed.
+
+    Args:
+        store: the table's folder.
+        version: the version, or None for the newest.
+        hinted: whether to look at the hint at all.
+        unreadable: keys of checkpoint files that turned out to be damaged; the version is built without them.
+
+    Raises:
+        TableNotFoundError: there is no log.
+        VersionNotFoundError: the version does not exist, or can no longer be rebuilt.
+        InvalidLogError: a commit is missing.
+    """
+    start = _hint(store) if hinted else None
+    if start is not None and (version is None or start <= version):
+        try:
+            segment = build_segment(list_log(store, start), version=version)
+        except (InvalidLogError, VersionNotFoundError):
+            segment = None  # the hint may be to blame; the whole listing decides
+        if segment is not None and segment.checkpoint is not None:
+            return segment
+    segment = build_segment(list_log(store), version=version, unreadable=unreadable)
+    if segment is None:
+        raise TableNotFoundError(f"there is no Delta table at {store.uri}: its folder {LOG} has no commit")
+    return segment
+
+
+def list_log(store: Store, start: int = 0) -> Listing:
+    """Key, size in bytes and modification time in milliseconds of the log's files of the versions from ``start`` on."""
+    after = f"{LOG}/{start:020d}" if start else None
+    with store_errors("list the log"):
+        return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=_VERSIONED, after=after)]
+
+
+def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
+    """The actions of each commit or compacted commit, in order.
+
+    Raises:
+        ObjectNotFoundError: a file is gone, which log cleanup may do while we read.
+        InvalidLogError: a file breaks the protocol.
+    """
+    keys = [file.key for file in files]
+    try:
+        contents = store.get_many(keys)
+    except ObjectNotFoundError:
+        raise
+    except StorageError as error:
+        raise StoreError(f"cannot read the log: {error}") from error
+    return [decode_commit(data, key) for key, data in zip(keys, contents, strict=True)]
+
+
+def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
+    """What was committed after a segment.
+
+    Returns:
+        The commits after it, none if there are none, with the segment of the newest version; or None where they do
+        not follow on
+        from it: its own last commit is gone or is another one, because the log was cleaned up or the table was
+        replaced.
+    """
+    listing = list_log(store, segment.version)
+    last = segment.last_commit
+    if last is None or (last.key, last.size, last.mtime_ms) not in listing:
+        return None
+    try:
+        newest = build_segment(_merged(segment, listing), version=None, use_compacted=False)
+    except (InvalidLogError, VersionNotFoundError):
+        return None
+    if newest is None or newest.version < segment.version:
+        return None
+    return _commits_between(listing, segment.version, newest)
+
+
+def _commits_between(listing: Listing, after: int, newest: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
+    commits = []
+    for key, size, mtime_ms in listing:
+        name = parse_log_name(key)
+        if name is not None and name.kind == "commit" and after < name.version <= newest.version:
+            commits.append(LogFile(key=key, size=size, mtime_ms=mtime_ms, version=name.version, hi=name.version))
+    if [commit.version for commit in commits] != list(range(after + 1, newest.version + 1)):
+        return None
+    return tuple(commits), newest
+
+
+def _merged(segment: LogSegment, listing: Listing) -> Listing:
+    """The files of the old segment together with the new listing, in the order of a listing."""
+    old: Iterable[LogFile] = (*(segment.checkpoint.files if segment.checkpoint else ()), *segment.commits)
+    entries = {file.key: (file.key, file.size, file.mtime_ms) for file in old}
+    entries.update({entry[0]: entry for entry in listing})
+    return sorted(entries.values())
+
+
+def _hint(store: Store) -> int | None:
+    """The version that ``_last_checkpoint`` names, if it is there and makes sense."""
+    key = last_checkpoint_key()
+    try:
+        data = store.get(key)
+    except ObjectNotFoundError:
+        return None
+    except StorageError as error:
+        raise StoreError(f"cannot read {key}: {error}") from error
+    hint = parse_last_checkpoint(data)
+    return None if hint is None else hint.version

@@ -1,0 +1,221 @@
+"""A version of a table as a value: protocol, metadata, application ids, domains, and the columnar list of live files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
+from refdelta.engine.listing import find_segment, newer_commits, read_commits
+from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones
+from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
+from refdelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from refdelta.protocol.features import check_readable
+from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.types import parse_schema
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from refdelta.protocol.actions import AnyAction
+    from refdelta.protocol.segment import CheckpointFiles, LogSegment
+    from refdelta.protocol.types import StructType
+    from refdelta_storage.base import Store
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One version of a table (PROTOCOL.md, "Action Reconciliation").
+
+    Attributes:
+        store: the table's folder.
+        version: the version.
+        protocol: the protocol in force.
+        metadata: the metadata in force.
+        files: the live files, of ``FILE_SCHEMA``; with a column ``stats_parsed`` where a checkpoint has statistics
+            only as a struct.
+        txns: the newest ``txn`` of each application id.
+        domains: the domains that are not removed.
+        segment: the files of the log that make this version.
+        commit_info: the commitInfo of this version, where its commit was read.
+    """
+
+    store: Store
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    files: pa.Table
+    txns: Mapping[str, Txn]
+    domains: Mapping[str, DomainMetadata]
+    segment: LogSegment
+    commit_info: CommitInfo | None = field(default=None, repr=False)
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's schema, with logical names."""
+        return parse_schema(self.metadata.schema_string)
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The logical names of the partition columns, in their order."""
+        return list(self.metadata.partition_columns)
+
+    @cached_property
+    def properties(self) -> TableProperties:
+        """The table's properties, typed."""
+        return TableProperties.parse(self.metadata.configuration or {})
+
+    @property
+    def num_files(self) -> int:
+        """How many files are live."""
+        return int(self.files.num_rows)
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """The sum of the live files' sizes, in bytes."""
+        return pc.sum(self.files.column("size")).as_py() or 0
+
+    @cached_property
+    def timestamp_ms(self) -> int:
+        """When the version was committed, in milliseconds since 1970 (UTC): by its commitInfo where the table keeps
+        in-commit timestamps, else by the file.
+
+        Implements PROTOCOL.md, "In-Commit Timestamps".
+        """
+        from refdelta.engine.timestamps import commit_timestamp
+
+        return commit_timestamp(self)
+
+    def tombstones(self) -> pa.Table:
+        """The files that are no longer live and that the log still remembers, of ``TOMBSTONE_SCHEMA``; read from the
+        log anew.
+
+        Raises:
+            InvalidLogError: the log broke since the snapshot was loaded.
+        """
+        checkpoint = self.segment.checkpoint
+        try:
+            base = TOMBSTONE_SCHEMA.empty_table() if checkpoint is None else read_tombstones(self.store, checkpoint)
+            return reconcile_tombstones(base, read_commits(self.store, self.segment.commits))
+        except ObjectNotFoundError as error:
+            raise InvalidLogError(f"a log file of version {self.version} is gone: {error}") from error
+
+    def advance(self) -> Snapshot:
+        """The newest version's snapshot; this one, if it is the newest. Only the commits since are read.
+
+        Raises:
+            InvalidLogError: the new commits break the protocol.
+            UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
+        """
+        newer = newer_commits(self.store, self.segment)
+        if newer is None:  # not contiguous with ours: the log was cleaned up meanwhile
+            return load_snapshot(self.store)
+        commits, segment = newer
+        if not commits:
+            return self
+        try:
+            actions = read_commits(self.store, commits)
+        except ObjectNotFoundError:
+            return load_snapshot(self.store)
+        return _fold(self.store, segment, self._small_actions(), self.files, actions)
+
+    def _small_actions(self) -> list[AnyAction]:
+        return [self.protocol, self.metadata, *self.txns.values(), *self.domains.values()]
+
+
+def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
+    """Read a version of a table.
+
+    Args:
+        store: the table's folder.
+        version: the version, or None for the newest.
+
+    Returns:
+        The snapshot.
+
+    Raises:
+        TableNotFoundError: the folder has no log.
+        VersionNotFoundError: the version does not exist, or can no longer be rebuilt.
+        InvalidLogError: the log breaks the protocol.
+        UnsupportedFeatureError: the table needs a reader feature that this engine lacks.
+    """
+    segment = find_segment(store, version)
+    bad: set[str] = set()
+    gone = 0
+    while True:
+        try:
+            return _load(store, segment)
+        except ObjectNotFoundError as error:
+            # Cleanup deleted a file between our listing and our reading; what it left must do.
+            gone += 1
+            if gone == 3:
+                raise InvalidLogError(f"log files disappear while they are read: {error}") from error
+            segment = find_segment(store, version, hinted=False, unreadable=bad)
+        except _UnusableCheckpointError as error:
+            bad.update(file.key for file in error.checkpoint.files)
+            try:
+                segment = find_segment(store, version, hinted=False, unreadable=bad)
+            except (InvalidLogError, VersionNotFoundError, TableNotFoundError) as gap:
+                # Nothing older is complete, so the broken checkpoint is what is wrong with this table.
+                raise error.reason from gap
+
+
+class _UnusableCheckpointError(Exception):
+    """Our own signal: the checkpoint cannot be read, and an older one may do."""
+
+    def __init__(self, checkpoint: CheckpointFiles, reason: InvalidLogError):
+        self.checkpoint, self.reason = checkpoint, reason
+        super().__init__(str(reason))
+
+
+def _load(store: Store, segment: LogSegment) -> Snapshot:
+    base, files = [], FILE_SCHEMA.empty_table()
+    if segment.checkpoint is not None:
+        try:
+            content = read_checkpoint(store, segment.checkpoint)
+        except InvalidLogError as error:
+            raise _UnusableCheckpointError(segment.checkpoint, error) from error
+        base, files = content.actions, content.files
+    return _fold(store, segment, base, files, read_commits(store, segment.commits))
+
+
+def _fold(
+    store: Store, segment: LogSegment, base: Iterable[AnyAction], files: pa.Table, commits: list[list[AnyAction]]
+) -> Snapshot:
+    """The snapshot after some commits: the newest of each small action wins, and the files are reconciled."""
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: dict[str, Txn] = {}
+    domains: dict[str, DomainMetadata] = {}
+    for actions in [base, *commits]:
+        for action in actions:
+            match action:
+                case Protocol():
+                    protocol = action
+                case Metadata():
+                    metadata = action
+                case Txn():
+                    txns[action.app_id] = action
+                case DomainMetadata():
+                    domains[action.domain] = action
+    if protocol is None or metadata is None:
+        missing = "protocol" if protocol is None else "metaData"
+        raise InvalidLogError(f"the log of version {segment.version} has no {missing} action", file="_delta_log")
+    check_readable(protocol)
+    return Snapshot(
+        store=store,
+        version=segment.version,
+        protocol=protocol,
+        metadata=metadata,
+        files=reconcile(files, commits),
+        txns=txns,
+        domains={name: domain for name, domain in domains.items() if not domain.removed},
+        segment=segment,
+        commit_info=next((a for a in commits[-1] if isinstance(a, CommitInfo)), None) if commits else None,
+    )
