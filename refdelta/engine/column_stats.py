@@ -1,0 +1,245 @@
+"""Statistics of a data file, collected while it is written (PROTOCOL.md, "Per-file Statistics").
+
+Which columns: those of ``delta.dataSkippingStatsColumns``, or else the first ``delta.dataSkippingNumIndexedCols``
+leaves of the schema without its partition columns; a leaf is anything but a struct. Every such leaf has a null count;
+numbers, dates, timestamps and strings, the types for which delta-spark keeps bounds, have a minimum and a maximum too.
+
+A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
+:mod:`refdelta.protocol.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
+infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file that holds one has no maximum.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.stats import truncate_max, truncate_min
+from refdelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType, leaves
+
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+_EPOCH_TIME = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - only arithmetic is done with it, in the zone of the column
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_FLOATING = frozenset({"float", "double"})
+_TIMES = frozenset({"timestamp", "timestamp_ntz"})
+_BOUNDED = _WHOLE | _FLOATING | _TIMES | {"date", "string"}
+
+_Bound = int | float | str | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class StatsLeaf:
+    """A leaf column that has statistics: its path in the schema and its type."""
+
+    path: tuple[str, ...]
+    type: DataType
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its minimum and maximum are kept."""
+        return isinstance(self.type, DecimalType) or _name(self.type) in _BOUNDED
+
+
+def stats_leaves(schema: StructType, partition_columns: Iterable[str], properties: TableProperties) -> list[StatsLeaf]:
+    """The leaves of a table's data files for which statistics are kept, in the order of the schema.
+
+    Args:
+        schema: the table's schema.
+        partition_columns: left out, as the data files do not hold them; they do not count towards the limit either.
+        properties: ``delta.dataSkippingStatsColumns`` wins over ``delta.dataSkippingNumIndexedCols`` (-1: all leaves).
+    """
+    absent = {name.lower() for name in partition_columns}
+    kept = [StatsLeaf(path, leaf.type) for path, leaf in leaves(schema) if path[0].lower() not in absent]
+    if properties.data_skipping_stats_columns is not None:
+        wanted = [_path(name) for name in properties.data_skipping_stats_columns]
+        # A path that names a struct stands for all that is in it.
+        kept = [leaf for leaf in kept if any(_lower(leaf.path)[: len(path)] == path for path in wanted)]
+    elif properties.data_skipping_num_indexed_cols >= 0:
+        kept = kept[: properties.data_skipping_num_indexed_cols]
+    # Void columns count, but files do not hold them.
+    return [leaf for leaf in kept if _name(leaf.type) != "void"]
+
+
+@dataclass(slots=True)
+class LeafStats:
+    """What is known of one leaf: bounds as plain values (days and microseconds since 1970 for dates and timestamps)."""
+
+    nulls: int = 0
+    low: _Bound | None = None
+    high: _Bound | None = None
+    has_nan: bool = False
+
+    def merge(self, other: LeafStats) -> None:
+        """Take in the statistics of further rows."""
+        self.nulls += other.nulls
+        self.has_nan |= other.has_nan
+        if other.low is not None:
+            self.low = other.low if self.low is None else min(self.low, other.low)  # type: ignore[type-var]
+        if other.high is not None:
+            self.high = other.high if self.high is None else max(self.high, other.high)  # type: ignore[type-var]
+
+
+@dataclass(slots=True)
+class FileStatistics:
+    """The statistics of some rows: one entry of ``leaves`` for each leaf of the collector."""
+
+    rows: int
+    leaves: list[LeafStats] = field(default_factory=list)
+
+
+class StatsCollector:
+    """Collects the statistics of one file.
+
+    Args:
+        leaves: the columns, from :func:`stats_leaves`.
+    """
+
+    def __init__(self, leaves: Sequence[StatsLeaf]):
+        self.leaves = tuple(leaves)
+        self.total = FileStatistics(0, [LeafStats() for _ in leaves])
+
+    def measure(self, data: pa.RecordBatch | pa.Table) -> FileStatistics:
+        """The statistics of a batch, without taking them in: this may run on another thread than :meth:`merge`."""
+        return FileStatistics(data.num_rows, [_measure(_column(data, leaf.path), leaf) for leaf in self.leaves])
+
+    def merge(self, part: FileStatistics) -> None:
+        """Take in what :meth:`measure` returned."""
+        self.total.rows += part.rows
+        for mine, theirs in zip(self.total.leaves, part.leaves, strict=True):
+            mine.merge(theirs)
+
+    def update(self, data: pa.RecordBatch | pa.Table) -> None:
+        """Take in a batch or table of rows that has the leaves' columns."""
+        self.merge(self.measure(data))
+
+    def json(self) -> str:
+        """The statistics as the ``stats`` field of an add action: one JSON object, with tight bounds."""
+        lows: dict[str, Any] = {}
+        highs: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for leaf, stats in zip(self.leaves, self.total.leaves, strict=True):
+            _put(nulls, leaf.path, str(stats.nulls))
+            if leaf.bounded:
+                _put(lows, leaf.path, _low_json(stats, leaf.type))
+                _put(highs, leaf.path, _high_json(stats, leaf.type))
+        parts = {"numRecords": str(self.total.rows), "minValues": lows, "maxValues": highs, "nullCount": nulls}
+        return _object({name: part for name, part in parts.items() if part} | {"tightBounds": "true"})
+
+
+# --- measuring ---------------------------------------------------------------------------------------------------
+
+
+def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
+    stats = LeafStats(nulls=column.null_count)
+    if not leaf.bounded or stats.nulls == len(column):
+        return stats
+    name = _name(leaf.type)
+    if name in _FLOATING:
+        stats.has_nan = bool(pc.any(pc.is_nan(column)).as_py())
+    elif name == "date":
+        # Plain numbers, because Python's dates end with the year 9999 and the column's do not.
+        column = column.cast(pa.int32())
+    elif name in _TIMES:
+        column = column.cast(pa.int64())
+    bounds = pc.min_max(column)
+    stats.low, stats.high = bounds["min"].as_py(), bounds["max"].as_py()
+    return stats
+
+
+def _column(data: pa.RecordBatch | pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | pa.Array:
+    column = data.column(path[0])
+    # A value within a null struct is null, whatever lies in the child's buffer: struct_field sees to that.
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+# --- as JSON -----------------------------------------------------------------------------------------------------
+
+
+def _low_json(stats: LeafStats, kind: DataType) -> str | None:
+    low = stats.low
+    if low is None or (isinstance(low, float) and not math.isfinite(low)):
+        return None
+    if isinstance(low, str):
+        return json.dumps(truncate_min(low), ensure_ascii=False)
+    return _number_json(low, kind, up=False)
+
+
+def _high_json(stats: LeafStats, kind: DataType) -> str | None:
+    high = stats.high
+    if high is None or stats.has_nan or (isinstance(high, float) and not math.isfinite(high)):
+        return None
+    if isinstance(high, str):
+        cut = truncate_max(high)
+        return None if cut is None else json.dumps(cut, ensure_ascii=False)
+    return _number_json(high, kind, up=True)
+
+
+def _number_json(value: float | Decimal, kind: DataType, *, up: bool) -> str | None:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float):
+        return repr(value)
+    name = _name(kind)
+    if name == "date":
+        return _date_json(value)
+    if name in _TIMES:
+        return _time_json(-(-value // 1000) if up else value // 1000, zone="Z" if name == "timestamp" else "")
+    return str(value)
+
+
+def _date_json(days: int) -> str | None:
+    ordinal = days + _EPOCH
+    return f'"{dt.date.fromordinal(ordinal).isoformat()}"' if 1 <= ordinal <= dt.date.max.toordinal() else None
+
+
+def _time_json(milliseconds: int, zone: str) -> str | None:
+    try:
+        moment = _EPOCH_TIME + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return f'"{moment.isoformat(timespec="milliseconds")}{zone}"'
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: str | None) -> None:
+    if value is not None:
+        for name in path[:-1]:
+            tree = tree.setdefault(name, {})
+        tree[path[-1]] = value
+
+
+def _object(tree: dict[str, Any]) -> str:
+    """A JSON object whose leaves are JSON already, so that the digits of a decimal pass through no float."""
+    members = (
+        f"{json.dumps(name, ensure_ascii=False)}:{_object(value) if isinstance(value, dict) else value}"
+        for name, value in tree.items()
+    )
+    return "{" + ",".join(members) + "}"
+
+
+# --- the schema --------------------------------------------------------------------------------------------------
+
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """A column's path from its name in a property: parts with dots between, in backticks where they hold dots."""
+    return tuple((quoted.replace("``", "`") or plain).strip().lower() for quoted, plain in _PART.findall(name))
+
+
+def _name(kind: DataType) -> str | None:
+    return kind.name if isinstance(kind, PrimitiveType) else None
+
+
+def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in path)

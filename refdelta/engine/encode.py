@@ -1,0 +1,258 @@
+"""Data files in the making: row groups are encoded, and their statistics collected, on a few threads.
+
+One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the statistics
+of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source that is faster
+than the encoder waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from refdelta.engine.column_stats import StatsCollector, StatsLeaf
+from refdelta.engine.layout import CODECS
+from refdelta.errors import DataFileError, StoreError
+from refdelta_storage.base import Store
+from refdelta_storage.errors import StorageError
+
+# Arrow bytes that are queued or in work. A row group has up to 128 MiB, so three of them keep two threads busy.
+IN_FLIGHT_BYTES = 384 * 1024 * 1024
+
+
+@dataclass(eq=False, slots=True)
+class DataFile:
+    """One data file in the making.
+
+    Attributes:
+        key: where it lies in the store.
+        rows: how many rows were given to it.
+        given: their size in Arrow's memory, in bytes.
+        encoded: the size of the row groups that are encoded, in bytes.
+        waiting: the size in Arrow's memory of those that are not, in bytes.
+        size: the size of the file, once it is closed.
+        modified_ms: when it was closed, in milliseconds since 1970.
+    """
+
+    key: str
+    stats: StatsCollector
+    rows: int = 0
+    given: int = 0
+    encoded: int = 0
+    waiting: int = 0
+    size: int = -1
+    modified_ms: int = 0
+    jobs: deque[Callable[[], None]] = field(default_factory=deque)
+    busy: bool = False
+    output: AbstractContextManager[BinaryIO] | None = None
+    sink: BinaryIO | None = None
+    writer: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class _RowGroup:
+    rows: pa.Table
+    size: int
+    open_parts: int = 2
+
+
+class Encoder:
+    """Writes data files to a store.
+
+    Args:
+        store: the table's folder.
+        schema: of the data files.
+        leaves: the columns that have statistics.
+        codec: one of ``layout.CODECS``.
+        workers: how many threads encode.
+
+    Of its methods, :meth:`write` and :meth:`finish` raise what went wrong on a thread: ``StoreError`` when the store
+    refused, ``DataFileError`` when the rows cannot be encoded. After any error the caller calls :meth:`abort`.
+    """
+
+    def __init__(self, store: Store, schema: pa.Schema, leaves: Sequence[StatsLeaf], codec: str, workers: int):
+        self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
+        self._pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="refdelta-write")
+        self._changed = threading.Condition()
+        self._in_flight = 0
+        self._tasks = 0
+        self._error: BaseException | None = None
+        self._raw = self._encoded = 0
+        self.files: list[DataFile] = []
+
+    def open(self, key: str) -> DataFile:
+        """Begin a file. Nothing is created before its first row group is encoded."""
+        file = DataFile(key, StatsCollector(self._leaves))
+        self.files.append(file)
+        return file
+
+    def write(self, file: DataFile, rows: pa.Table) -> None:
+        """Queue rows as one row group of a file; waits while too much is queued."""
+        group = _RowGroup(rows, max(1, rows.nbytes))
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._error or not self._in_flight or self._in_flight + group.size <= IN_FLIGHT_BYTES
+            )
+            self._in_flight += group.size
+            file.rows += rows.num_rows
+            file.given += group.size
+            file.waiting += group.size
+        self._raise()
+        self._queue(file, lambda: self._encode(file, group))
+        self._submit(lambda: self._measure(file, group))
+
+    def close(self, file: DataFile) -> None:
+        """Complete a file once all of its row groups are encoded; it must have been given one."""
+        self._queue(file, lambda: self._close(file))
+
+    def expected_size(self, file: DataFile, more: int) -> float:
+        """About how large the file will be, in bytes, when all that it was given, and ``more`` bytes, are encoded.
+
+        How well the rows compress is known from those encoded so far; the first answer that matters waits for them.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or self._raw)
+            return file.encoded + (file.waiting + more) * self._encoded / max(1, self._raw)
+
+    def finish(self) -> list[DataFile]:
+        """Wait until everything is written. All files must have been closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._tasks)
+        self._raise()
+        self._pool.shutdown()
+        return self.files
+
+    def abort(self) -> list[str]:
+        """Stop, and discard the files that are not complete.
+
+        Returns:
+            The keys of those that are complete, for the caller to delete.
+        """
+        with self._changed:
+            self._error = self._error or RuntimeError("the write was given up")
+            self._changed.wait_for(lambda: not self._tasks)
+        self._pool.shutdown()
+        for file in self.files:
+            _discard(file)
+        return [file.key for file in self.files if file.size >= 0]
+
+    # --- on the threads ------------------------------------------------------------------------------------------
+
+    def _submit(self, task: Callable[[], None]) -> None:
+        with self._changed:
+            self._tasks += 1
+        self._pool.submit(self._run, task)
+
+    def _run(self, task: Callable[[], None]) -> None:
+        try:
+            if self._error is None:
+                task()
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, whatever it is
+            with self._changed:
+                self._error = self._error or error
+        finally:
+            with self._changed:
+                self._tasks -= 1
+                self._changed.notify_all()
+
+    def _queue(self, file: DataFile, job: Callable[[], None]) -> None:
+        with self._changed:
+            file.jobs.append(job)
+            start = not file.busy
+            file.busy = True
+        if start:
+            self._submit(lambda: self._next(file))
+
+    def _next(self, file: DataFile) -> None:
+        # One job a turn, so that files take turns when there are more of them than threads.
+        file.jobs.popleft()()
+        with self._changed:
+            file.busy = bool(file.jobs)
+        if file.busy:
+            self._submit(lambda: self._next(file))
+
+    def _encode(self, file: DataFile, group: _RowGroup) -> None:
+        try:
+            if file.writer is None:
+                self._create(file)
+            before = file.sink.tell() if file.sink else 0
+            file.writer.write_table(group.rows, row_group_size=group.rows.num_rows)
+            grown = file.sink.tell() - before if file.sink else 0
+        except (StorageError, OSError, pa.ArrowException) as error:
+            raise _translated(error, file.key) from error
+        with self._changed:
+            file.encoded += grown
+            file.waiting -= group.size
+            self._raw += group.size
+            self._encoded += grown
+            self._done(group)
+
+    def _measure(self, file: DataFile, group: _RowGroup) -> None:
+        part = file.stats.measure(group.rows)
+        with self._changed:
+            file.stats.merge(part)
+            self._done(group)
+
+    def _done(self, group: _RowGroup) -> None:
+        group.open_parts -= 1
+        if not group.open_parts:
+            self._in_flight -= group.size
+        self._changed.notify_all()
+
+    def _create(self, file: DataFile) -> None:
+        file.output = self._store.open_output(file.key)
+        file.sink = file.output.__enter__()
+        file.writer = pq.ParquetWriter(
+            file.sink,
+            self._schema,
+            compression=CODECS[self._codec][0],
+            # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
+            store_decimal_as_integer=True,
+            write_page_index=True,
+            store_schema=False,
+        )
+
+    def _close(self, file: DataFile) -> None:
+        try:
+            file.writer.close()
+            size = file.sink.tell() if file.sink else 0
+            if file.output:
+                file.output.__exit__(None, None, None)
+        except (StorageError, OSError, pa.ArrowException) as error:
+            raise _translated(error, file.key) from error
+        file.writer = file.sink = file.output = None
+        file.modified_ms = time.time_ns() // 1_000_000
+        file.size = size
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _translated(error: Exception, key: str) -> Exception:
+    if isinstance(error, (StorageError, OSError)):
+        return StoreError(f"cannot write {key}: {error.strerror or error}")
+    return DataFileError(f"cannot be written as Parquet: {error}", file=key)
+
+
+def _discard(file: DataFile) -> None:
+    """Give up a file that is not complete; the store drops what was written of it."""
+    if file.writer is not None:
+        # A writer that is left open would write its footer when it is collected, to a sink that is gone.
+        with suppress(OSError, ValueError, pa.ArrowException):
+            file.writer.close()
+        file.writer.is_open = False
+    if file.output is not None:
+        cause = StoreError(f"the write of {file.key} was given up")
+        with suppress(OSError, ValueError, StoreError):
+            file.output.__exit__(StoreError, cause, None)
+    file.writer = file.sink = file.output = None

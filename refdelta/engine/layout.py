@@ -1,0 +1,214 @@
+"""How rows become data files: what a file holds, where it lies, and how a batch is split by partition.
+
+PROTOCOL.md, "Data Files" and "Partition Value Serialization". The names are those that Spark gives, so that a folder
+looks the same whoever wrote it: ``a=1/part-00000-<uuid>.c000.snappy.parquet``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.partition import partition_strings
+from refdelta.engine.schema import to_arrow
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+from refdelta.protocol.paths import partition_prefix
+from refdelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+
+PartitionKey = tuple[str | None, ...]
+
+# A name that most file systems and object stores take: 255 bytes a segment, about 1,024 for the whole key.
+_MAX_SEGMENT = 255
+_MAX_PREFIX = 900
+
+# Parquet's name, and the part of the file's name, of each codec that Spark knows and pyarrow can write.
+CODECS = {
+    "none": ("NONE", ""),
+    "uncompressed": ("NONE", ""),
+    "snappy": ("SNAPPY", ".snappy"),
+    "gzip": ("GZIP", ".gz"),
+    "zstd": ("ZSTD", ".zstd"),
+    "brotli": ("BROTLI", ".br"),
+    "lz4": ("LZ4_RAW", ".lz4raw"),
+    "lz4_raw": ("LZ4_RAW", ".lz4raw"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the data files of a table look like.
+
+    Attributes:
+        schema: the Arrow schema of a data file.
+        columns: the names of its columns in the table's batches.
+        partitions: the table's partition columns, in their order.
+    """
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    partitions: tuple[StructField, ...]
+
+    @classmethod
+    def of(cls, schema: StructType, partition_columns: Sequence[str]) -> Layout:
+        """Plan the files of a table.
+
+        Partition columns are left out, since the log has their values, and so are void columns, which hold nothing.
+        Where that leaves no column, the first partition column is stored after all: a Parquet file without columns
+        cannot say how many rows it has.
+
+        Raises:
+            ColumnNotFoundError: for a partition column that the schema does not have.
+            UnsupportedTypeError: when there is no column that a file could hold.
+        """
+        by_name = {field.name: field for field in schema.fields}
+        for name in partition_columns:
+            if name not in by_name:
+                raise ColumnNotFoundError(name, by_name)
+        partitions = tuple(by_name[name] for name in partition_columns)
+        stored = [field for field in schema.fields if field not in partitions and not _is_void(field.type)]
+        stored = stored or [field for field in partitions if not _is_void(field.type)][:1]
+        if not stored:
+            raise UnsupportedTypeError("a table whose columns are all void has nothing that a data file could hold")
+        physical = StructType(tuple(_without_void(field, field.name) for field in stored))
+        return cls(to_arrow(physical), tuple(field.name for field in stored), partitions)
+
+    def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a table's batch that its data files hold, in their types."""
+        columns = [batch.column(name) for name in self.columns]
+        arrays = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
+        """Split a table's batch by partition, keeping the order of rows within each.
+
+        Returns:
+            For each partition its key (the serialized partition values) and its rows, projected to the file's columns.
+            A part of a batch is copied, so that holding it does not hold the batch.
+        """
+        if not self.partitions:
+            yield (), self.project(batch)
+            return
+        codes, counts = _group(batch, [field.name for field in self.partitions])
+        rows = self.project(batch)
+        if len(counts) == 1:
+            yield self._keys(batch.slice(0, 1))[0], rows
+            return
+        order = pc.sort_indices(codes)
+        starts = [0]
+        for count in counts:
+            starts.append(starts[-1] + count)
+        firsts = order.take(pa.array(starts[:-1], pa.int64()))
+        for key, start, count in zip(self._keys(batch, firsts), starts, counts, strict=False):
+            yield key, rows.take(order.slice(start, count))
+
+    def _keys(self, batch: pa.RecordBatch, rows: pa.Array | None = None) -> list[PartitionKey]:
+        columns = []
+        for field in self.partitions:
+            column = batch.column(field.name)
+            strings = partition_strings(
+                column if rows is None else column.take(rows), field.type, name=field.name
+            ).to_pylist()
+            # An empty string is null, for every type: the log cannot tell them apart.
+            columns.append([value or None for value in strings])
+        return list(zip(*columns, strict=True))
+
+    def values(self, key: PartitionKey) -> dict[str, str | None]:
+        """A key as the ``partitionValues`` of an add action."""
+        return {field.name: value for field, value in zip(self.partitions, key, strict=True)}
+
+    def folder(self, key: PartitionKey) -> str:
+        """The folder of a partition's files: the Hive form with a trailing slash, or ``""``.
+
+        A value too long for the name of a folder is cut: readers take partition values from the log, never from paths.
+
+        Raises:
+            InvalidArgumentError: when the folders are so deep that no store would take the key.
+        """
+        if not self.partitions:
+            return ""
+        prefix = partition_prefix([field.name for field in self.partitions], self.values(key))
+        folders = [_cut(segment) for segment in prefix.split("/")]
+        path = "/".join(folders)
+        if len(path.encode()) > _MAX_PREFIX:
+            raise InvalidArgumentError(
+                f"the partition values {list(key)!r:.200} make a path of {len(path.encode())} bytes; "
+                f"a data file's folder may have {_MAX_PREFIX}"
+            )
+        return path + "/"
+
+
+def file_name(sequence: int, unique: str, codec: str) -> str:
+    """The name of a data file as Spark has it; ``sequence`` counts the files of a write, ``unique`` is its UUID."""
+    return f"part-{sequence:05d}-{unique}.c000{CODECS[codec][1]}.parquet"
+
+
+def codec_of(name: str | None) -> str:
+    """The codec of a table's data files: the property's, or snappy, the default of Spark.
+
+    Raises:
+        InvalidArgumentError: for a codec that cannot be written here.
+    """
+    codec = (name or "snappy").lower()
+    if codec not in CODECS:
+        raise InvalidArgumentError(f"delta.parquet.compression.codec = {name!r}: choose one of {', '.join(CODECS)}")
+    return codec
+
+
+def _group(batch: pa.RecordBatch, names: list[str]) -> tuple[pa.Array, list[int]]:
+    """Number the distinct key tuples by first appearance: each row's number, and each number's count."""
+    codes: pa.Array | None = None
+    for name in names:
+        encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+        mine = encoded.indices.cast(pa.int64())
+        if codes is not None:
+            # Numbered anew after each column, so that the product stays below the square of the number of rows.
+            mine = pc.add(pc.multiply(codes, len(encoded.dictionary)), mine)
+            mine = mine.dictionary_encode().indices.cast(pa.int64())
+        codes = mine
+    # value_counts lists by first appearance too: the counts are in the order of the numbers.
+    return codes, pc.value_counts(codes).field("counts").to_pylist()
+
+
+def _cut(segment: str) -> str:
+    raw = segment.encode()
+    if len(raw) <= _MAX_SEGMENT:
+        return segment
+    # Never inside a character, nor inside one of the %XX escapes.
+    text = raw[:_MAX_SEGMENT].decode("utf-8", errors="ignore")
+    escape = text.rfind("%", len(text) - 2)
+    return text if escape < 0 else text[:escape]
+
+
+def _is_void(kind: DataType) -> bool:
+    return isinstance(kind, PrimitiveType) and kind.name == "void"
+
+
+def _without_void(field: StructField, path: str) -> StructField:
+    """The field as a file holds it: void fields within structs are left out, as Spark leaves them."""
+    return StructField(field.name, _physical(field.type, path), field.nullable, field.metadata)
+
+
+def _physical(kind: DataType, path: str) -> DataType:
+    if isinstance(kind, StructType):
+        fields = tuple(_without_void(f, f"{path}.{f.name}") for f in kind.fields if not _is_void(f.type))
+        if not fields:
+            raise UnsupportedTypeError(f"column {path}: Parquet cannot store a struct without fields")
+        return StructType(fields)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_physical(_stored(kind.element, path), f"{path}.element"), kind.contains_null)
+    if isinstance(kind, MapType):
+        key = _physical(_stored(kind.key, path), f"{path}.key")
+        return MapType(key, _physical(_stored(kind.value, path), f"{path}.value"), kind.value_contains_null)
+    return kind
+
+
+def _stored(kind: DataType, path: str) -> DataType:
+    if _is_void(kind):
+        raise UnsupportedTypeError(f"column {path}: Parquet cannot store arrays or maps of void")
+    return kind

@@ -1,0 +1,233 @@
+"""Rows into data files: streaming, split by partition, rolled near the target size, with statistics.
+
+Memory is bounded: rows wait in buffers, one a partition, until they make a row group; when the buffers together are too
+large, the largest go first, which keeps row groups big where most rows are. At most :data:`OPEN_FILES` files are
+open; the one that was written to longest ago is completed when another is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from refdelta.engine.column_stats import stats_leaves
+from refdelta.engine.encode import DataFile, Encoder
+from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
+from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.protocol.actions import Add
+from refdelta.protocol.paths import data_key, encode_path
+from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.types import StructType
+from refdelta_storage.base import Store
+from refdelta_storage.errors import StorageError
+
+# Where neither the call nor the table says: what delta-spark's auto-compaction aims at. Its plain writes have no target
+# at all; deltalake's have 100 MiB.
+TARGET_FILE_SIZE = 128 * 1024 * 1024
+# Row groups: at most pyarrow's own default of rows, and so many bytes of Arrow's memory that wide tables stay bounded.
+ROW_GROUP_ROWS = 1024 * 1024
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+_LEAST_ROW_GROUP_BYTES = 32 * 1024
+# Rows that wait, over all partitions.
+BUFFER_BYTES = 256 * 1024 * 1024
+OPEN_FILES = 64
+# Batches below either are put together before they are split.
+_SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
+
+
+def write_files(
+    store: Store,
+    data: pa.RecordBatchReader | Iterable[pa.RecordBatch],
+    *,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    target_file_size: int | None = None,
+    data_change: bool = True,
+    workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Add]:
+    """Write rows as data files of a table, and describe them as actions; nothing is committed.
+
+    Implements PROTOCOL.md, "Data Files", "Per-file Statistics" and "Partition Value Serialization".
+
+    Args:
+        store: the table's folder.
+        data: record batches that have exactly the Arrow form of ``schema`` (``engine/fit`` makes them so).
+        schema: the table's schema.
+        partition_columns: by which the files are split; they are not stored in them.
+        properties: the table's: statistics, codec and target size.
+        target_file_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
+        data_change: whether the rows are new, or only moved from other files.
+        workers: how many threads encode; None for one a processor, at most 8.
+        progress: called with the number of rows of each batch that was taken in.
+
+    Returns:
+        One action a file, in the order in which the files were begun; none for no rows.
+
+    Raises:
+        StoreError: the store refused or failed.
+        DataFileError: rows that Parquet cannot hold.
+        InvalidArgumentError: an unknown codec, a target size that is not positive, a path that would be too long.
+
+    On any error, those of ``data`` included, the files written so far are removed, as far as the store lets us.
+    """
+    target = properties.target_file_size or TARGET_FILE_SIZE if target_file_size is None else target_file_size
+    if target <= 0:
+        raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
+    layout = Layout.of(schema, partition_columns)
+    codec = codec_of(properties.compression_codec)
+    leaves = stats_leaves(schema, partition_columns, properties)
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, os.cpu_count() or 1))
+    router = _Router(layout, encoder, codec, target)
+    try:
+        for batch in _even(data, router.row_group_bytes):
+            router.add(batch)
+            if progress:
+                progress(batch.num_rows)
+        files = router.finish()
+    except BaseException:
+        _delete(store, encoder.abort())
+        raise
+    return [
+        Add(
+            path=encode_path(file.key),
+            partition_values=layout.values(key),
+            size=file.size,
+            modification_time=file.modified_ms,
+            data_change=data_change,
+            stats=file.stats.json(),
+        )
+        for key, file in files
+    ]
+
+
+def abort_files(store: Store, adds: Iterable[Add]) -> None:
+    """Remove the files of actions that will not be committed, as far as the store lets us."""
+    keys = []
+    for add in adds:
+        with suppress(DeltaError):
+            keys.append(data_key(add.path, store.uri))
+    _delete(store, keys)
+
+
+def _delete(store: Store, keys: list[str]) -> None:
+    # Best effort: what stays behind is invisible, and vacuum takes it.
+    with suppress(StorageError):
+        if keys:
+            store.delete(keys)
+
+
+@dataclass(eq=False, slots=True)
+class _Partition:
+    key: PartitionKey
+    folder: str
+    chunks: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    file: DataFile | None = None
+
+
+class _Router:
+    """Brings every row to a file of its partition."""
+
+    def __init__(self, layout: Layout, encoder: Encoder, codec: str, target: int):
+        self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target
+        self.row_group_bytes = max(_LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, target))
+        self._partitions: dict[PartitionKey, _Partition] = {}
+        # Partitions with an open file, least recently written first.
+        self._open: dict[PartitionKey, _Partition] = {}
+        self._buffered = 0
+        self._unique = str(uuid.uuid4())
+        self._files: list[tuple[PartitionKey, DataFile]] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for key, rows in self._layout.split(batch):
+            partition = self._partitions.get(key)
+            if partition is None:
+                partition = self._partitions[key] = _Partition(key, self._layout.folder(key))
+            size = rows.nbytes
+            if partition.rows + rows.num_rows > ROW_GROUP_ROWS or partition.size + size > self.row_group_bytes:
+                self._flush(partition)
+            partition.chunks.append(rows)
+            partition.rows += rows.num_rows
+            partition.size += size
+            self._buffered += size
+        if self._buffered > BUFFER_BYTES:
+            for partition in sorted(self._partitions.values(), key=lambda p: -p.size):
+                self._flush(partition)
+                if self._buffered <= BUFFER_BYTES // 2:
+                    break
+
+    def finish(self) -> list[tuple[PartitionKey, DataFile]]:
+        for partition in self._partitions.values():
+            self._flush(partition)
+            # Closed at once: with thousands of partitions, the open files would be as many.
+            self._close(partition)
+        self._encoder.finish()
+        return self._files
+
+    def _flush(self, partition: _Partition) -> None:
+        """Hand the buffered rows of a partition on, as one row group."""
+        if not partition.rows:
+            return
+        rows = pa.Table.from_batches(partition.chunks)
+        if partition.rows < len(partition.chunks) * 4096:
+            rows = rows.combine_chunks()
+        size = partition.size
+        self._buffered -= size
+        partition.chunks, partition.rows, partition.size = [], 0, 0
+        self._encoder.write(self._file(partition, size), rows)
+
+    def _file(self, partition: _Partition, size: int) -> DataFile:
+        """The file for the next row group of a partition: the open one unless it is full."""
+        file = partition.file
+        # A file that was given less than the target cannot be full, unless the rows grow when they are encoded.
+        if file and file.given + size > self._target and self._encoder.expected_size(file, size // 2) > self._target:
+            self._close(partition)
+            file = None
+        if file is None:
+            if len(self._open) >= OPEN_FILES:
+                self._close(next(iter(self._open.values())))
+            name = file_name(len(self._files), self._unique, self._codec)
+            file = partition.file = self._encoder.open(partition.folder + name)
+            self._files.append((partition.key, file))
+        self._open.pop(partition.key, None)
+        self._open[partition.key] = partition
+        return file
+
+    def _close(self, partition: _Partition) -> None:
+        if partition.file:
+            self._encoder.close(partition.file)
+            partition.file = None
+            del self._open[partition.key]
+
+
+def _even(data: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are neither tiny nor larger than ``most`` bytes."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in data:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _SMALL_ROWS or size >= min(_SMALL_BYTES, most):
+            yield from _pieces(held, rows, size, most)
+            held, rows, size = [], 0, 0
+    if held:
+        yield from _pieces(held, rows, size, most)
+
+
+def _pieces(held: list[pa.RecordBatch], rows: int, size: int, most: int) -> Iterator[pa.RecordBatch]:
+    batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    count = max(-(-size // most), -(-rows // ROW_GROUP_ROWS))
+    step = -(-rows // count)
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
