@@ -3,7 +3,8 @@
 The first question of a reader of an error is whose fault it is. The tree answers it:
 
 * the caller's mistake also subclasses the fitting builtin (``ValueError``, ``FileNotFoundError``, ...);
-* a log or a data file that breaks the protocol is :class:`InvalidLogError` or :class:`DataFileError`, and names the file;
+* a log or a data file that breaks the protocol is :class:`InvalidLogError` or :class:`DataFileError`, and names the
+  file;
 * a table that needs what this engine lacks is :class:`UnsupportedFeatureError`, and names the feature;
 * another writer's commit is :class:`ConcurrentModificationError`, under the six names that the field knows;
 * the store's trouble is :class:`StoreError`.
@@ -13,8 +14,11 @@ This module imports nothing, so every layer may raise from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class DeltaError(Exception):

@@ -1,0 +1,34 @@
+"""What follows a commit: the version checksum, a checkpoint now and then, and the cleanup of the log.
+
+None of it is part of the commit: a hook that fails leaves the version as committed as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from refdelta.engine.checkpoint_write import write_checkpoint
+from refdelta.engine.checksum_write import write_checksum
+from refdelta.engine.cleanup import cleanup_log
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+
+
+def after_commit(snapshot: Snapshot, *, committed: int) -> None:
+    """Run the hooks of the version ``committed``; ``snapshot`` is that version, or a later one if others went on
+    meanwhile.
+
+    A later snapshot says nothing exact about an earlier version, so then no checksum is written: whoever wrote the
+    later version
+    writes theirs. A checkpoint is due where a multiple of ``delta.checkpointInterval`` has been passed (as delta-
+    spark has it).
+    """
+    if snapshot.version == committed:
+        write_checksum(snapshot.store, snapshot)
+    interval = snapshot.properties.checkpoint_interval
+    if committed > 0 and committed % interval == 0:
+        write_checkpoint(snapshot.store, snapshot)
+        if snapshot.properties.enable_expired_log_cleanup:
+            cleanup_log(snapshot.store, snapshot, now_ms=time.time_ns() // 1_000_000)

@@ -1,0 +1,29 @@
+"""From what a user calls a table to the store that holds it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refdelta.driver import store_errors
+from refdelta.errors import InvalidArgumentError
+from refdelta_storage import InvalidOptionError, Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
+    """The store of the table at ``uri``: a path, ``file://``, ``memory://`` or any URI that fsspec knows.
+
+    Raises ``InvalidArgumentError`` for a URI or an option that no store understands, ``StoreError`` if the store
+    cannot be reached.
+    """
+    if not isinstance(uri, (str, Path, os.PathLike)) or not str(uri):
+        raise InvalidArgumentError(f"a table is named by a path or a URI, not by {uri!r}")
+    try:
+        with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
+            return open_store(os.fspath(uri), storage_options)
+    except InvalidOptionError as error:
+        raise InvalidArgumentError(str(error)) from error

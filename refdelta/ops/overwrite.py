@@ -1,0 +1,95 @@
+"""INSERT OVERWRITE: the whole table, the rows of a predicate (replaceWhere), or the partitions that the data has."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from refdelta.engine.skipping import partition_table
+from refdelta.engine.sql import parse_predicate
+from refdelta.engine.state import adds_table, to_adds
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.append import Written, append
+from refdelta.ops.rewrite import Rewritten, delete_where, remove_files, requires
+from refdelta.protocol.actions import Add, Metadata
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.source import Source
+    from refdelta.ops.target import Target
+    from refdelta.protocol.types import StructType
+    from refdelta.transaction import WriteTransaction
+
+
+def overwrite(
+    txn: WriteTransaction, source: Source, target: Target, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace all rows.
+
+    Reads the whole table by definition: nothing that another writer adds meanwhile may stay or go unseen.
+    """
+    removed = to_adds(txn.snapshot.files) if txn.snapshot else []
+    txn.read_whole_table()
+    remove_files(txn, removed)
+    return append(txn, source, target, target_file_size=target_file_size), Rewritten(removed, [], 0)
+
+
+def replace_where(
+    txn: WriteTransaction, source: Source, target: Target, sql: str, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace the rows for which ``sql`` is true.
+
+    Every new row must satisfy it too: the first that does not is an error, and nothing is written.
+    """
+    predicate = parse_predicate(sql, target.schema)
+    written = append(txn, source, target, target_file_size=target_file_size, check=requires(predicate, sql))
+    if txn.snapshot is None:
+        return written, Rewritten([], [], 0)
+    # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
+    changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
+    rewritten = delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
+    txn.read_files(rewritten.removed, sql)
+    return written, rewritten
+
+
+def overwrite_partitions(
+    txn: WriteTransaction, source: Source, target: Target, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace the partitions that the data has rows of, and leave the others.
+
+    Raises ``InvalidArgumentError`` without partition columns.
+    """
+    if not target.partition_columns:
+        raise InvalidArgumentError('partition_overwrite="dynamic" needs a table with partition columns')
+    written = append(txn, source, target, target_file_size=target_file_size)
+    removed = _in_same_partitions(txn.snapshot, written.adds, target.schema) if txn.snapshot else []
+    txn.read_files(removed, "the partitions of the data")
+    remove_files(txn, removed)
+    return written, Rewritten(removed, [], 0)
+
+
+def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType) -> list[Add]:
+    if not adds or snapshot.files.num_rows == 0:
+        return []
+    columns = list(snapshot.partition_columns)
+    # Typed values are compared, not the log's strings: writers spell the same timestamp in several ways.
+    new = partition_table(adds_table(adds), schema, columns)
+    old = partition_table(snapshot.files, schema, columns)
+    codes = functools.reduce(_combined, (_codes(old[c], new[c]) for c in columns))
+    return to_adds(snapshot.files.filter(pa.array(np.isin(codes[: old.num_rows], codes[old.num_rows :]))))
+
+
+def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> np.ndarray:
+    values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type).combine_chunks()
+    encoded = values.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _combined(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """One code for each pair of codes, dense again so that it never overflows."""
+    pairs = left * (int(right.max(initial=0)) + 1) + right
+    return np.unique(pairs, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,155 @@
+"""What a table will be after a write: its schema, partitioning, metadata and protocol, decided before a byte is
+written.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
+from refdelta.protocol.actions import AnyAction, Format, Metadata, Protocol
+from refdelta.protocol.features import check_writable, features_of, minimal_protocol, protocol_for_new_table
+from refdelta.protocol.properties import TableProperties, validate
+from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, merge_schemas, schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from refdelta.engine.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a write leaves behind.
+
+    Attributes:
+        schema: its schema.
+        partition_columns: its partition columns, in order.
+        properties: its properties.
+        changes: the protocol and metaData actions that lead there; empty where the table stays as it is.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    properties: TableProperties
+    changes: tuple[AnyAction, ...] = ()
+
+
+def new_table(
+    schema: StructType,
+    *,
+    partition_by: Sequence[str] | str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Target:
+    """A table that does not exist yet.
+
+    Raises:
+        InvalidArgumentError: a property that does not exist, a partition column that cannot be one.
+        SchemaMismatchError: column names that Delta cannot store.
+    """
+    properties = {k: str(v) for k, v in (configuration or {}).items() if v is not None}
+    validate(properties)
+    if not schema.fields:
+        raise SchemaMismatchError("a table needs at least one column")
+    check_field_names(schema)
+    columns = _partition_columns(schema, partition_by or ())
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        format=Format(),
+        schema_string=schema_json(schema),
+        partition_columns=list(columns),
+        configuration=properties,
+        created_time=time.time_ns() // 1_000_000,
+    )
+    protocol = protocol_for_new_table(schema, properties)
+    check_writable(protocol, metadata)
+    return Target(schema, columns, TableProperties.parse(properties), (protocol, metadata))
+
+
+def existing_table(
+    snapshot: Snapshot,
+    data: StructType,
+    *,
+    schema_mode: str | None,
+    partition_by: Sequence[str] | str | None,
+    configuration: Mapping[str, str | None] | None = None,
+) -> Target:
+    """A table that exists, with the schema that ``schema_mode`` gives it: None keeps it, ``merge`` adds columns,
+    ``overwrite`` replaces it.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        InvalidArgumentError: other partition columns or properties than the table has.
+        SchemaMismatchError: a schema that cannot be merged.
+    """
+    check_writable(snapshot.protocol, snapshot.metadata)
+    _same_configuration(snapshot, configuration)
+    current = snapshot.schema
+    partitioning = tuple(snapshot.partition_columns)
+    schema = data if schema_mode == "overwrite" else merge_schemas(current, data) if schema_mode == "merge" else current
+    if schema_mode == "overwrite":
+        partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
+    elif partition_by is not None and _names(partition_by) != [c.lower() for c in partitioning]:
+        raise InvalidArgumentError(
+            f"the table is partitioned by {list(partitioning)}, not by {_listed(partition_by)}; "
+            'mode="overwrite" with schema_mode="overwrite" changes it'
+        )
+    if schema == current and partitioning == tuple(snapshot.partition_columns):
+        return Target(current, partitioning, snapshot.properties)
+    check_field_names(schema)
+    metadata = msgspec.structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), partition_columns=list(partitioning)
+    )
+    needed = protocol_for_new_table(schema, snapshot.metadata.configuration or {})
+    upgrade = _upgraded(snapshot.protocol, needed)
+    check_writable(upgrade, metadata)
+    changes: list[AnyAction] = [metadata] if upgrade == snapshot.protocol else [upgrade, metadata]
+    return Target(schema, partitioning, snapshot.properties, tuple(changes))
+
+
+def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:
+    current = snapshot.metadata.configuration or {}
+    for key, value in (configuration or {}).items():
+        if value is not None and current.get(key) != str(value):
+            raise InvalidArgumentError(
+                f"configuration sets {key}={value} but the table has {current.get(key)}; it applies to a new table only"
+            )
+
+
+def _listed(partition_by: Sequence[str] | str) -> list[str]:
+    return [partition_by] if isinstance(partition_by, str) else list(partition_by)
+
+
+def _names(partition_by: Sequence[str] | str) -> list[str]:
+    return [name.lower() for name in _listed(partition_by)]
+
+
+def _partition_columns(schema: StructType, partition_by: Sequence[str] | str) -> tuple[str, ...]:
+    columns: list[str] = []
+    by_name = {f.name.lower(): f for f in schema.fields}
+    for name in _listed(partition_by):
+        field = by_name.get(name.lower())
+        if field is None:
+            raise ColumnNotFoundError(name, schema.names, where="the data, and cannot partition the table")
+        if isinstance(field.type, (StructType, ArrayType, MapType)):
+            raise InvalidArgumentError(f"column {field.name!r} cannot partition the table: it is nested")
+        if field.name in columns:
+            raise InvalidArgumentError(f"partition_by names column {field.name!r} twice")
+        columns.append(field.name)
+    if columns and len(columns) == len(schema.fields):
+        raise InvalidArgumentError("partition_by names every column; at least one must be left for the data files")
+    return tuple(columns)
+
+
+def _upgraded(current: Protocol, needed: Protocol) -> Protocol:
+    have, want = features_of(current), features_of(needed)
+    return current if want <= have else minimal_protocol(have | want)

@@ -1,0 +1,81 @@
+"""What the verbs return: frozen values that are also mappings, so that ``result.version`` and
+``result["num_added_files"]`` both work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+_NO_METRICS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class CommitResult(Mapping[str, Any]):
+    """What a commit did.
+
+    Attributes:
+        version: the version that was created, or None if nothing was written.
+        attempts: how many times the log entry was put, 1 where nobody else was writing.
+        rebased_over: the winners' versions over which the commit was moved, in order.
+        fallbacks: where a finer check fell back to a coarser one, the reasons.
+        metrics: counts by the names that deltalake uses (``num_added_files``, ``num_added_rows``, ...); sizes in
+            bytes, times in milliseconds.
+    """
+
+    version: int | None
+    attempts: int = 0
+    rebased_over: tuple[int, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    metrics: Mapping[str, Any] = field(default=_NO_METRICS)
+
+    def _items(self) -> dict[str, Any]:
+        own = {"version": self.version, "attempts": self.attempts}
+        lists = {"rebased_over": list(self.rebased_over), "fallbacks": list(self.fallbacks)}
+        return {**own, **lists, **self.metrics}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items())
+
+    def __len__(self) -> int:
+        return len(self._items())
+
+
+class AppTransaction(Protocol):
+    """An application's transaction: deltalake's ``Transaction`` and :class:`refdelta.protocol.actions.Txn` both are
+    one.
+    """
+
+    @property
+    def app_id(self) -> str:
+        """The application's name."""
+
+    @property
+    def version(self) -> int:
+        """The version of what it wrote."""
+
+
+@dataclass(frozen=True)
+class CommitProperties:
+    """How to commit, and what to note in the commit. Has the names of deltalake's class, which is accepted in its
+    place.
+
+    Attributes:
+        custom_metadata: further fields of the commitInfo; those that the engine writes itself cannot be replaced.
+        user_metadata: the string that Spark's history shows as ``userMetadata``.
+        max_commit_retries: how many times the log entry may be put again after it lost; None for the default.
+        max_commit_seconds: for how long a commit may go on trying, in seconds; None for the default.
+        app_transactions: versions of applications to record in the same commit (PROTOCOL.md, "Transaction
+            Identifiers").
+    """
+
+    custom_metadata: Mapping[str, Any] | None = None
+    user_metadata: str | None = None
+    max_commit_retries: int | None = None
+    max_commit_seconds: float | None = None
+    app_transactions: Sequence[AppTransaction] | None = None

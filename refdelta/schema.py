@@ -1,0 +1,66 @@
+"""The schema of a table as its users see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.protocol.types import StructField, StructType, parse_schema, schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Schema:
+    """A Delta schema: exportable to Arrow (``__arrow_c_schema__``) and to the JSON of the log.
+
+    Implements PROTOCOL.md, "Schema Serialization Format".
+    """
+
+    def __init__(self, struct: StructType):
+        self.struct = struct
+
+    @classmethod
+    def from_arrow(cls, schema: Any) -> Schema:
+        """From anything with ``__arrow_c_schema__``. Raises ``UnsupportedTypeError`` for what Delta cannot store."""
+        return cls(from_arrow(pa.schema(schema)))
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """From a ``schemaString``. Raises ``InvalidLogError``."""
+        return cls(parse_schema(text))
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The top-level fields, in order."""
+        return list(self.struct.fields)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the top-level fields, in order."""
+        return [f.name for f in self.struct.fields]
+
+    def to_arrow(self) -> pa.Schema:
+        """The Arrow schema with which this table is read."""
+        return to_arrow(self.struct)
+
+    def to_json(self) -> str:
+        """The ``schemaString`` of the log."""
+        return schema_json(self.struct)
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.to_arrow().__arrow_c_schema__()
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.struct.fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.struct == other.struct
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        return f"Schema({self.to_arrow().to_string(show_field_metadata=False, show_schema_metadata=False)})"

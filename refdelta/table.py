@@ -1,0 +1,305 @@
+"""``DeltaTable``: the public face. Short: each method calls the module that knows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from refdelta.engine.checkpoint_write import write_checkpoint
+from refdelta.engine.cleanup import cleanup_log
+from refdelta.engine.listing import list_log
+from refdelta.engine.scan import Scan, plan_scan
+from refdelta.engine.schema import from_arrow
+from refdelta.engine.snapshot import Snapshot, load_snapshot, version_at
+from refdelta.errors import InvalidArgumentError, ReadOnlyTableError, TableAlreadyExistsError
+from refdelta.location import open_location
+from refdelta.ops import create as creation
+from refdelta.ops import describe, target
+from refdelta.ops.history import history
+from refdelta.protocol.paths import parse_log_name
+from refdelta.schema import Schema
+from refdelta.transaction import WriteTransaction
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from refdelta.protocol.actions import Metadata, Protocol
+    from refdelta.results import CommitProperties
+    from refdelta_storage import Store
+
+Version = int | str | dt.datetime
+
+
+class DeltaTable:
+    """A handle on a Delta table, at one version.
+
+    Args:
+        table_uri: where the table is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
+        version: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
+            version
+            that was committed by then. A handle that is made so is read-only. None for the newest.
+        storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        VersionNotFoundError: the table has no such version, or no longer.
+        InvalidLogError: the log breaks the protocol.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot read.
+    """
+
+    def __init__(
+        self,
+        table_uri: str | os.PathLike[str],
+        version: Version | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ):
+        self._store = open_location(table_uri, storage_options)
+        self._pinned = version is not None
+        self._snapshot = _snapshot_at(self._store, version)
+
+    # --- making and finding tables ---
+
+    @classmethod
+    def create(
+        cls,
+        table_uri: str | os.PathLike[str],
+        schema: Any,
+        mode: str = "error",
+        partition_by: Sequence[str] | str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        commit_properties: CommitProperties | None = None,
+    ) -> DeltaTable:
+        """Create a table without rows.
+
+        Args:
+            table_uri: where.
+            schema: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
+            mode: ``error`` if the table exists, or ``ignore``.
+            partition_by: the partition columns, in order.
+            name: its name.
+            description: its description.
+            configuration: its table properties.
+            storage_options: what the store needs.
+            commit_properties: what to note in the commit.
+
+        Raises:
+            TableAlreadyExistsError: the table exists and the mode is ``error``.
+            ProtocolChangedException: another writer created it meanwhile.
+        """
+        if mode not in ("error", "ignore"):
+            raise InvalidArgumentError(
+                f"mode is one of 'error', 'ignore', not {mode!r}; write_deltalake replaces tables"
+            )
+        store = open_location(table_uri, storage_options)
+        if _is_table(store):
+            if mode == "error":
+                raise TableAlreadyExistsError(f"there is a table at {store.uri}")
+            return cls(table_uri, storage_options=storage_options)
+        struct = schema.struct if isinstance(schema, Schema) else from_arrow(_arrow_schema(schema))
+        made = target.new_table(
+            struct, partition_by=partition_by, configuration=configuration, name=name, description=description
+        )
+        with WriteTransaction(store, None, commit_properties=commit_properties) as txn:
+            creation.create(txn, made)
+        return cls(table_uri, storage_options=storage_options)
+
+    @classmethod
+    def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
+        """The table at ``path``, by the name that delta-spark gives this call."""
+        return cls(path, storage_options=storage_options)
+
+    @staticmethod
+    def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
+        """Whether there is a log at this place. Whether it can be read is not looked at."""
+        return _is_table(open_location(table_uri, storage_options))
+
+    # --- where the handle stands ---
+
+    @property
+    def table_uri(self) -> str:
+        """Where the table is, without credentials."""
+        return self._store.uri
+
+    @property
+    def store(self) -> Store:
+        """The table's store."""
+        return self._store
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the handle was made for one version, and is read-only."""
+        return self._pinned
+
+    def version(self) -> int:
+        """The version that this handle sees."""
+        return self._snapshot.version
+
+    def load_as_version(self, version: Version) -> None:
+        """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
+        self._snapshot, self._pinned = _snapshot_at(self._store, version), True
+
+    def update_incremental(self) -> None:
+        """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed."""
+        self._snapshot, self._pinned = self._snapshot.advance(), False
+
+    def newest_for_writing(self) -> Snapshot:
+        """Move the handle to the newest version, as every verb does first.
+
+        Raises ``ReadOnlyTableError`` for a pinned one.
+        """
+        if self._pinned:
+            raise ReadOnlyTableError(
+                f"this handle is pinned to version {self.version()} and read-only; "
+                f"DeltaTable({self.table_uri!r}) can write"
+            )
+        self._snapshot = self._snapshot.advance()
+        return self._snapshot
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Move the handle to the snapshot that its own commit left behind."""
+        self._snapshot = snapshot
+
+    # --- what the table is ---
+
+    def schema(self) -> Schema:
+        """The schema at this version."""
+        return Schema(self._snapshot.schema)
+
+    def metadata(self) -> Metadata:
+        """The metaData action: id, name, description, partition_columns, configuration, created_time (milliseconds
+        since 1970).
+        """
+        return self._snapshot.metadata
+
+    def protocol(self) -> Protocol:
+        """The protocol action: versions and table features."""
+        return self._snapshot.protocol
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version that the application ``app_id`` recorded, or None (PROTOCOL.md, "Transaction
+        Identifiers").
+        """
+        txn = self._snapshot.txns.get(app_id)
+        return None if txn is None else txn.version
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
+        milliseconds since 1970.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidArgumentError(f"limit is not negative, but {limit} is")
+        return list(history(self._snapshot, limit))
+
+    def detail(self) -> dict[str, Any]:
+        """What Spark's DESCRIBE DETAIL shows: id, location, number and size of files, properties, protocol."""
+        return describe.detail(self._snapshot)
+
+    def files(self) -> pa.Table:
+        """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows."""
+        return describe.files(self._snapshot)
+
+    def file_uris(self) -> list[str]:
+        """The live files as full URIs, or as paths where the table is local."""
+        return describe.file_uris(self._snapshot)
+
+    def get_add_actions(self, flatten: bool = False) -> pa.Table:
+        """The live files with partition values and statistics, in the columns that deltalake gives them.
+
+        Args:
+            flatten: one column a leaf (``min.a``, ``partition.p``) instead of structs.
+        """
+        return describe.add_actions(self._snapshot, flatten=flatten)
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """The partitions that have live files, each as a mapping of column to value."""
+        return describe.partitions(self._snapshot)
+
+    # --- reading ---
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: Any = None) -> Scan:
+        """Plan a read: which files, which are pruned and why. Nothing is read yet.
+
+        Args:
+            columns: names of top-level columns, in the order wanted; None for all.
+            predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake takes.
+        """
+        return plan_scan(self._snapshot, columns=columns, predicate=predicate)
+
+    def to_record_batch_reader(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.RecordBatchReader:
+        """Stream the rows; memory is bounded by a few batches, whatever the size of the table."""
+        return self.scan(columns, filters).to_reader()
+
+    def to_pyarrow_table(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+        """All rows as one table. ``filters`` as :meth:`scan` takes its predicate."""
+        return self.scan(columns, filters).to_table()
+
+    def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
+        """All rows as a pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        return self.to_pyarrow_table(columns, filters).to_pandas(**options)
+
+    def count(self) -> int:
+        """How many rows the table has: from statistics where all files carry them, else by reading."""
+        return self.scan(columns=[]).count()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    # --- keeping the log short ---
+
+    def create_checkpoint(self) -> None:
+        """Write a checkpoint of this version, and point ``_last_checkpoint`` at it (PROTOCOL.md, "Checkpoints")."""
+        write_checkpoint(self._store, self._snapshot)
+
+    def cleanup_metadata(self) -> int:
+        """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.
+
+        Returns how many.
+        """
+        return cleanup_log(
+            self._store, self.newest_for_writing(), now_ms=int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+        )
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self.table_uri!r}, version={self.version()})"
+
+
+def _snapshot_at(store: Store, version: Version | None) -> Snapshot:
+    if version is None:
+        return load_snapshot(store)
+    if isinstance(version, bool):
+        raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {version!r}")
+    if isinstance(version, int):
+        return load_snapshot(store, version)
+    return load_snapshot(store, version_at(store, _milliseconds(version)))
+
+
+def _milliseconds(time: str | dt.datetime) -> int:
+    try:
+        moment = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(time)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {time!r}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _is_table(store: Store) -> bool:
+    names = (parse_log_name(key.rpartition("/")[2]) for key, _, _ in list_log(store))
+    return any(name and (name.kind == "commit" or name.is_checkpoint) for name in names)
+
+
+def _arrow_schema(schema: Any) -> pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
+    if hasattr(schema, "__arrow_c_schema__"):
+        return pa.schema(schema)
+    raise InvalidArgumentError(f"schema is an Arrow schema or a refdelta Schema, not a {type(schema).__name__}")

@@ -1,0 +1,252 @@
+"""``write_deltalake``: the one function that most users call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.engine.schema import from_arrow
+from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableAlreadyExistsError, TableNotFoundError
+from refdelta.location import open_location
+from refdelta.ops.append import Written, append
+from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
+from refdelta.ops.rewrite import Rewritten
+from refdelta.ops.source import Source, open_source
+from refdelta.ops.target import Target, existing_table, new_table
+from refdelta.results import CommitProperties, CommitResult
+from refdelta.table import DeltaTable
+from refdelta.transaction import WriteTransaction
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from refdelta_storage import Store
+
+_MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "overwrite": "Overwrite"}
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of a write that decide what becomes of the table."""
+
+    mode: str
+    partition_by: Sequence[str] | str | None
+    schema_mode: str | None
+    predicate: str | None
+    configuration: Mapping[str, str | None] | None
+    name: str | None
+    description: str | None
+    target_file_size: int | None
+    partition_overwrite: str | None
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, tuple(_MODES))
+        _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
+        _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
+        if self.target_file_size is not None and self.target_file_size <= 0:
+            raise InvalidArgumentError(f"target_file_size is a positive number of bytes, not {self.target_file_size}")
+        overwrites = self.mode == "overwrite"
+        for given, what in (
+            (self.predicate is not None, "predicate"),
+            (self.partition_overwrite is not None, "partition_overwrite"),
+            (self.schema_mode == "overwrite", 'schema_mode="overwrite"'),
+        ):
+            if given and not overwrites:
+                raise InvalidArgumentError(f'{what} goes with mode="overwrite", not with mode="{self.mode}"')
+        if self.predicate is not None and self.partition_overwrite is not None:
+            raise InvalidArgumentError(
+                "predicate and partition_overwrite are two ways to say what is replaced: give one"
+            )
+        if self.schema_mode == "overwrite" and (self.predicate is not None or self.partition_overwrite is not None):
+            raise InvalidArgumentError(
+                'schema_mode="overwrite" replaces the whole table: it takes no predicate or partitions'
+            )
+
+
+def write_deltalake(
+    table_or_uri: DeltaTable | str | os.PathLike[str],
+    data: Any,
+    *,
+    mode: str = "error",
+    partition_by: Sequence[str] | str | None = None,
+    schema_mode: str | None = None,
+    predicate: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_properties: CommitProperties | None = None,
+    target_file_size: int | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    partition_overwrite: str | None = None,
+) -> CommitResult:
+    """Write rows to a Delta table, and create it where it does not exist. One call is one commit.
+
+    Args:
+        table_or_uri: the table, or where it is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
+        data: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars, duckdb, pandas 2.2 or
+            later), a pyarrow
+            dataset, an iterable of record batches, a ``DeltaTable`` or a scan of one. It is streamed, never held whole.
+            Columns are found by name.
+        mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
+        partition_by: the partition columns of a new table, or of one whose schema is overwritten.
+        schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
+        predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
+            every new row must satisfy it.
+        configuration: table properties of a new table.
+        name: the new table's name.
+        description: the new table's description.
+        storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
+        commit_properties: how to commit, and what to note in the commit.
+        target_file_size: at which size in bytes a data file is closed; None for the table's own.
+        app_id: with ``app_version``, makes the write idempotent: it is skipped if the table records this version of
+            the application, or a later one.
+        app_version: see ``app_id``.
+        partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
+            replaced, the others stay.
+
+    Returns:
+        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that is
+        already recorded).
+
+    Raises:
+        TableAlreadyExistsError: the table exists and the mode is ``error``.
+        SchemaMismatchError: the data does not fit; nothing was written.
+        ConstraintViolationError: a null where there may be none, or a row outside of ``predicate``; nothing stays
+            written.
+        ConcurrentModificationError: another writer's commit conflicts; nothing stays written.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
+    """
+    request = _Request(
+        mode,
+        partition_by,
+        schema_mode,
+        predicate,
+        configuration,
+        name,
+        description,
+        target_file_size,
+        partition_overwrite,
+    )
+    table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
+    store = table.store if table else open_location(table_or_uri, storage_options)  # type: ignore[arg-type]
+    snapshot = table.newest_for_writing() if table else _existing(store)
+    if snapshot is not None and mode == "error":
+        raise TableAlreadyExistsError(
+            f'there is a table at {store.uri}; mode="append" or mode="overwrite" writes to it'
+        )
+    if snapshot is not None and mode == "ignore":
+        return CommitResult(version=None)
+    source = open_source(data.scan() if isinstance(data, DeltaTable) else data)
+    reads_target = source.snapshot is not None and source.snapshot.store.uri == store.uri
+    if reads_target and not (isinstance(data, DeltaTable) and data.pinned):
+        # The rows are those of that snapshot, so the transaction begins there. A version that the caller named never
+        # changes.
+        snapshot = source.snapshot
+    with WriteTransaction(
+        store,
+        snapshot,
+        commit_properties=commit_properties,
+        app_id=app_id,
+        app_version=app_version,
+        fresh=snapshot is not source.snapshot,
+    ) as txn:
+        if reads_target:
+            txn.read_whole_table()
+        if txn.already_recorded:
+            return CommitResult(version=None)
+        result = _write(txn, source, request)
+    if table and txn.result_snapshot:
+        table.adopt(txn.result_snapshot)
+    return result
+
+
+def _write(txn: WriteTransaction, source: Source, request: _Request) -> CommitResult:
+    target = _target(txn.snapshot, source, request)
+    written, rewritten = _stage(txn, source, target, request)
+    parameters = {"mode": _MODES[request.mode], "partitionBy": _json(list(target.partition_columns))}
+    if request.predicate is not None:
+        parameters["predicate"] = request.predicate
+    if request.partition_overwrite is not None:
+        parameters["isDynamicPartitionOverwrite"] = "true"
+    txn.metrics = {
+        "num_added_files": len(written.adds) + len(rewritten.added),
+        "num_removed_files": len(rewritten.removed),
+        "num_partitions": len({_json(add.partition_values) for add in written.adds}) if target.partition_columns else 0,
+        "num_added_rows": written.rows,
+        "num_copied_rows": rewritten.copied_rows,
+    }
+    try:
+        return txn.commit("WRITE", parameters, _operation_metrics(written, rewritten, request))
+    except ProtocolChangedException:
+        if request.mode == "ignore":
+            return CommitResult(version=None)
+        raise
+
+
+def _target(snapshot: Snapshot | None, source: Source, request: _Request) -> Target:
+    data = from_arrow(source.reader.schema)
+    if snapshot is None:
+        return new_table(
+            data,
+            partition_by=request.partition_by,
+            configuration=request.configuration,
+            name=request.name,
+            description=request.description,
+        )
+    return existing_table(
+        snapshot,
+        data,
+        schema_mode=request.schema_mode,
+        partition_by=request.partition_by,
+        configuration=request.configuration,
+    )
+
+
+def _stage(txn: WriteTransaction, source: Source, target: Target, request: _Request) -> tuple[Written, Rewritten]:
+    size = request.target_file_size
+    if request.mode != "overwrite":
+        return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
+    if request.predicate is not None:
+        return replace_where(txn, source, target, request.predicate, target_file_size=size)
+    if request.partition_overwrite is not None:
+        return overwrite_partitions(txn, source, target, target_file_size=size)
+    return overwrite(txn, source, target, target_file_size=size)
+
+
+def _operation_metrics(written: Written, rewritten: Rewritten, request: _Request) -> dict[str, int]:
+    metrics = {
+        "numFiles": len(written.adds),
+        "numOutputRows": written.rows,
+        "numOutputBytes": written.size,
+    }
+    if request.mode == "overwrite":
+        metrics["numRemovedFiles"] = len(rewritten.removed)
+        metrics["numRemovedBytes"] = sum(add.size for add in rewritten.removed)
+    if request.predicate is not None:
+        metrics["numFiles"] += len(rewritten.added)
+        metrics["numAddedFiles"] = len(rewritten.added)
+        metrics["numCopiedRows"] = rewritten.copied_rows
+    return metrics
+
+
+def _existing(store: Store) -> Snapshot | None:
+    try:
+        return load_snapshot(store)
+    except TableNotFoundError:
+        return None
+
+
+def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
