@@ -1,0 +1,408 @@
+"""Table features: what a table may need, and what of it this engine has (PROTOCOL.md, "Table Features").
+
+A feature is one row of :data:`REGISTRY`. What a table *supports* stands in its protocol; what it *uses* (``active``) is
+seen in its metadata. A writer must honour a feature from the moment it is supported, but for most of them there is
+nothing to honour until it is active; ``write`` says which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
+from refdelta.protocol.actions import Metadata, Protocol
+from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROTOCOL_KEYS, get, requested_features
+from refdelta.protocol.types import StructType, schema_json
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a table's metadata says of the features that it uses.
+
+    Attributes:
+        configuration: its properties.
+        keys: the keys of the metadata of all its fields, at any depth.
+        types: the names of all primitive types in its schema, at any depth.
+    """
+
+    configuration: Mapping[str, str]
+    keys: frozenset[str] = field(default_factory=frozenset)
+    types: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, schema_string: str, configuration: Mapping[str, str] | None) -> Facts:
+        """Read them from the parts of a metaData action.
+
+        Raises:
+            InvalidLogError: the schema is not JSON.
+        """
+        keys: set[str] = set()
+        types: set[str] = set()
+        try:
+            # Iteratively: a schema may be nested deeper than the stack.
+            todo: list[Any] = [json.loads(schema_string)]
+        except (ValueError, RecursionError) as error:
+            raise InvalidLogError(f"the schema of the table is not valid JSON: {error}") from None
+        while todo:
+            part = todo.pop()
+            if isinstance(part, dict):
+                if isinstance(part.get("metadata"), dict):
+                    keys.update(part["metadata"])
+                todo.extend(part.get(name) for name in ("type", "elementType", "keyType", "valueType", "fields"))
+            elif isinstance(part, list):
+                todo.extend(part)
+            elif isinstance(part, str):
+                types.add(part)
+        return cls(configuration or {}, frozenset(keys), frozenset(types))
+
+
+Active = Callable[[Facts], bool]
+
+
+def _on(name: str) -> Active:
+    return lambda facts: get(facts.configuration, name) is True
+
+
+def _field_key(*keys: str) -> Active:
+    return lambda facts: not facts.keys.isdisjoint(keys)
+
+
+def _type(*names: str) -> Active:
+    # Parametrized types come with their parameters: geometry(OGC:CRS84).
+    return lambda facts: any(kind.split("(")[0] in names for kind in facts.types)
+
+
+def _never(_: Facts) -> bool:
+    return False
+
+
+def _constrained(facts: Facts) -> bool:
+    return any(key.lower().startswith(CONSTRAINT_PREFIX) for key in facts.configuration)
+
+
+def _change_data_feed(facts: Facts) -> bool:
+    return bool(
+        get(facts.configuration, "delta.enableChangeDataFeed")
+        or get(facts.configuration, "delta.enableChangeDataCapture")
+    )
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A table feature.
+
+    Attributes:
+        name: as PROTOCOL.md or its RFC writes it.
+        kind: ``writer``: readers need not know it. ``reader_writer``: they must.
+        legacy: the reader and writer versions that imply it; None for those that are only ever named.
+        requires: features that must come with it.
+        read: whether this engine reads tables with it.
+        write: whether this engine writes tables with it: ``always``, only while it is ``inactive``, ``never``.
+        active: whether a table's metadata uses it.
+        hint: why not, where the name alone does not say it.
+    """
+
+    name: str
+    kind: Literal["writer", "reader_writer"]
+    legacy: tuple[int, int] | None = None
+    requires: tuple[str, ...] = ()
+    read: bool = True
+    write: Literal["always", "inactive", "never"] = "inactive"
+    active: Active = _never
+    hint: str = ""
+
+
+def _writer(name: str, **rest: Any) -> Feature:
+    return Feature(name, "writer", **rest)
+
+
+def _both(name: str, **rest: Any) -> Feature:
+    return Feature(name, "reader_writer", **rest)
+
+
+def _unknown_here(name: str, kind: Literal["writer", "reader_writer"], **rest: Any) -> Feature:
+    return Feature(name, kind, read=kind == "writer", write="never", **rest)
+
+
+_CATALOG = "its commits go through a catalog, never straight to the store"
+
+_ROWS: tuple[Feature, ...] = (
+    # PROTOCOL.md: implied by old versions.
+    _writer("appendOnly", legacy=(1, 2), write="always", active=_on("delta.appendOnly")),
+    _writer("invariants", legacy=(1, 2), active=_field_key("delta.invariants")),
+    _writer("checkConstraints", legacy=(1, 3), active=_constrained),
+    _writer("changeDataFeed", legacy=(1, 4), active=_change_data_feed),
+    _writer("generatedColumns", legacy=(1, 4), active=_field_key("delta.generationExpression")),
+    _both(
+        "columnMapping",
+        legacy=(2, 5),
+        active=lambda facts: get(facts.configuration, "delta.columnMapping.mode") != "none",
+    ),
+    _writer("identityColumns", legacy=(1, 6), active=_field_key("delta.identity.start", "delta.identity.step")),
+    # PROTOCOL.md: named.
+    _writer("allowColumnDefaults", active=_field_key("CURRENT_DEFAULT")),
+    _writer("domainMetadata", write="always"),
+    _writer(
+        "rowTracking",
+        requires=("domainMetadata",),
+        write="never",
+        active=_on("delta.enableRowTracking"),
+    ),
+    _writer("icebergCompatV1", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV1")),
+    _writer("icebergCompatV2", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV2")),
+    _writer("clustering", requires=("domainMetadata",), write="never"),
+    _writer("inCommitTimestamp", active=_on("delta.enableInCommitTimestamps")),
+    _both("deletionVectors", write="always", active=_on("delta.enableDeletionVectors")),
+    _both("timestampNtz", write="always", active=_type("timestamp_ntz")),
+    _both(
+        "v2Checkpoint",
+        write="always",
+        active=lambda facts: get(facts.configuration, "delta.checkpointPolicy") == "v2",
+    ),
+    _both("vacuumProtocolCheck", write="always"),
+    _both(
+        "typeWidening",
+        write="always",
+        active=lambda facts: _on("delta.enableTypeWidening")(facts) or "delta.typeChanges" in facts.keys,
+    ),
+    _unknown_here("catalogManaged", "reader_writer", requires=("inCommitTimestamp",), hint=_CATALOG),
+    _unknown_here("variantType", "reader_writer", active=_type("variant")),
+    _unknown_here(
+        "variantShredding", "reader_writer", requires=("variantType",), active=_on("delta.enableVariantShredding")
+    ),
+    # Proposed (protocol_rfcs), or under a preview name.
+    _both("typeWidening-preview", write="always"),
+    _writer(
+        "checkpointProtection",
+        active=lambda facts: get(facts.configuration, "delta.requireCheckpointProtectionBeforeVersion") > 0,
+    ),
+    _writer("materializePartitionColumns", write="never", active=_on("delta.enableMaterializePartitionColumnsFeature")),
+    _writer("icebergCompatV3", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV3")),
+    _writer("icebergWriterCompatV1", requires=("icebergCompatV2",), active=_on("delta.enableIcebergWriterCompatV1")),
+    _unknown_here("columnMappingUsageTracking", "writer"),
+    _unknown_here("collations", "writer"),
+    _unknown_here("concurrentIdentityColumns", "writer"),
+    _unknown_here("redirectWriterOnly-preview", "writer"),
+    _unknown_here("redirectReaderWriter-preview", "reader_writer"),
+    _unknown_here("coordinatedCommits-preview", "reader_writer", hint=_CATALOG),
+    _unknown_here("variantType-preview", "reader_writer"),
+    _unknown_here("variantShredding-preview", "reader_writer"),
+    _unknown_here("geospatial", "reader_writer", active=_type("geometry", "geography")),
+    _unknown_here("geospatial-dev", "reader_writer"),
+    _unknown_here("timestampNanos", "reader_writer"),
+    _unknown_here("adaptiveMetadata-preview", "reader_writer"),
+)
+REGISTRY: Final[Mapping[str, Feature]] = {row.name: row for row in _ROWS}
+_BY_LOWER: Final = {name.lower(): row for name, row in REGISTRY.items()}
+
+MAX_READER: Final = 3
+MAX_WRITER: Final = 7
+
+
+# --- what a protocol says ----------------------------------------------------------------------------------------
+
+
+def features_of(protocol: Protocol) -> frozenset[str]:
+    """The features that a protocol supports: the named ones, or those that its old versions imply."""
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    if writer >= MAX_WRITER:
+        return frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
+    return frozenset(
+        row.name for row in _ROWS if row.legacy and row.legacy[0] <= max(reader, 1) and row.legacy[1] <= writer
+    )
+
+
+def validate_protocol(protocol: Protocol, *, file: str | None = None) -> None:
+    """Hold a protocol against the rules of PROTOCOL.md, "Table Features for New and Existing Tables".
+
+    Raises:
+        InvalidLogError: versions and lists of features that do not go together, or a feature without those it requires.
+    """
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    problem = None
+    named = set(protocol.writer_features or ())
+    if reader < 1 or writer < 1:
+        problem = "versions start at 1"
+    elif reader >= MAX_READER and writer < MAX_WRITER:
+        problem = "reader version 3 needs writer version 7"
+    elif protocol.writer_features is None if writer >= MAX_WRITER else protocol.writer_features:
+        problem = "writerFeatures belong to writer version 7, and to no other"
+    elif protocol.reader_features is None if reader >= MAX_READER else protocol.reader_features:
+        problem = "readerFeatures belong to reader version 3, and to no other"
+    elif not set(protocol.reader_features or ()) <= named:
+        problem = "a reader feature is missing among the writerFeatures"
+    else:
+        for name in sorted(named & REGISTRY.keys()):
+            row = REGISTRY[name]
+            lacking = [other for other in row.requires if other not in named]
+            if lacking:
+                problem = f"{name} needs {', '.join(lacking)}"
+            elif reader >= MAX_READER and row.kind == "reader_writer" and name not in (protocol.reader_features or ()):
+                problem = f"{name} is missing among the readerFeatures"
+    if problem:
+        raise InvalidLogError(f"the protocol ({reader}, {writer}) is not valid: {problem}", file=file)
+
+
+def check_readable(protocol: Protocol) -> None:
+    """Refuse a table that this engine would read wrongly.
+
+    Raises:
+        UnsupportedFeatureError: naming the reader features, or the version, that it lacks.
+    """
+    reader = protocol.min_reader_version
+    if reader > MAX_READER:
+        raise UnsupportedFeatureError([f"reader version {reader}"], "read")
+    if reader < MAX_READER:
+        return
+    lacking = [name for name in protocol.reader_features or () if name not in REGISTRY or not REGISTRY[name].read]
+    if lacking:
+        raise UnsupportedFeatureError(lacking, "read", _hints(lacking))
+
+
+def check_writable(protocol: Protocol, metadata: Metadata) -> None:
+    """Refuse a table that this engine would write wrongly.
+
+    Raises:
+        UnsupportedFeatureError: naming the features, or the version, that it cannot honour.
+        InvalidLogError: the protocol or the metadata is not valid.
+    """
+    check_readable(protocol)
+    if protocol.min_writer_version > MAX_WRITER:
+        raise UnsupportedFeatureError([f"writer version {protocol.min_writer_version}"], "write to")
+    validate_protocol(protocol)
+    facts = Facts.of(metadata.schema_string, metadata.configuration)
+    supported = features_of(protocol)
+    lacking = sorted(name for name in supported if not _can_write(name, facts))
+    # A property may ask for what the protocol does not have: the engine that set it broke the rules, but meant it.
+    lacking += sorted(name for name in _activated(facts) - supported if REGISTRY[name].write != "always")
+    if lacking:
+        raise UnsupportedFeatureError(lacking, "write to", _hints(lacking))
+
+
+def _activated(facts: Facts) -> set[str]:
+    """The features that properties and types use. Marks on fields mean nothing where the protocol lacks their feature.
+
+    delta-spark reads a generation expression that an old table carries likewise.
+    """
+    without_marks = Facts(facts.configuration, types=facts.types)
+    return {row.name for row in _ROWS if row.active(without_marks)}
+
+
+def _can_write(name: str, facts: Facts) -> bool:
+    row = REGISTRY.get(name)
+    if row is None or row.write == "never":
+        return False
+    return row.write == "always" or not row.active(facts)
+
+
+def _hints(names: Iterable[str]) -> str:
+    return "; ".join(sorted({REGISTRY[name].hint for name in names if name in REGISTRY and REGISTRY[name].hint}))
+
+
+# --- protocols to write ------------------------------------------------------------------------------------------
+
+# Every table of delta-spark starts at (1, 2), which implies these.
+_BASE: Final = frozenset(("appendOnly", "invariants"))
+_LEGACY: Final = tuple(
+    Protocol(min_reader_version=reader, min_writer_version=writer)
+    for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (1, 6), (2, 6))
+)
+
+
+def minimal_protocol(features: Collection[str]) -> Protocol:
+    """The lowest protocol that supports just these features and those that they require.
+
+    It is a pair of old versions where one implies exactly these, and names them otherwise, as delta-spark normalizes it.
+
+    Raises:
+        InvalidArgumentError: a feature that does not exist.
+    """
+    wanted = _closure(features)
+    return next((protocol for protocol in _LEGACY if features_of(protocol) == wanted), _named(wanted, 1))
+
+
+def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str, str]) -> Protocol:
+    """The protocol of a table that is created with this schema and these properties, as delta-spark chooses it.
+
+    Args:
+        schema: the table's schema, typed or as the log's JSON.
+        configuration: the properties that the user gives, ``delta.feature.*`` and the minimum versions among them.
+
+    Raises:
+        UnsupportedFeatureError: the schema or a property needs a feature that this engine does not write.
+        InvalidArgumentError: a feature or a version that does not exist.
+    """
+    text = schema if isinstance(schema, str) else schema_json(schema)
+    lower = {key.lower(): value for key, value in configuration.items()}
+    reader, writer = (_version(lower, key) for key in PROTOCOL_KEYS[:2])
+    if reader > MAX_READER or writer > MAX_WRITER or (reader == MAX_READER and writer < MAX_WRITER):
+        raise InvalidArgumentError(f"there is no protocol with reader version {reader} and writer version {writer}")
+    facts = Facts.of(text, configuration)
+    wanted = {
+        *_BASE,
+        *(row.name for row in _ROWS if row.active(facts)),
+        *map(_known, requested_features(configuration)),
+    }
+    if writer < MAX_WRITER:
+        wanted |= features_of(Protocol(min_reader_version=reader, min_writer_version=writer))
+    lacking = sorted(name for name in _closure(wanted) if not _can_write(name, facts))
+    if lacking:
+        raise UnsupportedFeatureError(lacking, "create", _hints(lacking))
+    protocol = minimal_protocol(wanted)
+    return _named(_closure(wanted), reader) if protocol.min_writer_version < writer == MAX_WRITER else protocol
+
+
+def upgraded(protocol: Protocol, metadata: Metadata) -> Protocol:
+    """The protocol that a table needs once it has this metadata: its own, and what properties and types activate.
+
+    Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
+    """
+    facts = Facts.of(metadata.schema_string, metadata.configuration)
+    have = features_of(protocol)
+    added = _activated(facts) - have
+    if not added:
+        return protocol
+    wanted = _closure(have | added)
+    if protocol.min_writer_version >= MAX_WRITER:
+        return _named(wanted, protocol.min_reader_version)
+    fits = (p for p in _LEGACY if features_of(p) == wanted and p.min_reader_version >= protocol.min_reader_version)
+    return next(fits, _named(wanted, protocol.min_reader_version))
+
+
+def _version(lower: Mapping[str, str], key: str) -> int:
+    value = get({key: lower[key.lower()]}, key) if key.lower() in lower else 1
+    return int(value)
+
+
+def _known(name: str) -> str:
+    row = _BY_LOWER.get(name.lower())
+    if row is None:
+        raise InvalidArgumentError(f"there is no table feature {name!r}")
+    return row.name
+
+
+def _closure(features: Collection[str]) -> frozenset[str]:
+    """With what they require. A feature that this registry lacks requires nothing that it could know."""
+    found: set[str] = set()
+    todo = list(features)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo.extend(REGISTRY[name].requires if name in REGISTRY else ())
+    return frozenset(found)
+
+
+def _named(features: Collection[str], at_least_reader: int) -> Protocol:
+    rows = [REGISTRY[_known(name)] for name in sorted(features)]
+    readers = [row for row in rows if row.kind == "reader_writer"]
+    reader = max(at_least_reader, 1, *(row.legacy[0] if row.legacy else MAX_READER for row in readers))
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=MAX_WRITER,
+        reader_features=[row.name for row in readers] if reader >= MAX_READER else None,
+        writer_features=[row.name for row in rows],
+    )

@@ -1,0 +1,285 @@
+"""Which files make a version of the table (PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Log Compaction Files").
+
+A pure function of a listing. The listing may start anywhere at or before the checkpoint that is to be used;
+``_last_checkpoint`` is only a hint at where that is, and nothing here believes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from refdelta.errors import InvalidLogError, VersionNotFoundError
+from refdelta.protocol.actions import Int64
+from refdelta.protocol.paths import LogName, commit_key, parse_log_name
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of the log.
+
+    Attributes:
+        key: its key in the store.
+        size: in bytes.
+        mtime_ms: its modification time, in milliseconds since 1970.
+        version: the version that it belongs to; the first one of a compacted file.
+        hi: the last version that it covers: ``version``, but for compacted files.
+    """
+
+    key: str
+    size: int
+    mtime_ms: int
+    version: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """A complete checkpoint: its parts in order, or its one file. A V2 checkpoint names its sidecars itself."""
+
+    version: int
+    files: tuple[LogFile, ...]
+    kind: Literal["classic", "multipart", "uuid"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """The files from which a version is built.
+
+    Attributes:
+        version: the version.
+        checkpoint: the newest complete checkpoint at or before it; None where all commits are read.
+        commits: commits and compacted files after the checkpoint, oldest first, each version once.
+        checksum: the version checksum of just this version.
+        last_commit: the version's own commit, which has its commitInfo; None where cleanup took it.
+    """
+
+    version: int
+    checkpoint: CheckpointFiles | None
+    commits: tuple[LogFile, ...]
+    checksum: LogFile | None
+    last_commit: LogFile | None
+
+
+def build_segment(
+    listing: Iterable[tuple[str, int, int]],
+    *,
+    version: int | None = None,
+    use_compacted: bool = True,
+    unreadable: Collection[str] = (),
+) -> LogSegment | None:
+    """The files that make a version.
+
+    Args:
+        listing: key, size in bytes and modification time in milliseconds of files under ``_delta_log``, in any order;
+            what is not a log file (staged commits, sidecars, temporary files) is passed over.
+        version: the version that is wanted; None is the newest.
+        use_compacted: whether a compacted file may stand for the commits that it covers.
+        unreadable: keys of checkpoint files that turned out to be damaged: their checkpoints do not count.
+
+    Returns:
+        None if the listing holds neither a commit nor a checkpoint.
+
+    Raises:
+        VersionNotFoundError: the version is not there yet, or not any more.
+        InvalidLogError: a commit is missing that should be there; the message names the version.
+    """
+    files = _Files(listing, unreadable)
+    newest = files.newest()
+    if newest is None:
+        return None
+    if version is None:
+        version = newest
+    if not 0 <= version <= newest:
+        raise VersionNotFoundError(f"the table has no version {version}; its newest is {newest}")
+    checkpoint = files.checkpoint_at_or_before(version)
+    start = 0 if checkpoint is None else checkpoint.version + 1
+    _check_contiguous(files, start, version, checkpoint)
+    return LogSegment(
+        version=version,
+        checkpoint=checkpoint,
+        commits=tuple(files.cover(start, version, use_compacted=use_compacted)),
+        checksum=files.checksums.get(version),
+        last_commit=files.commits.get(version),
+    )
+
+
+def _check_contiguous(files: _Files, start: int, version: int, checkpoint: CheckpointFiles | None) -> None:
+    missing = next((v for v in range(start, version + 1) if v not in files.commits), None)
+    if missing is None:
+        return
+    readable = sorted(v for v in files.complete if v > version)
+    if checkpoint is None and not any(v < missing for v in files.commits) and readable:
+        # Old versions went by the log's retention; a later checkpoint stands for them.
+        raise VersionNotFoundError(
+            f"version {version} is not kept any more; the oldest that can be read is {readable[0]}"
+        )
+    after = "" if checkpoint is None else f" after the checkpoint at version {checkpoint.version}"
+    raise InvalidLogError(
+        f"version {missing} is missing{after}, so version {version} cannot be read", file=commit_key(missing)
+    )
+
+
+class _Files:
+    """A listing, sorted by what the names say."""
+
+    def __init__(self, listing: Iterable[tuple[str, int, int]], unreadable: Collection[str]) -> None:
+        self.commits: dict[int, LogFile] = {}
+        self.checksums: dict[int, LogFile] = {}
+        self.compacted: dict[int, list[LogFile]] = defaultdict(list)
+        self.complete: dict[int, list[CheckpointFiles]] = defaultdict(list)
+        parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
+        for key, size, mtime_ms in listing:
+            name = parse_log_name(key)
+            if name is None or key in unreadable:
+                continue
+            file = LogFile(key, size, mtime_ms, name.version, name.hi)
+            if name.kind == "commit":
+                self.commits[name.version] = file
+            elif name.kind == "checksum":
+                self.checksums[name.version] = file
+            elif name.kind == "compacted":
+                self.compacted[name.version].append(file)
+            elif name.kind == "multipart":
+                parts[name.version, name.parts][name.part] = file
+            elif name.kind in ("classic", "uuid"):
+                self._add_checkpoint(name, file)
+        for (version, count), found in parts.items():
+            # A writer may have died between two parts.
+            if len(found) == count:
+                files = tuple(found[part] for part in sorted(found))
+                self.complete[version].append(CheckpointFiles(version, files, "multipart"))
+
+    def _add_checkpoint(self, name: LogName, file: LogFile) -> None:
+        kind: Literal["classic", "uuid"] = "uuid" if name.kind == "uuid" else "classic"
+        self.complete[name.version].append(CheckpointFiles(name.version, (file,), kind))
+
+    def newest(self) -> int | None:
+        return max((*self.commits, *self.complete), default=None)
+
+    def checkpoint_at_or_before(self, version: int) -> CheckpointFiles | None:
+        at = max((v for v in self.complete if v <= version), default=None)
+        return None if at is None else min(self.complete[at], key=_preference)
+
+    def cover(self, start: int, version: int, *, use_compacted: bool) -> Iterable[LogFile]:
+        while start <= version:
+            fitting = [file for file in self.compacted.get(start, ()) if file.hi <= version] if use_compacted else []
+            file = max(fitting, key=lambda file: file.hi, default=self.commits[start])
+            yield file
+            start = file.hi + 1
+
+
+def _preference(checkpoint: CheckpointFiles) -> tuple[int, int, str]:
+    """Of checkpoints at one version all are equally right; first come those that no second writer can write over."""
+    rank = {"uuid": 0, "classic": 1, "multipart": 2}[checkpoint.kind]
+    return rank, len(checkpoint.files), checkpoint.files[0].key
+
+
+# --- _last_checkpoint --------------------------------------------------------------------------------------------
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Last Checkpoint File": a hint at the newest checkpoint.
+
+    Attributes:
+        version: the checkpoint's version.
+        size: how many actions it has.
+        parts: how many parts, if it is a multi-part one.
+        size_in_bytes: its size.
+        num_of_add_files: how many adds it has.
+        checkpoint_schema: the Delta schema of its file.
+        tags: free strings.
+    """
+
+    version: Int64
+    size: Int64
+    parts: Int64 | None = None
+    size_in_bytes: Int64 | None = None
+    num_of_add_files: Int64 | None = None
+    checkpoint_schema: Any = None
+    tags: dict[str, str | None] | None = None
+
+
+def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
+    """Read ``_last_checkpoint``.
+
+    Returns:
+        None for one that is corrupt, names a key twice or fails its checksum: a reader does without the hint.
+    """
+    try:
+        stored = json.loads(data, object_pairs_hook=_unique_keys)
+        hint = msgspec.convert(stored, LastCheckpoint)
+        if hint.version < 0:
+            return None
+        checksum = stored.get("checksum")
+        return hint if checksum is None or checksum == json_checksum(data) else None
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+
+
+def encode_last_checkpoint(hint: LastCheckpoint) -> bytes:
+    """``_last_checkpoint`` with its checksum."""
+    fields: dict[str, Any] = msgspec.to_builtins(hint)
+    fields["checksum"] = json_checksum(msgspec.json.encode(fields))
+    return msgspec.json.encode(fields)
+
+
+def json_checksum(data: bytes) -> str:
+    """PROTOCOL.md, "JSON checksum": the MD5 of an object's canonical form, its own top-level ``checksum`` left out.
+
+    Raises:
+        ValueError: it is not one JSON object, or names a key twice.
+    """
+    canonical = canonical_json(data)
+    return hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
+
+
+def canonical_json(data: bytes) -> str:
+    """The canonical form of which :func:`json_checksum` is the digest: ``"a"=10,"b"+"x"="https%3A%2F%2Fdelta.io"``."""
+    fields = json.loads(
+        data, object_pairs_hook=_unique_keys, parse_int=_Number, parse_float=_Number, parse_constant=_Number
+    )
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - of the text, not of a Python type
+    pairs = [pair for key, value in fields.items() if key != "checksum" for pair in _leaves(_quoted(key), value)]
+    # "Byte-order sort on paths": all characters that a canonical path has are ASCII.
+    return ",".join(f"{path}={value}" for path, value in sorted(pairs))
+
+
+class _Number(str):
+    """A number as it is spelled, which is its canonical form."""
+
+    __slots__ = ()
+
+
+def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{path}+{_quoted(key)}", inner)
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _leaves(f"{path}+{position}", inner)
+    elif isinstance(value, _Number):
+        yield path, str(value)
+    elif isinstance(value, str):
+        yield path, _quoted(value)
+    else:
+        yield path, {None: "null", True: "true", False: "false"}[value]
+
+
+def _quoted(text: str) -> str:
+    return f'"{quote(text, safe="-._~")}"'
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return fields
