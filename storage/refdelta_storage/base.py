@@ -54,8 +54,8 @@ class Capabilities:
     """What this store promises, stated and never guessed.
 
     Attributes:
-        put_if_absent: whether ``put_if_absent`` has exactly one winner, whatever races; without it nothing may be committed.
-        list_after: whether the server starts a listing after a key; without it the store filters, and pays for the whole.
+        put_if_absent: whether ``put_if_absent`` has one winner, whatever races; without it nothing may be committed.
+        list_after: whether a listing starts after a key; without it the store filters, and pays for the whole.
         durable: whether an acknowledged write survives a power cut.
         remote: whether a request costs a round trip over a network, so that callers read in parallel.
     """
@@ -79,13 +79,15 @@ class Store(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What this store promises."""
 
     @abc.abstractmethod
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         """Create the object whole, if no object has the key. Readers see all of it or nothing.
 
-        Trouble whose effect is not known is :class:`Unknown`, not an exception; an exception means that nothing was created.
+        Trouble whose effect is not known is :class:`Unknown`, not an exception: an exception means that nothing was
+        created.
         """
 
     @abc.abstractmethod
@@ -94,7 +96,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """A stream for a new object, which appears whole when the block ends, and never if it ends by an exception."""
+        """A stream for a new object, which appears whole when the block ends, and never if an exception ends it."""
 
     @abc.abstractmethod
     def get(self, key: str) -> bytes:
@@ -114,8 +116,9 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
-        """All objects whose key starts with ``prefix``, at any depth, in the byte order of their UTF-8 keys, and greater than ``after``.
+        """All objects whose key starts with ``prefix`` and is greater than ``after``, in the byte order of UTF-8 keys.
 
+        Objects of any depth, in one flat listing.
         A prefix under which nothing is gives an empty listing. Temporary files of writes in flight are never listed.
         """
 
@@ -124,16 +127,19 @@ class Store(abc.ABC):
         """Delete objects, many at a time where the store can. A key that has no object is no error."""
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
-        """Several whole objects, in the order of the keys; remote stores fetch in parallel. Raises ``ObjectNotFoundError``."""
+        """Several whole objects, in the order of the keys; remote stores fetch in parallel.
+
+        Raises ``ObjectNotFoundError`` if one is missing.
+        """
         return [self.get(key) for key in keys]
 
-    def local_path(self, key: str) -> str | None:
+    def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none
         """A path that native code on this machine may open for reading instead of going through Python, or None."""
         return None
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if it is a legal key, else raise ``InvalidKeyError``: the guard against keys that leave the store."""
+    """Return ``key`` if it is legal, else raise ``InvalidKeyError``: the guard against keys that leave the store."""
     if not key or key.startswith("/") or "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise InvalidKeyError(f"not a legal key: {key!r}")
     _encodable(key)
@@ -141,7 +147,7 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return ``prefix`` if some legal key can start with it, else raise ``InvalidKeyError``. Empty is legal: everything."""
+    """Return ``prefix`` if some legal key can start with it, else raise ``InvalidKeyError``. The empty one is legal."""
     folders = prefix.split("/")[:-1]
     if "\0" in prefix or any(part in ("", ".", "..") for part in folders):
         raise InvalidKeyError(f"not a legal prefix: {prefix!r}")
@@ -150,9 +156,14 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_range(key: str, start: int, length: int) -> None:
-    """Raise ``StorageError`` for a range that no object can have: such numbers come from broken files, not from stores."""
+    """Raise ``StorageError`` for a range that no object has: such numbers come from broken files, not from stores."""
     if start < 0 or length < 0:
         raise StorageError(f"not a legal range of {key!r}: {length} bytes from {start}")
+
+
+def order_key(after: str | None) -> bytes:
+    """What listings compare with: ``after`` in bytes; it need not be a legal key."""
+    return b"" if after is None else after.encode("utf-8", "surrogatepass")
 
 
 def _encodable(text: str) -> None:

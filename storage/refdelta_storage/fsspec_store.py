@@ -23,6 +23,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_range,
+    order_key,
 )
 from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found
 from refdelta_storage.local import OutputFile
@@ -137,12 +138,9 @@ class FsspecStore(Store):
     def _delete_one(self, path: str, key: str) -> None:
         try:
             self._fs.rm_file(path)
-        except (FileNotFoundError, IsADirectoryError):
-            return
-        except Exception as error:
-            if _is_missing(error):
-                return
-            raise self._failure("delete", key, error) from None
+        except Exception as error:  # noqa: BLE001 - client libraries raise anything
+            if not _is_missing(error):
+                raise self._failure("delete", key, error) from None
 
     # -- reading
 
@@ -194,9 +192,9 @@ class FsspecStore(Store):
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         check_prefix(prefix)
-        return self._listing(prefix, "" if after is None else after)
+        return self._listing(prefix, order_key(after))
 
-    def _listing(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+    def _listing(self, prefix: str, after: bytes) -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
         base = f"{self._root}/{folder}" if folder else self._root
         with self._errors("list", prefix):
@@ -206,12 +204,12 @@ class FsspecStore(Store):
                 if not _is_missing(error):
                     raise
                 return
-        start, least = len(self._root) + 1, after.encode()
+        start = len(self._root) + 1
         keys = {path[start:]: path for path in found if path.startswith(f"{self._root}/")}
         order = sorted((key.encode(), key) for key in keys if key.startswith(prefix) and _legal(key))
         for encoded, key in order:
             info = found[keys[key]]
-            if encoded > least and info.get("type", "file") == "file":
+            if encoded > after and info.get("type", "file") == "file":
                 with self._errors("list", key):
                     shown = self._info(key, info)
                 yield shown

@@ -1,6 +1,6 @@
 """A store in a folder of this machine, whose files other programs read and write too."""
 # Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
-# ruff: noqa: PTH
+# ruff: noqa: PTH100, PTH102, PTH105, PTH108, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_range,
+    order_key,
 )
 from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
 from refdelta_storage.rename import rename_noreplace
@@ -78,7 +79,7 @@ class LocalStore(Store):
         self._links = True
         self._exclusive = True
         if os.path.exists(self._root or "/") and not os.path.isdir(self._root or "/"):
-            raise StorageError(errno.ENOTDIR, f"not a folder: {self._root}")
+            raise StorageError(f"not a folder: {self._root}")
         if create:
             with self._errors("create", "."):
                 self._make_folder(self._root)
@@ -303,10 +304,13 @@ class LocalStore(Store):
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         folder = check_prefix(prefix).rpartition("/")[0]
         self._check_links(folder)
-        return self._walk(folder, prefix.encode(), b"" if after is None else after.encode())
+        return self._walk(folder, prefix.encode(), order_key(after))
 
     def _walk(self, folder: str, prefix: bytes, after: bytes) -> Iterator[ObjectInfo]:
-        """One folder and those in it. A folder sorts as its name and "/", since so its keys begin: "a-b" < "a/b" < "a0"."""
+        """One folder and those in it.
+
+        A folder sorts as its name and "/", since that is how its keys begin: "a-b" < "a/b" < "a0".
+        """
         with self._errors("list", folder):
             try:
                 with os.scandir(f"{self._root}/{folder}") as entries:
@@ -343,7 +347,7 @@ class LocalStore(Store):
         return f"{self._root}/{key}"
 
     def _check_links(self, key: str) -> None:
-        """Refuse a key that passes through a symbolic link out of the folder: one lstat a segment, more only where a link is."""
+        """Refuse a key that passes through a symbolic link out of the folder: one lstat a segment, more for a link."""
         path = self._root
         for part in key.split("/") if key else ():
             path = f"{path}/{part}"

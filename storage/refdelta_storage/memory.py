@@ -24,6 +24,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_range,
+    order_key,
 )
 from refdelta_storage.errors import StorageError, not_found
 
@@ -168,14 +169,12 @@ class MemoryStore(Store):
         return ObjectInfo(key, len(data), mtime_ms)
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
-        return iter(self._listing(check_prefix(prefix).encode(), None if after is None else after.encode()))
+        return iter(self._listing(check_prefix(prefix).encode(), order_key(after)))
 
-    def _listing(self, prefix: bytes, after: bytes | None) -> builtins.list[ObjectInfo]:
+    def _listing(self, prefix: bytes, after: bytes) -> builtins.list[ObjectInfo]:
         space, found = self._open(), []
         with space.lock:
-            start = bisect.bisect_left(space.order, prefix)
-            if after is not None:
-                start = max(start, bisect.bisect_right(space.order, after))
+            start = max(bisect.bisect_left(space.order, prefix), bisect.bisect_right(space.order, after))
             for position in range(start, len(space.order)):
                 key = space.order[position]
                 if not key.startswith(prefix):

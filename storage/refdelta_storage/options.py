@@ -1,5 +1,4 @@
 """From a URI and options, as users write them, to a store."""
-# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
         return _local(_file_path(text), options, create=create)
     match = _SCHEME.match(text)
     if match is None:
-        return _local(os.path.expanduser(text), options, create=create)
+        return _local(os.path.expanduser(text), options, create=create)  # noqa: PTH111 - a path stays as it was written
     scheme = match.group(1).lower()
     if scheme == "memory":
         _only(options, "the store in memory", {})

@@ -62,7 +62,7 @@ def _host(_name: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Where an option goes: ``target`` is a path in the arguments of fsspec's class, empty for one that is only checked."""
+    """Where an option goes: ``target`` is a path in the arguments of fsspec's class, empty if it is only checked."""
 
     names: tuple[str, ...]
     target: tuple[str, ...] = ()
@@ -153,7 +153,6 @@ _COMMON = {
     "max_paths",
     "skip_instance_cache",
     "batch_size",
-    "retry_total",
 }
 
 

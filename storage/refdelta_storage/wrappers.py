@@ -1,4 +1,4 @@
-"""Stores around stores: count calls, trace them, forbid writes, inject faults. Wrappers, so that no store has flags for it."""
+"""Stores around stores: count calls, trace them, forbid writes, inject faults; so no store has flags for it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class _Observer(WrapperStore):
 
 
 class CountingStore(_Observer):
-    """Counts calls: ``store.counts["get"]``, ``store.total``. A pickled one starts with its counts and counts on alone."""
+    """Counts calls: ``store.counts["get"]``, ``store.total``. A pickled one counts on by itself."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -205,11 +205,11 @@ class Fault:
     """What goes wrong, with which calls.
 
     Attributes:
-        kind: ``drop``: the request never arrives. ``lose_reply``: it is carried out and nobody hears of it. ``exists``:
-            the same for ``put_if_absent``, and the client resends on its own and is told that the object exists.
-            ``late``: nobody hears of it, and it is carried out ``calls`` calls later. ``fail``: it is refused, and nothing
-            is done. ``delay``: it takes ``seconds`` more. Of the first and the last two ``put_if_absent`` gives
-            ``Unknown`` where the effect is not known to the client; everything else raises ``StorageError``.
+        kind: ``drop``: the request never arrives. ``lose_reply``: it is carried out, and nobody hears of it.
+            ``exists``: the same for ``put_if_absent``, and the client resends on its own and hears that the object
+            exists. ``late``: nobody hears of it, and it is carried out ``calls`` calls later. For these
+            ``put_if_absent`` gives its ``Unknown`` or ``Exists``, and all else raises ``StorageError``.
+            ``fail``: it is refused, nothing is done, ``StorageError``. ``delay``: it takes ``seconds`` more.
         operation: the method, or ``*``.
         key: a shell pattern for its key; for ``list`` of its prefix, for ``delete`` and ``get_many`` of any key.
         skip: how many matching calls go well before.

@@ -1,0 +1,494 @@
+"""The contract of a store as a test class, and a state machine against the store in memory.
+
+Subclass :class:`StoreContract` and give a pytest fixture ``store`` that yields an empty store::
+
+    class TestMine(StoreContract):
+        @pytest.fixture
+        def store(self, tmp_path):
+            return MyStore(tmp_path)
+
+Importing this module needs neither pytest nor hypothesis; only :func:`state_machine` needs the latter.
+"""
+# ruff: noqa: S101
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from refdelta_storage.base import Capabilities, Created, Exists, PutOutcome, Store, Unknown
+from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError
+from refdelta_storage.memory import MemoryStore
+
+# In the order of their bytes, which is not the order of their paths: "-" < "." < "/" < "0", and "Z" < "a" < "é" < "😀".
+ORDERED_KEYS = (
+    "Z",
+    "_delta_log/00000000000000000000.json",
+    "_delta_log/00000000000000000001.checkpoint.parquet",
+    "_delta_log/00000000000000000001.json",
+    "_delta_log/_last_checkpoint",
+    "a!/x",
+    "a-b",
+    "a-b.c/x",
+    "a.b",
+    "a/b",
+    "a/b-c",
+    "a/b.c/d",
+    "a/c/d",
+    "a0",
+    "aa/x",
+    "p=a b/q=%2F/part 1.parquet",
+    "p=a+b/[x]*?.parquet",
+    "z",
+    "é/ü",
+    "\uffee",
+    "😀",
+)
+ILLEGAL_KEYS = ("", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\0b", "\ud800")
+
+
+class StoreContract:
+    """What every store does. The fixture ``store`` gives an empty one.
+
+    Attributes:
+        flat: whether "a" and "a/b" may both be objects, as in object stores and not in folders.
+        writers: how many race for one key.
+        rounds: how many races.
+    """
+
+    flat: ClassVar[bool] = False
+    writers: ClassVar[int] = 50
+    rounds: ClassVar[int] = 4
+
+    # -- one object
+
+    def test_an_object_comes_back_as_it_was_put(self, store: Store) -> None:
+        for key, data in (("a", b""), ("b/c/d.json", b"{}\n"), ("big", bytes(range(256)) * 4096)):
+            store.put(key, data)
+            assert store.get(key) == data
+            assert store.head(key).size == len(data)
+            with store.open_input(key) as stream:
+                assert stream.read() == data
+
+    def test_put_replaces(self, store: Store) -> None:
+        store.put("a/b", b"a long first value")
+        store.put("a/b", b"second")
+        assert store.get("a/b") == b"second"
+        assert [info.size for info in store.list()] == [6]
+
+    def test_put_if_absent_creates_once(self, store: Store) -> None:
+        assert isinstance(store.put_if_absent("_delta_log/0.json", b"one"), Created)
+        assert isinstance(store.put_if_absent("_delta_log/0.json", b"two"), Exists)
+        assert isinstance(store.put_if_absent("_delta_log/0.json", b"one"), Exists)
+        assert store.get("_delta_log/0.json") == b"one"
+
+    def test_put_if_absent_creates_an_empty_object_once(self, store: Store) -> None:
+        assert isinstance(store.put_if_absent("empty", b""), Created)
+        assert isinstance(store.put_if_absent("empty", b"more"), Exists)
+        assert store.get("empty") == b""
+
+    def test_put_if_absent_after_put_and_after_delete(self, store: Store) -> None:
+        store.put("a", b"put")
+        assert isinstance(store.put_if_absent("a", b"late"), Exists)
+        store.delete(["a"])
+        assert isinstance(store.put_if_absent("a", b"new"), Created)
+        assert store.get("a") == b"new"
+
+    def test_a_missing_object_is_its_own_error(self, store: Store) -> None:
+        store.put("folder/x", b"x")
+        for key in ("missing", "folder", "folder/y", "no/such/folder", "folder/x/y"):
+            calls: tuple[Callable[[str], Any], ...] = (
+                store.get,
+                store.head,
+                store.open_input,
+                lambda key: store.get_range(key, 0, 1),
+                lambda key: store.get_range(key, 0, 0),
+                lambda key: store.get_many(["folder/x", key]),
+            )
+            for call in calls:
+                with raises(ObjectNotFoundError) as error:
+                    call(key)
+                assert key in str(error[0]), f"the error does not name {key!r}: {error[0]}"
+
+    def test_illegal_keys_are_refused(self, store: Store) -> None:
+        for key in ILLEGAL_KEYS:
+            calls: tuple[Callable[[str], Any], ...] = (
+                store.get,
+                store.head,
+                store.open_input,
+                lambda key: store.get_range(key, 0, 1),
+                lambda key: store.put(key, b""),
+                lambda key: store.put_if_absent(key, b""),
+                lambda key: store.delete([key]),
+                lambda key: store.open_output(key).__enter__(),
+                lambda key: store.get_many([key]),
+            )
+            for call in calls:
+                with raises(InvalidKeyError):
+                    call(key)
+        assert list(store.list()) == []
+
+    def test_ranges(self, store: Store) -> None:
+        data = bytes(range(100))
+        store.put("r", data)
+        for start, length in ((0, 0), (0, 1), (0, 100), (10, 20), (99, 1), (90, 100), (100, 1), (100, 0), (5000, 10)):
+            assert store.get_range("r", start, length) == data[start : start + length], (start, length)
+        assert store.get_range("r", 1, 1 << 50) == data[1:]
+        for start, length in ((-1, 1), (0, -1), (-5, 10)):
+            with raises(StorageError):
+                store.get_range("r", start, length)
+
+    def test_an_input_stream_seeks(self, store: Store) -> None:
+        store.put("s", b"0123456789")
+        with store.open_input("s") as one, store.open_input("s") as two:
+            assert one.seekable()
+            assert one.seek(-3, 2) == 7
+            assert one.read(2) == b"78"
+            assert two.read(2) == b"01"
+            assert one.tell() == 9
+            one.seek(0)
+            assert one.read() == b"0123456789"
+
+    def test_get_many_keeps_the_order(self, store: Store) -> None:
+        keys = [f"many/{number:03d}*[x]" for number in range(40)]
+        for key in keys:
+            store.put(key, key.encode())
+        wanted = [*reversed(keys), keys[3], keys[3]]
+        assert store.get_many(iter(wanted)) == [key.encode() for key in wanted]
+        assert store.get_many([]) == []
+
+    def test_times_are_those_of_now(self, store: Store) -> None:
+        before = time.time_ns() // 1_000_000
+        store.put("t", b"x")
+        after = time.time_ns() // 1_000_000
+        # Clocks of servers differ, and many have whole seconds. In milliseconds, and in UTC, is what is tested.
+        assert before - 120_000 <= store.head("t").mtime_ms <= after + 120_000
+        assert [info.mtime_ms for info in store.list()] == [store.head("t").mtime_ms]
+
+    # -- streams out
+
+    def test_an_output_appears_when_it_is_finished(self, store: Store) -> None:
+        with store.open_output("part=1/x.parquet") as stream:
+            stream.write(b"first ")
+            stream.flush()
+            assert list(store.list()) == []
+            with raises(ObjectNotFoundError):
+                store.get("part=1/x.parquet")
+            stream.write(b"second")
+        assert store.get("part=1/x.parquet") == b"first second"
+        assert [(info.key, info.size) for info in store.list()] == [("part=1/x.parquet", 12)]
+
+    def test_an_output_may_be_closed_by_its_writer(self, store: Store) -> None:
+        with store.open_output("x") as stream:
+            stream.write(b"closed")
+            stream.close()
+        assert store.get("x") == b"closed"
+
+    def test_an_aborted_output_leaves_nothing(self, store: Store) -> None:
+        for error in (ValueError("mine"), KeyboardInterrupt()):
+            with raises(type(error)), store.open_output("a/x") as stream:
+                stream.write(b"half" * 100_000)
+                raise error
+            assert list(store.list()) == []
+            with raises(ObjectNotFoundError):
+                store.head("a/x")
+
+    # -- listings
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the listing tests, in their order."""
+        return tuple(sorted((*ORDERED_KEYS, "a", "é"), key=str.encode)) if self.flat else ORDERED_KEYS
+
+    def test_listings_are_in_the_order_of_bytes(self, store: Store) -> None:
+        keys = self.keys()
+        for key in reversed(keys):
+            store.put(key, key.encode())
+        listing = list(store.list())
+        assert [info.key for info in listing] == list(keys)
+        assert [info.size for info in listing] == [len(key.encode()) for key in keys]
+        assert listing == [store.head(key) for key in keys]
+
+    def test_listings_after_a_key_and_under_a_prefix(self, store: Store) -> None:
+        keys = self.keys()
+        for key in keys:
+            store.put(key, b"")
+        prefixes = ["", *keys, *(key[:-1] for key in keys), "a/", "a/b", "p=", "none", "none/", "_delta_log/0000", "z/"]
+        afters = [None, "", *keys, "a", "a/", "b", "_delta_log/", "_delta_log/00000000000000000000.json!", "\U0010ffff"]
+        for prefix in prefixes:
+            for after in afters:
+                expected = [key for key in keys if key.startswith(prefix) and key.encode() > (after or "").encode()]
+                found = [info.key for info in store.list(prefix, after)]
+                assert found == expected, (prefix, after)
+
+    def test_a_listing_of_nothing_is_empty(self, store: Store) -> None:
+        assert list(store.list()) == []
+        assert list(store.list("no/such/folder")) == []
+        store.put("file", b"")
+        assert list(store.list("file/")) == []
+
+    def test_illegal_prefixes_are_refused(self, store: Store) -> None:
+        for prefix in ("/", "/a", "../", "a/../b", "a//b", "./a"):
+            with raises(InvalidKeyError):
+                list(store.list(prefix))
+
+    # -- deleting
+
+    def test_delete_in_bulk(self, store: Store) -> None:
+        keys = [f"d/{number}" for number in range(30)]
+        for key in (*keys, "d/1*", "d/[1]", "e"):
+            store.put(key, b"")
+        store.delete(["d/1*", "d/[1]", "missing", "d/missing", "no/such"])
+        assert {info.key for info in store.list()} == {*keys, "e"}
+        store.delete(iter([*keys, keys[0]]))
+        assert [info.key for info in store.list()] == ["e"]
+        store.delete([])
+        store.delete(["e"])
+        assert list(store.list()) == []
+
+    def test_deleting_a_folder_deletes_nothing(self, store: Store) -> None:
+        store.put("d/x", b"")
+        store.put("d/y/z", b"")
+        store.delete(["d", "d/y"])
+        assert [info.key for info in store.list()] == ["d/x", "d/y/z"]
+
+    # -- many at once
+
+    def test_one_of_many_writers_wins(self, store: Store) -> None:
+        for number in range(self.rounds):
+            key = f"_delta_log/{number:020d}.json"
+            outcomes = race(store, key, self.writers)
+            assert_one_winner(store, key, outcomes)
+
+    def test_many_writers_of_many_keys_lose_none(self, store: Store) -> None:
+        keys = [f"new/folder/{number % 7}/{number}" for number in range(60)]
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(lambda key: store.put_if_absent(key, key.encode()), keys))
+        assert all(isinstance(outcome, Created) for outcome in outcomes), outcomes
+        assert {info.key for info in store.list("new/")} == set(keys)
+
+    def test_readers_never_see_a_part(self, store: Store) -> None:
+        values = [bytes([65 + number]) * (50_000 + 7_000 * number) for number in range(8)]
+
+        def write(number: int) -> None:
+            key, value = f"torn/{number % 4}", values[number % len(values)]
+            store.put_if_absent(key, value)
+            with store.open_output("torn/stream") as stream:
+                for start in range(0, len(value), 10_000):
+                    stream.write(value[start : start + 10_000])
+            store.put("torn/replaced", value)
+
+        watch(store, [*(f"torn/{number}" for number in range(4)), "torn/stream", "torn/replaced"], values, write, 40)
+
+    def test_a_pickled_store_is_the_same_place(self, store: Store) -> None:
+        store.put("p/q", b"data")
+        copy: Store = pickle.loads(pickle.dumps(store))  # noqa: S301 - our own bytes
+        assert copy.get("p/q") == b"data"
+        assert isinstance(copy.put_if_absent("p/q", b"other"), Exists)
+        assert copy.uri == store.uri
+        assert copy.capabilities == store.capabilities
+
+    def test_it_says_where_it_is_and_what_it_promises(self, store: Store) -> None:
+        assert "://" in store.uri
+        assert not store.uri.endswith("/")
+        assert isinstance(store.capabilities, Capabilities)
+        assert store.capabilities.put_if_absent
+        store.put("x", b"native")
+        path = store.local_path("x")
+        if path is not None:
+            with open(path, "rb") as stream:  # noqa: PTH123
+                assert stream.read() == b"native"
+
+
+@contextmanager
+def raises(expected: type[BaseException]) -> Iterator[list[BaseException]]:
+    """Fail unless the block ends by an exception of this type, which is put into the list."""
+    caught: list[BaseException] = []
+    try:
+        yield caught
+    except expected as error:
+        caught.append(error)
+    else:
+        raise AssertionError(f"no {expected.__name__} was raised")
+
+
+def race(store: Store, key: str, writers: int) -> list[tuple[bytes, PutOutcome]]:
+    """Let threads put different bytes at one key, all at once; what each wanted and what it was told."""
+    barrier = threading.Barrier(writers)
+
+    def write(number: int) -> tuple[bytes, PutOutcome]:
+        data = (f"writer {number}\n" * 200).encode()
+        barrier.wait()
+        return data, store.put_if_absent(key, data)
+
+    with ThreadPoolExecutor(writers) as pool:
+        return list(pool.map(write, range(writers)))
+
+
+def assert_one_winner(store: Store, key: str, outcomes: Sequence[tuple[bytes, PutOutcome]]) -> None:
+    """Hold the outcomes of a race against what is there.
+
+    Nobody but the writer of the object may have been told ``Created``. The writer itself may have got ``Unknown``, or
+    ``Exists`` if its request was resent on the way.
+    """
+    content = store.get(key)
+    told = [data for data, outcome in outcomes if isinstance(outcome, Created)]
+    assert len(told) <= 1, f"{len(told)} writers were told that they created {key!r}"
+    assert content in {data for data, _ in outcomes}, f"{key!r} holds what nobody wrote"
+    assert told in ([content], []), f"the writer that was told that it created {key!r} did not"
+    undecided = [data for data, outcome in outcomes if isinstance(outcome, Unknown)]
+    assert told or undecided, f"nobody was told that it created {key!r}, and nobody was left in doubt"
+
+
+def watch(
+    store: Store, keys: Sequence[str], values: Sequence[bytes], write: Callable[[int], None], writes: int
+) -> None:
+    """Read ``keys`` all the time while ``write(0)``, ``write(1)``, ... run; fail if one is seen with other than ``values``."""
+    whole, sizes = set(values), {len(value) for value in values}
+    done = threading.Event()
+
+    def look() -> str | None:
+        while True:
+            last = done.is_set()
+            for key in keys:
+                try:
+                    content = store.get(key)
+                    size = store.head(key).size
+                    end = store.get_range(key, 0, 1 << 20)
+                except ObjectNotFoundError:
+                    continue
+                if content not in whole or size not in sizes or end not in whole:
+                    return f"{key!r} was seen with {len(content)} bytes, and with a size of {size}"
+            for info in store.list():
+                if info.key not in keys or info.size not in sizes:
+                    return f"{info.key!r} was listed with {info.size} bytes"
+            if last:
+                return None
+
+    with ThreadPoolExecutor(6) as pool:
+        watchers = [pool.submit(look) for _ in range(2)]
+        try:
+            list(pool.map(write, range(writes)))
+        finally:
+            done.set()
+        seen = [watcher.result() for watcher in watchers]
+    assert not any(seen), next(filter(None, seen))
+
+
+# Names of folders and of files in the state machine; none is both, so that folders can hold them.
+_FOLDERS = ("a", "a-b", "a.b", "é", "_delta_log", "p=1 %")
+_FILES = ("0", "0.json", "0-1", "ä", "x*", "_last", "00000000000000000010.json")
+
+
+def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = lambda _store: None) -> type[Any]:
+    """A hypothesis ``RuleBasedStateMachine`` that does the same to a new store and to one in memory, and compares.
+
+    Run it with ``hypothesis.stateful.run_state_machine_as_test``, or take its ``TestCase``.
+
+    Args:
+        make: gives an empty store, for each run.
+        discard: is called with the store after the run.
+    """
+    import hypothesis.strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, rule
+
+    folders = st.lists(st.sampled_from(_FOLDERS), max_size=3)
+    keys = st.builds(lambda folder, name: "/".join([*folder, name]), folders, st.sampled_from(_FILES))
+    places = st.one_of(
+        keys, st.just(""), folders.map("/".join), folders.map(lambda parts: "".join(f"{p}/" for p in parts))
+    )
+    data = st.binary(max_size=40)
+
+    class StoreMachine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.store = MemoryStore(), make()
+
+        def teardown(self) -> None:
+            discard(self.store)
+
+        def same(self, call: Callable[[Store], Any]) -> None:
+            expected, found = outcome(call, self.model), outcome(call, self.store)
+            assert found == expected, f"the store gives {found!r}, the model {expected!r}"
+
+        @rule(key=keys, data=data)
+        def put(self, key: str, data: bytes) -> None:
+            self.same(lambda store: store.put(key, data))
+
+        @rule(key=keys, data=data)
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            self.same(lambda store: type(store.put_if_absent(key, data)))
+
+        @rule(key=keys, chunks=st.lists(data, max_size=3), abort=st.booleans())
+        def output(self, key: str, chunks: list[bytes], abort: bool) -> None:
+            self.same(lambda store: _stream(store, key, chunks, abort=abort))
+
+        @rule(key=keys)
+        def read(self, key: str) -> None:
+            self.same(lambda store: store.get(key))
+            self.same(lambda store: store.head(key).size)
+            self.same(lambda store: store.open_input(key).read())
+
+        @rule(key=keys, start=st.integers(-1, 50), length=st.integers(-1, 50))
+        def read_range(self, key: str, start: int, length: int) -> None:
+            self.same(lambda store: store.get_range(key, start, length))
+
+        @rule(some=st.lists(keys, max_size=4))
+        def read_many(self, some: list[str]) -> None:
+            self.same(lambda store: store.get_many(some))
+
+        @rule(some=st.lists(keys, max_size=4))
+        def delete(self, some: list[str]) -> None:
+            self.same(lambda store: store.delete(some))
+
+        @rule(prefix=places, after=st.none() | places)
+        def listing(self, prefix: str, after: str | None) -> None:
+            self.same(lambda store: [(info.key, info.size) for info in store.list(prefix, after)])
+
+        @rule()
+        def everything(self) -> None:
+            self.same(lambda store: [(info.key, info.size) for info in store.list()])
+
+    return StoreMachine
+
+
+def outcome(call: Callable[[Store], Any], store: Store) -> Any:
+    """What a call gives, or which kind of error it raises: what two stores have to agree on."""
+    try:
+        return call(store)
+    except (ObjectNotFoundError, InvalidKeyError) as error:
+        return type(error)
+    except StorageError:
+        return StorageError
+
+
+class _AbortedError(Exception):
+    """Thrown by the state machine into its own blocks."""
+
+
+def _stream(store: Store, key: str, chunks: Sequence[bytes], *, abort: bool) -> None:
+    try:
+        with store.open_output(key) as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+            if abort:
+                raise _AbortedError
+    except _AbortedError:
+        return
+
+
+__all__ = [
+    "ILLEGAL_KEYS",
+    "ORDERED_KEYS",
+    "StoreContract",
+    "assert_one_winner",
+    "outcome",
+    "race",
+    "raises",
+    "state_machine",
+    "watch",
+]
