@@ -268,7 +268,7 @@ def _reason(error: Exception) -> str:
         return f"the text is not UTF-8: {error.reason} at byte {error.start} of a string"
     text = str(error)
     if isinstance(error, msgspec.ValidationError):
-        return f"not a valid action: {text}"
+        return f"not as the protocol has it: {text}"
     return f"not valid JSON: {text}"
 
 
@@ -300,10 +300,14 @@ def encode_commit(actions: Iterable[AnyAction]) -> bytes:
 
 
 def encode_action(action: AnyAction) -> bytes:
-    """One line of the log, without its line break. Fields in ``extra`` are written beside the others."""
+    """One line of the log, without its line break."""
     if isinstance(action, CommitInfo):
         return _ENCODER.encode({"commitInfo": action.fields})
-    if action.extra is None:
-        return _ENCODER.encode({_KEY[type(action)]: action})
-    plain = msgspec.structs.replace(action, extra=None)
-    return _ENCODER.encode({_KEY[type(action)]: {**action.extra, **msgspec.to_builtins(plain)}})
+    body = action if action.extra is None else action_body(action)
+    return _ENCODER.encode({_KEY[type(action)]: body})
+
+
+def action_body(action: FileOrTableAction) -> dict[str, Any]:
+    """What stands behind the action's key in the log: its fields by their names there, and those in ``extra``."""
+    fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(action, extra=None))
+    return fields if action.extra is None else {**action.extra, **fields}

@@ -356,7 +356,7 @@ def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str,
 
 
 def upgraded(protocol: Protocol, metadata: Metadata) -> Protocol:
-    """The protocol that a table needs once it has this metadata: its own, and what properties and types activate.
+    """The protocol that a table needs once it has this metadata: its own, and what properties and types add.
 
     Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
     """

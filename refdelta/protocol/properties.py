@@ -1,8 +1,8 @@
 """Table properties: which there are, what they may be, and what they are where they are not set.
 
 A property is one row of :data:`PROPERTIES`. Names are found in any case, as in delta-spark, and stored as they are
-written here. Only ``delta.*`` names mean something; others are the user's own. PROTOCOL.md, "Change Metadata", calls them
-the table's configuration.
+written here. Only ``delta.*`` names mean something; others are the user's own. PROTOCOL.md, "Change Metadata", has them
+as the table's configuration.
 """
 
 from __future__ import annotations

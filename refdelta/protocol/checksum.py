@@ -1,0 +1,136 @@
+"""Version checksums: what a version adds up to, for readers to check themselves by (PROTOCOL.md, "Version Checksum File")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from refdelta.errors import InvalidLogError
+from refdelta.protocol.actions import DomainMetadata, Int64, Metadata, Protocol, Txn
+from refdelta.protocol.codec import action_body, decode_action, decode_json
+
+
+class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """PROTOCOL.md, "File Size Histogram Schema": bin ``i`` starts at boundary ``i``, in bytes; the last has no end."""
+
+    sorted_bin_boundaries: list[Int64]
+    file_counts: list[Int64]
+    total_bytes: list[Int64]
+
+
+class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of a ``.crc`` file.
+
+    Attributes:
+        table_size_bytes: the sizes of all live files, added up.
+        num_files: how many live files there are.
+        metadata: the table's metadata.
+        protocol: its protocol.
+        num_metadata: always 1.
+        num_protocol: always 1.
+        txn_id: ``commitInfo.txnId`` of the version.
+        in_commit_timestamp: of the version, on tables that have them.
+        set_transactions: all live ``txn`` actions; None where the writer did not list them.
+        domain_metadata: all live domains; None where the writer did not list them.
+        num_deleted_records: rows that deletion vectors hide.
+        num_deletion_vectors: live files with a deletion vector.
+        file_size_histogram: of the sizes of all live files.
+    """
+
+    table_size_bytes: int
+    num_files: int
+    metadata: Metadata
+    protocol: Protocol
+    num_metadata: int = 1
+    num_protocol: int = 1
+    txn_id: str | None = None
+    in_commit_timestamp: int | None = None
+    set_transactions: tuple[Txn, ...] | None = None
+    domain_metadata: tuple[DomainMetadata, ...] | None = None
+    num_deleted_records: int | None = None
+    num_deletion_vectors: int | None = None
+    file_size_histogram: FileSizeHistogram | None = None
+
+
+class _File(msgspec.Struct, kw_only=True, rename="camel"):
+    """The file as it is; the actions in it are decoded apart, so that fields unknown to us are kept."""
+
+    table_size_bytes: Int64
+    num_files: Int64
+    num_metadata: Int64
+    num_protocol: Int64
+    metadata: dict[str, Any]
+    protocol: dict[str, Any]
+    txn_id: str | None = None
+    in_commit_timestamp_opt: Int64 | None = None
+    set_transactions: list[dict[str, Any]] | None = None
+    domain_metadata: list[dict[str, Any]] | None = None
+    num_deleted_records_opt: Int64 | None = None
+    num_deletion_vectors_opt: Int64 | None = None
+    file_size_histogram: FileSizeHistogram | None = None
+    # delta-spark's own name for the same.
+    histogram_opt: FileSizeHistogram | None = None
+
+
+def decode_checksum(data: bytes, file: str) -> VersionChecksum:
+    """Read a ``.crc`` file. Fields that this engine has no use for (``allFiles``, further histograms) are passed over.
+
+    Raises:
+        InvalidLogError: it is not a version checksum. A reader that only wants a short cut does without it then.
+    """
+    raw = decode_json(data, file, _File)
+    if raw.num_metadata != 1 or raw.num_protocol != 1:
+        raise InvalidLogError("numMetadata and numProtocol are 1 in every checksum", file=file)
+    return VersionChecksum(
+        table_size_bytes=raw.table_size_bytes,
+        num_files=raw.num_files,
+        metadata=_action("metaData", raw.metadata, Metadata, file),
+        protocol=_action("protocol", raw.protocol, Protocol, file),
+        txn_id=raw.txn_id,
+        in_commit_timestamp=raw.in_commit_timestamp_opt,
+        set_transactions=_actions("txn", raw.set_transactions, Txn, file),
+        domain_metadata=_actions("domainMetadata", raw.domain_metadata, DomainMetadata, file),
+        num_deleted_records=raw.num_deleted_records_opt,
+        num_deletion_vectors=raw.num_deletion_vectors_opt,
+        file_size_histogram=raw.file_size_histogram or raw.histogram_opt,
+    )
+
+
+def encode_checksum(checksum: VersionChecksum) -> bytes:
+    """A ``.crc`` file: one JSON object, what is None left out."""
+    fields: dict[str, Any] = {
+        "txnId": checksum.txn_id,
+        "tableSizeBytes": checksum.table_size_bytes,
+        "numFiles": checksum.num_files,
+        "numDeletedRecordsOpt": checksum.num_deleted_records,
+        "numDeletionVectorsOpt": checksum.num_deletion_vectors,
+        "numMetadata": checksum.num_metadata,
+        "numProtocol": checksum.num_protocol,
+        "inCommitTimestampOpt": checksum.in_commit_timestamp,
+        "setTransactions": _bodies(checksum.set_transactions),
+        "domainMetadata": _bodies(checksum.domain_metadata),
+        "metadata": action_body(checksum.metadata),
+        "protocol": action_body(checksum.protocol),
+        "fileSizeHistogram": checksum.file_size_histogram,
+    }
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+
+
+def _bodies(actions: Iterable[Txn | DomainMetadata] | None) -> list[dict[str, Any]] | None:
+    return None if actions is None else [action_body(action) for action in actions]
+
+
+_T = TypeVar("_T")
+
+
+def _action(key: str, body: Mapping[str, Any], kind: type[_T], file: str) -> _T:
+    action = decode_action({key: body}, file)
+    if not isinstance(action, kind):
+        raise InvalidLogError(f"{key} is missing", file=file)
+    return action
+
+
+def _actions(key: str, bodies: list[dict[str, Any]] | None, kind: type[_T], file: str) -> tuple[_T, ...] | None:
+    return None if bodies is None else tuple(_action(key, body, kind, file) for body in bodies)
