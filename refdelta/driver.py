@@ -76,7 +76,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(
-            f"{store.uri} cannot create an object only where none exists, so that nothing may be committed there"
+            f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists"
         )
     shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform)
     if seen_at is not None:

@@ -223,7 +223,10 @@ class _Loop:
             found = yield from _ask(ReadCommits(version, version), Commits)
             if isinstance(found, Commits) and (data := found.data[0]) is not None:
                 winner = self._summary(version, data)
-                return None if self._is_ours(winner) else winner
+                if not self._is_ours(winner):
+                    return winner
+                yield from self._confirm_created(version)
+                return None
             # Nothing there, or the store does not say. The next version is not for us before this one is settled.
             if repeat < self.limits.max_repeats and (yield from self._out_of_time(Pause(repeat, "undecided"))):
                 break

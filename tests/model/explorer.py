@@ -1,0 +1,323 @@
+"""A model checker for commit loops: several writers over one log, every interleaving of their effects, faults included.
+
+A world is a value: the log, the puts that are still on their way, how far each writer is. From a world every
+possible step is taken; worlds that were reached before are not explored again, and the number of schedules is counted
+along the way instead of being run one by one. A claim that a writer makes is checked in every world after it.
+
+A writer is any generator function that speaks the alphabet of ``refdelta.concurrency.effects``, so wrong ones can be
+explored too, to see that the checker finds them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+
+from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
+from refdelta.concurrency.effects import (
+    Commits,
+    Confirm,
+    Created,
+    Effect,
+    Elapsed,
+    Exists,
+    Failed,
+    Newest,
+    NewestVersion,
+    No,
+    Pause,
+    PutIfAbsent,
+    ReadCommits,
+    Reply,
+    Unknown,
+    Withdraw,
+    Yes,
+)
+from refdelta.errors import CommitOutcomeUnknownError, DeltaError, StoreError
+
+Loop = Callable[[PreparedCommit], Generator[Effect, Reply, CommitOutcome]]
+
+REFUSED = Failed(StoreError("refused"))
+UNKNOWN = Unknown()
+FAULTS = ("lost request", "lost reply", "resent", "late", "refused", "crash", "crash after")
+
+
+class Violation(AssertionError):
+    """A world that must not be, with the steps that lead to it."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A writer after some replies: what it asks next, or how it ended."""
+
+    path: tuple[Reply, ...]
+    effect: Effect | None = None
+    result: CommitOutcome | DeltaError | None = None
+    children: dict[Reply, int] = field(default_factory=dict)
+
+
+class Writer:
+    """A loop as a tree of its local states. Generators cannot be copied, so a state is reached by its replies."""
+
+    def __init__(self, loop: Loop, prepared: PreparedCommit):
+        self.loop, self.prepared = loop, prepared
+        self.nodes: list[Node] = []
+        self.live: dict[int, Generator[Effect, Reply, CommitOutcome]] = {}
+        self._reach((), None)
+
+    def step(self, node: int, reply: Reply) -> int:
+        known = self.nodes[node].children.get(reply)
+        if known is None:
+            known = self._reach((*self.nodes[node].path, reply), self.live.pop(node, None))
+            self.nodes[node].children[reply] = known
+        return known
+
+    def _reach(self, path: tuple[Reply, ...], running: Generator[Effect, Reply, CommitOutcome] | None) -> int:
+        node = Node(path)
+        replies: list[Reply | None] = [path[-1]] if running is not None else [None, *path]
+        running = running or self.loop(self.prepared)
+        try:
+            for reply in replies:
+                node.effect = running.send(reply)  # type: ignore[arg-type]
+        except StopIteration as done:
+            node.effect, node.result = None, done.value
+        except DeltaError as error:
+            node.effect, node.result = None, error
+        self.nodes.append(node)
+        self.live[len(self.nodes) - 1] = running
+        return len(self.nodes) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """How far one writer is: a state of its tree, how many faults may still befall it, whether it is dead."""
+
+    node: int
+    faults: int
+    dead: bool = False
+    # A fault after which the writer may rightly say that it failed.
+    excused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    log: tuple[tuple[int, bytes], ...]
+    locals: tuple[Local, ...]
+    # Puts that were sent, and may arrive: (writer, version).
+    late: frozenset[tuple[int, int]] = frozenset()
+    # How many of the first versions cleanup has removed.
+    cleaned: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    worlds: int = 0
+    schedules: int = 0
+    ends: int = 0
+    outcomes: set[str] = field(default_factory=set)
+
+
+class Explorer:
+    """Every schedule of these writers.
+
+    Args:
+        loop: the commit loop.
+        prepared: one transaction a writer.
+        first: the versions that exist at the beginning, with their bytes.
+        faults: how many may befall each writer.
+        kinds: which ones.
+        cleanup: how many of the first versions a concurrent log cleanup removes, oldest first.
+        must_commit: whether each writer that is neither dead nor refused by the store has to commit in the end.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        prepared: list[PreparedCommit],
+        first: dict[int, bytes],
+        *,
+        faults: int = 1,
+        kinds: tuple[str, ...] = FAULTS,
+        cleanup: int = 0,
+        must_commit: bool = True,
+    ):
+        self.writers = [Writer(loop, transaction) for transaction in prepared]
+        self.kinds, self.cleanup, self.must_commit = frozenset(kinds), cleanup, must_commit
+        self.start = World(tuple(sorted(first.items())), tuple(Local(0, faults) for _ in prepared))
+        self.first = first
+        self.report = Report()
+
+    # --- steps ---
+
+    def steps(self, world: World) -> Iterator[tuple[str, World]]:
+        """Every step that is possible, with a name for it."""
+        for index, local in enumerate(world.locals):
+            effect = self.effect(index, local)
+            if effect is None:
+                continue
+            if isinstance(effect, Pause) or (isinstance(effect, Confirm) and not self.cleanup):
+                # Nobody sees it, and it sees nothing that changes: one order with the others is as good as another.
+                yield from [(f"{index} {effect}", self._reply(world, index, self._answer(world.log, effect)))]
+                return
+        for index, local in enumerate(world.locals):
+            if (effect := self.effect(index, local)) is not None:
+                yield from ((f"{index} {name}", after) for name, after in self._of_writer(world, index, local, effect))
+        for index, version in world.late:
+            data = next(d for v, d in self._sent(index) if v == version)
+            arrived = replace(world, late=world.late - {(index, version)}, log=_put(world.log, version, data)[0])
+            yield f"{index} late put of {version} arrives", arrived
+        if world.cleaned < self.cleanup:
+            gone = sorted(self.first)[world.cleaned]
+            log = tuple(entry for entry in world.log if entry[0] != gone)
+            yield f"cleanup of {gone}", replace(world, log=log, cleaned=world.cleaned + 1)
+
+    def effect(self, index: int, local: Local) -> Effect | None:
+        return None if local.dead else self.writers[index].nodes[local.node].effect
+
+    def _of_writer(self, world: World, index: int, local: Local, effect: Effect) -> Iterator[tuple[str, World]]:
+        is_put = isinstance(effect, PutIfAbsent)
+        log, reply = world.log, self._answer(world.log, effect)
+        if isinstance(effect, PutIfAbsent):
+            log, created = _put(world.log, effect.version, effect.data)
+            reply = Created() if created else Exists()
+        elif isinstance(effect, Withdraw):
+            log = tuple(entry for entry in log if entry[0] != effect.version)
+        carried_out = replace(world, log=log)
+        yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
+        if not local.faults:
+            return
+        if "crash" in self.kinds:
+            yield "crash", self._local(world, index, replace(local, faults=0, dead=True))
+        if "refused" in self.kinds:
+            yield f"{effect_name(effect)} refused", self._reply(world, index, REFUSED, fault=True, excused=is_put)
+        if is_put:
+            yield from self._put_faults(world, carried_out, index, local, effect)
+
+    def _put_faults(
+        self, world: World, carried_out: World, index: int, local: Local, effect: PutIfAbsent
+    ) -> Iterator[tuple[str, World]]:
+        name = effect_name(effect)
+        if "lost request" in self.kinds:
+            yield f"{name} lost", self._reply(world, index, UNKNOWN, fault=True)
+        if "lost reply" in self.kinds:
+            yield f"{name} reply lost", self._reply(carried_out, index, UNKNOWN, fault=True)
+        if "resent" in self.kinds:
+            yield f"{name} resent", self._reply(carried_out, index, Exists(), fault=True)
+        if "late" in self.kinds:
+            sent = replace(world, late=world.late | {(index, effect.version)})
+            yield f"{name} late", self._reply(sent, index, UNKNOWN, fault=True)
+        if "crash after" in self.kinds:
+            yield f"{name} crash after", self._local(carried_out, index, replace(local, faults=0, dead=True))
+
+    def _reply(self, world: World, index: int, reply: Reply, *, fault: bool = False, excused: bool = False) -> World:
+        local = world.locals[index]
+        node = self.writers[index].step(local.node, reply)
+        return self._local(world, index, Local(node, local.faults - fault, excused=local.excused or excused))
+
+    @staticmethod
+    def _local(world: World, index: int, local: Local) -> World:
+        return replace(world, locals=(*world.locals[:index], local, *world.locals[index + 1 :]))
+
+    @staticmethod
+    def _answer(log: tuple[tuple[int, bytes], ...], effect: Effect) -> Reply:
+        versions = dict(log)
+        match effect:
+            case Confirm(version):
+                return Yes() if (version in versions if version >= 0 else not versions) else No()
+            case ReadCommits(first, last):
+                return Commits(tuple(versions.get(version) for version in range(first, last + 1)))
+            case NewestVersion(after):
+                return Newest(max(after, *versions) if versions else after)
+            case Pause():
+                return Elapsed(0.0)
+            case _:
+                return Yes()
+
+    def _sent(self, index: int) -> Iterator[tuple[int, bytes]]:
+        for node in self.writers[index].nodes:
+            if isinstance(node.effect, PutIfAbsent):
+                yield node.effect.version, node.effect.data
+
+    # --- what must hold ---
+
+    def check(self, world: World, *, at_end: bool) -> None:
+        """Raise ``Violation`` unless the log is whole and every writer's claim is true."""
+        versions = dict(world.log)
+        retained = sorted(version for version in versions if version >= self.cleanup)
+        if retained != list(range(self.cleanup, self.cleanup + len(retained))):
+            raise Violation(f"a gap: {retained}")
+        # Below what cleanup left there is no table: a request that was on its way for longer than cleanup waits (hours
+        # at least) can leave a file there that nobody reads.
+        owners = [data for version, data in world.log if version >= self.cleanup]
+        if len(set(owners)) != len(owners):
+            raise Violation("a transaction is in the log twice")
+        for index, local in enumerate(world.locals):
+            self._check_claim(world, index, local, at_end=at_end)
+
+    def _check_claim(self, world: World, index: int, local: Local, *, at_end: bool) -> None:
+        writer = self.writers[index]
+        node = writer.nodes[local.node]
+        if local.dead:
+            return
+        if at_end and node.result is None:
+            raise Violation(f"writer {index} never ends")
+        marker = writer.prepared.txn_id.encode()
+        places = [version for version, data in world.log if marker in data and version >= self.cleanup]
+        if isinstance(node.result, CommitOutcome):
+            if places != [node.result.version]:
+                raise Violation(f"writer {index} was told version {node.result.version}, and is at {places}")
+        elif node.result is not None and not isinstance(node.result, CommitOutcomeUnknownError) and places:
+            raise Violation(f"writer {index} was told {node.result!r}, and is at {places}")
+        if at_end and self.must_commit and not local.excused and not isinstance(node.result, CommitOutcome):
+            raise Violation(f"writer {index} did not commit: {node.result!r}")
+
+    # --- the search ---
+
+    def run(self) -> Report:
+        """Explore everything."""
+        counts: dict[World, int] = {}
+        trail: list[str] = []
+        self._enter(self.start, [*self.steps(self.start)], trail)
+        stack = [(self.start, iter([*self.steps(self.start)]), [0])]
+        while stack:
+            world, rest, total = stack[-1]
+            step = next(rest, None)
+            if step is None:
+                counts[world] = total[0] or 1
+                stack.pop()
+                if stack:
+                    stack[-1][2][0] += counts[world]
+                    trail.pop()
+                continue
+            name, after = step
+            if after in counts:
+                total[0] += counts[after]
+                continue
+            trail.append(name)
+            steps = [*self.steps(after)]
+            self._enter(after, steps, trail)
+            stack.append((after, iter(steps), [0]))
+        self.report.worlds, self.report.schedules = len(counts), counts[self.start]
+        return self.report
+
+    def _enter(self, world: World, steps: list[tuple[str, World]], trail: list[str]) -> None:
+        try:
+            self.check(world, at_end=not steps)
+        except Violation as violation:
+            raise Violation("\n  ".join([str(violation), *trail])) from None
+        if not steps:
+            self.report.ends += 1
+            results = [
+                self.writers[i].nodes[local.node].result for i, local in enumerate(world.locals) if not local.dead
+            ]
+            self.report.outcomes.update(type(result).__name__ for result in results)
+
+
+def effect_name(effect: Effect) -> str:
+    return f"put {effect.version}" if isinstance(effect, PutIfAbsent) else str(effect)
+
+
+def _put(log: tuple[tuple[int, bytes], ...], version: int, data: bytes) -> tuple[tuple[tuple[int, bytes], ...], bool]:
+    if any(version == taken for taken, _ in log):
+        return log, False
+    return tuple(sorted((*log, (version, data)))), True
