@@ -50,7 +50,8 @@ def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 def assert_same_table(got: pa.Table, want: pa.Table) -> None:
     """Same columns in the same order, of the same types, and the same rows in any order."""
-    assert [(f.name, shape(f.type)) for f in got.schema] == [(f.name, shape(f.type)) for f in want.schema]
+    shapes = [[(f.name, shape(f.type)) for f in table.schema] for table in (got, want)]
+    assert shapes[0] == shapes[1], f"columns differ: {shapes[0]} and not {shapes[1]}"
     assert_same_rows(got, want)
 
 

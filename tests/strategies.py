@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -94,8 +95,18 @@ class RandomTable:
 
     @property
     def whole(self) -> pa.Table:
-        """All parts together."""
-        return pa.concat_tables(self.parts)
+        """What a reader sees after every part was appended."""
+        return self.seen(*self.parts)
+
+    def seen(self, *parts: pa.Table) -> pa.Table:
+        """What a reader sees of some parts. PROTOCOL.md, "Partition Value Serialization": an empty value is a null."""
+        whole = pa.concat_tables(parts) if parts else self.schema.empty_table()
+        for name in self.partition_by:
+            column = whole[name]
+            if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                nulled = pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, column.type), column)
+                whole = whole.set_column(whole.column_names.index(name), self.schema.field(name), nulled)
+        return whole
 
 
 @st.composite

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,6 +102,7 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
     """
     if reason := availability():
         raise OracleUnavailableError(reason)
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -118,11 +120,15 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
             gateway = launch_gateway(settings, {"stdout": output, "stderr": output})
         context = SparkContext(conf=settings, gateway=gateway)
         spark = SparkSession(context)
-    except (PySparkRuntimeError, OSError) as error:
+    except (PySparkRuntimeError, Py4JError, OSError) as error:
         reason = _start_failure(log)
         if gateway is not None:
-            _end_process(gateway)
+            _forget_gateway(gateway)
         folder.cleanup()
+        with warnings.catch_warnings():
+            # PySpark leaves the pipe to a process that failed to start open; it goes with the traceback that holds it.
+            warnings.simplefilter("ignore", ResourceWarning)
+            error.with_traceback(None)
         raise OracleUnavailableError(f"delta-spark did not start: {reason}") from error
     _gateways[id(spark)] = (gateway, folder)
     return spark
@@ -130,14 +136,9 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
 
 def stop_session(spark: Any) -> None:
     """End a session of :func:`start_session`, its Java process and its scratch files."""
-    from pyspark import SparkContext
-
     gateway, folder = _gateways.pop(id(spark))
     spark.stop()
-    # PySpark keeps the Java process for the life of Python; forget it, so that the next start gets a fresh one.
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
-    _end_process(gateway)
+    _forget_gateway(gateway)
     folder.cleanup()
 
 
@@ -209,6 +210,21 @@ def checkpoint(spark: Any, path: str | Path) -> None:
     log.checkpoint(log.unsafeVolatileSnapshot(), _none(spark))
 
 
+def validate_checksum(spark: Any, path: str | Path) -> bool:
+    """Have delta-spark compare the checksum file (``.crc``) of the newest version with the state that it replays.
+
+    Returns:
+        False where that version has no checksum file; True where it agrees.
+
+    Raises:
+        pyspark.errors.PySparkException: it disagrees; the message names what differs.
+    """
+    snapshot = delta_log(spark, path).unsafeVolatileSnapshot()
+    if not snapshot.checksumOpt().isDefined():
+        return False
+    return bool(snapshot.validateChecksum(spark._jvm.PythonUtils.toScalaMap({})))  # noqa: SLF001
+
+
 def clear_cache(spark: Any) -> None:
     """Make delta-spark forget every table, so that the next read starts from the files."""
     _delta(spark).DeltaLog.clearCache()
@@ -262,7 +278,12 @@ def _start_failure(log: Path) -> str:
     return (said or [line.strip() for line in lines if line.strip()] or ["its Java process ended at once"])[-1]
 
 
-def _end_process(gateway: Any) -> None:
+def _forget_gateway(gateway: Any) -> None:
+    """End the Java process, which PySpark would keep as long as Python lives, so that the next start gets a new one."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
     gateway.shutdown()
     process = gateway.proc
     process.stdin.close()  # the Java side ends itself when this pipe closes
