@@ -6,7 +6,7 @@ numbers, dates, timestamps and strings, the types for which delta-spark keeps bo
 
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
 :mod:`refdelta.protocol.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
-infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file that holds one has no maximum.
+infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file with one has no maximum.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class LeafStats:
         self.nulls += other.nulls
         self.has_nan |= other.has_nan
         if other.low is not None:
-            self.low = other.low if self.low is None else min(self.low, other.low)  # type: ignore[type-var]
+            self.low = other.low if self.low is None else min(self.low, other.low)
         if other.high is not None:
-            self.high = other.high if self.high is None else max(self.high, other.high)  # type: ignore[type-var]
+            self.high = other.high if self.high is None else max(self.high, other.high)
 
 
 @dataclass(slots=True)
@@ -169,22 +169,20 @@ def _low_json(stats: LeafStats, kind: DataType) -> str | None:
     low = stats.low
     if low is None or (isinstance(low, float) and not math.isfinite(low)):
         return None
-    if isinstance(low, str):
-        return json.dumps(truncate_min(low), ensure_ascii=False)
-    return _number_json(low, kind, up=False)
+    return _json(truncate_min(low) if isinstance(low, str) else low, kind, up=False)
 
 
 def _high_json(stats: LeafStats, kind: DataType) -> str | None:
     high = stats.high
     if high is None or stats.has_nan or (isinstance(high, float) and not math.isfinite(high)):
         return None
-    if isinstance(high, str):
-        cut = truncate_max(high)
-        return None if cut is None else json.dumps(cut, ensure_ascii=False)
-    return _number_json(high, kind, up=True)
+    bound = truncate_max(high) if isinstance(high, str) else high
+    return None if bound is None else _json(bound, kind, up=True)
 
 
-def _number_json(value: float | Decimal, kind: DataType, *, up: bool) -> str | None:
+def _json(value: _Bound, kind: DataType, *, up: bool) -> str | None:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, float):

@@ -1,8 +1,8 @@
 """Data files in the making: row groups are encoded, and their statistics collected, on a few threads.
 
-One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the statistics
-of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source that is faster
-than the encoder waits.
+One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the
+statistics of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source
+that is faster than the encoder waits.
 """
 
 from __future__ import annotations

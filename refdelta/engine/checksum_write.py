@@ -1,0 +1,70 @@
+"""Writing version checksums: what a version adds up to, for readers to check themselves by.
+
+PROTOCOL.md, "Version Checksum File". Other engines refuse a table whose checksum is wrong, so a field is either exact
+or left out: histograms, whose bins each engine may choose, are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from refdelta.engine.files import store_errors
+from refdelta.protocol.checksum import VersionChecksum, encode_checksum
+from refdelta.protocol.features import features_of
+from refdelta.protocol.paths import checksum_key
+from refdelta_storage.base import Created
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta_storage.base import Store
+
+# Beyond so many application ids or domains the list is left out, as in delta-spark: every version repeats it.
+_LISTED = 100
+
+
+def write_checksum(store: Store, snapshot: Snapshot, *, txn_id: str | None = None) -> bool:
+    """Write the ``.crc`` file of a version that is committed; one that is there stays as it is.
+
+    Args:
+        store: the table's folder.
+        snapshot: the version.
+        txn_id: ``commitInfo.txnId`` of its commit; None to take it from the snapshot's, where that was read.
+
+    Returns:
+        Whether it was written now.
+
+    Raises:
+        StoreError: the store refused or failed. The commit stands nevertheless; a checksum is an aid.
+    """
+    key = checksum_key(snapshot.version)
+    data = encode_checksum(version_checksum(snapshot, txn_id=txn_id))
+    with store_errors(f"write {key}"):
+        return isinstance(store.put_if_absent(key, data), Created)
+
+
+def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> VersionChecksum:
+    """What a version adds up to."""
+    properties = snapshot.properties
+    if txn_id is None and snapshot.commit_info is not None:
+        found = snapshot.commit_info.fields.get("txnId")
+        txn_id = found if isinstance(found, str) else None
+    # Where application ids expire, two readers may rightly disagree on which there are.
+    listed = properties.set_transaction_retention_ms is None and len(snapshot.txns) <= _LISTED
+    hidden = vectors = None
+    if "deletionVectors" in features_of(snapshot.protocol):
+        cardinality = pc.struct_field(snapshot.files.column("deletionVector"), "cardinality")
+        hidden, vectors = pc.sum(cardinality).as_py() or 0, len(cardinality) - cardinality.null_count
+    return VersionChecksum(
+        table_size_bytes=snapshot.size_bytes,
+        num_files=snapshot.num_files,
+        metadata=snapshot.metadata,
+        protocol=snapshot.protocol,
+        txn_id=txn_id,
+        in_commit_timestamp=snapshot.timestamp_ms if properties.enable_in_commit_timestamps else None,
+        set_transactions=tuple(snapshot.txns.values()) if listed else None,
+        domain_metadata=tuple(snapshot.domains.values()) if len(snapshot.domains) <= _LISTED else None,
+        num_deleted_records=hidden,
+        num_deletion_vectors=vectors,
+    )

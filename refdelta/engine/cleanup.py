@@ -1,0 +1,107 @@
+"""Removing what the log's retention no longer asks for (PROTOCOL.md, "Metadata Cleanup").
+
+A version is kept while its commit is younger than ``delta.logRetentionDuration``, counted from the last midnight (UTC)
+as delta-spark counts it. Everything goes that lies before the newest complete checkpoint from which the oldest kept
+version can be built; that checkpoint stays, with its own commit, so versions between the two can be read as before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refdelta.engine.files import log_errors, open_parquet, store_errors
+from refdelta.engine.listing import Listing, list_log
+from refdelta.errors import InvalidLogError, VersionNotFoundError
+from refdelta.protocol.paths import parse_log_name
+from refdelta.protocol.segment import build_segment
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta_storage.base import Store
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
+    """Delete the expired files of the log: commits, checkpoints, checksums and compacted commits.
+
+    Args:
+        store: the table's folder.
+        snapshot: the newest version; its properties rule.
+        now_ms: the time from which retention counts, in milliseconds since 1970.
+
+    Returns:
+        The keys that were deleted; none where ``delta.enableExpiredLogCleanup`` is false, or where no checkpoint covers
+        what the kept versions need.
+
+    Raises:
+        StoreError: the store refused or failed. What was deleted before that is the oldest part, so no gap remains.
+    """
+    properties = snapshot.properties
+    if not properties.enable_expired_log_cleanup:
+        return []
+    expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
+    listing = list_log(store)
+    keep = _first_needed(store, listing, _oldest_kept(listing, expired_before, snapshot.version))
+    # The versions before may only go as a whole where checkpointProtection asks for that.
+    if keep is None or keep < properties.require_checkpoint_protection_before_version:
+        return []
+    expired = []
+    for key, _, _ in listing:
+        name = parse_log_name(key)
+        if name is not None and name.hi < keep:
+            expired.append((name.version, key))
+    keys = [key for _, key in sorted(expired)]
+    with store_errors("clean up the log"):
+        store.delete(keys)
+    return keys
+
+
+def _oldest_kept(listing: Listing, expired_before: int, newest: int) -> int:
+    """The oldest version whose commit has not expired; the newest never does.
+
+    A commit's time is its file's, moved forward where needed so that times rise with versions: after a clock that was
+    ahead, what counts for a version is not older than what counts for those before it.
+    """
+    latest = 0
+    commits = []
+    for key, _, mtime_ms in listing:
+        name = parse_log_name(key)
+        if name is not None and name.kind == "commit" and name.version <= newest:
+            commits.append((name.version, mtime_ms))
+    for version, mtime_ms in sorted(commits):
+        latest = max(latest, mtime_ms)
+        if latest > expired_before:
+            return version
+    return newest
+
+
+def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
+    """The version of the checkpoint from which ``version`` is built, or None where it is built from all commits.
+
+    Nothing is deleted on the strength of a name: a Parquet checkpoint whose footer cannot be read does not count.
+    """
+    damaged: set[str] = set()
+    while True:
+        try:
+            segment = build_segment(listing, version=version, unreadable=damaged)
+        except (InvalidLogError, VersionNotFoundError):
+            return None
+        if segment is None or segment.checkpoint is None:
+            return None
+        bad = [file.key for file in segment.checkpoint.files if not _sound(store, file.key)]
+        if not bad:
+            return segment.checkpoint.version
+        damaged.update(bad)
+
+
+def _sound(store: Store, key: str) -> bool:
+    if not key.endswith(".parquet"):
+        return True
+    try:
+        with log_errors(key):
+            open_parquet(store, key)
+    except (InvalidLogError, ObjectNotFoundError):
+        return False
+    return True
