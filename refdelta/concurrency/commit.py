@@ -255,6 +255,8 @@ class _Loop:
             found = yield from self._insist(ReadCommits(self.base + 1, min(newest, self.base + _CHUNK)), Commits)
             for version, data in enumerate(found.data, self.base + 1):
                 if data is None:
+                    # Cleanup may have come past; it begins with the oldest.
+                    yield from self._confirm_base()
                     raise InvalidLogError(
                         f"version {version} is missing, though version {newest} exists", file=commit_key(version)
                     )

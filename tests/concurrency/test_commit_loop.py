@@ -1,0 +1,211 @@
+"""The loop by hand: which effects it asks for, reply by reply."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from refdelta import errors
+from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.concurrency.effects import (
+    Commits,
+    Confirm,
+    Created,
+    Elapsed,
+    Exists,
+    Failed,
+    Newest,
+    NewestVersion,
+    No,
+    Pause,
+    PutIfAbsent,
+    ReadCommits,
+    Unknown,
+    Withdraw,
+    Yes,
+)
+from refdelta.concurrency.read_set import ReadSet
+from refdelta.protocol.actions import Add, CommitInfo
+from refdelta.protocol.codec import encode_commit
+
+ADD = Add(path="p", partition_values={}, size=1, modification_time=1, data_change=True)
+PREPARED = PreparedCommit(
+    read_version=4,
+    read_set=ReadSet(version=4),
+    actions=[ADD],
+    commit_info={"operation": "WRITE", "readVersion": 4},
+    txn_id="our-id",
+)
+OURS = encode_commit([CommitInfo(fields={"operation": "WRITE", "readVersion": 4, "txnId": "our-id"}), ADD])
+THEIRS = encode_commit([CommitInfo(fields={"operation": "WRITE", "txnId": "their-id"})])
+TROUBLE = Failed(errors.StoreError("no connection"))
+
+
+def run(*script: object, limits: Limits | None = None, prepared: PreparedCommit = PREPARED) -> CommitOutcome:
+    """Run the loop against pairs of (expected effect, reply)."""
+    loop = commit_loop(prepared, limits)
+    effect = next(loop)
+    pairs = list(zip(script[::2], script[1::2], strict=True))
+    for number, (expected, reply) in enumerate(pairs):
+        assert effect == expected, f"effect {number}"
+        try:
+            effect = loop.send(reply)
+        except StopIteration as done:
+            assert number == len(pairs) - 1, "it ended early"
+            return done.value
+    raise AssertionError(f"it asks for more: {effect}")
+
+
+PUT5, PUT6 = PutIfAbsent(5, OURS), PutIfAbsent(6, OURS)
+
+
+def test_a_commit_that_wins_at_once():
+    outcome = run(Confirm(4), Yes(), PUT5, Created(), Confirm(4), Yes())
+    assert outcome == CommitOutcome(version=5, attempts=1, rebased_over=(), recovered=False, puts=1)
+
+
+def test_the_file_says_who_wrote_it():
+    first = json.loads(OURS.splitlines()[0])
+    assert first == {"commitInfo": {"operation": "WRITE", "readVersion": 4, "txnId": "our-id"}}
+
+
+@pytest.mark.parametrize("reply", [Exists(), Unknown()])
+def test_a_lost_reply_is_recovered(reply):
+    outcome = run(
+        Confirm(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((OURS,)), Confirm(4), Yes()
+    )  # fmt: skip
+    assert outcome == CommitOutcome(version=5, attempts=1, recovered=True, puts=1)
+
+
+@pytest.mark.parametrize("reply", [Exists(), Unknown()])
+def test_an_undecided_put_is_repeated_at_the_same_version_with_the_same_bytes(reply):
+    outcome = run(
+        Confirm(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0.1),
+        Confirm(4), Yes(), PUT5, Created(), Confirm(4), Yes(),
+    )  # fmt: skip
+    assert (outcome.version, outcome.attempts, outcome.puts) == (5, 1, 2)
+
+
+def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
+    outcome = run(
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)),
+        NewestVersion(5), Newest(8), ReadCommits(6, 8), Commits((THEIRS,) * 3), Pause(1, "lost"), Elapsed(0.1),
+        Confirm(8), Yes(), PutIfAbsent(9, OURS), Created(), Confirm(8), Yes(),
+    )  # fmt: skip
+    assert outcome == CommitOutcome(version=9, attempts=2, rebased_over=(5, 6, 7, 8), puts=2)
+
+
+def test_many_winners_are_read_in_pieces():
+    some, rest = (THEIRS,) * 256, (THEIRS,) * 44
+    outcome = run(
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(305),
+        ReadCommits(6, 261), Commits(some), ReadCommits(262, 305), Commits(rest), Pause(1, "lost"), Elapsed(0.1),
+        Confirm(305), Yes(), PutIfAbsent(306, OURS), Created(), Confirm(305), Yes(),
+    )  # fmt: skip
+    assert outcome.rebased_over == tuple(range(5, 306))
+
+
+def test_our_own_commit_among_the_winners_is_found():
+    outcome = run(
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(7),
+        ReadCommits(6, 7), Commits((OURS, THEIRS)),
+    )  # fmt: skip
+    assert (outcome.version, outcome.recovered, outcome.rebased_over) == (6, True, (5,))
+
+
+def test_what_stays_undecided_is_said_and_how_to_find_out():
+    once = (Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)))
+    with pytest.raises(errors.CommitOutcomeUnknownError) as caught:
+        run(*once, Pause(1, "undecided"), Elapsed(0.1), *once, limits=Limits(max_repeats=2))
+    assert '"txnId":"our-id"' in str(caught.value)
+    assert "_delta_log/00000000000000000005.json" in str(caught.value)
+    assert not isinstance(caught.value, errors.CommitFailedError)
+
+
+def test_an_undecided_put_ends_when_time_is_up():
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        run(
+            Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), TROUBLE, Pause(1, "undecided"), Elapsed(9.0),
+            limits=Limits(max_seconds=8.0),
+        )  # fmt: skip
+
+
+def test_a_refused_put_is_the_stores_error_only_while_nothing_is_in_doubt():
+    with pytest.raises(errors.StoreError, match="no connection"):
+        run(Confirm(4), Yes(), PUT5, TROUBLE)
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        run(
+            Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0),
+            Confirm(4), Yes(), PUT5, TROUBLE, ReadCommits(5, 5), Commits((None,)),
+            limits=Limits(max_repeats=2),
+        )  # fmt: skip
+
+
+def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the_error():
+    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
+    again = (NewestVersion(5), TROUBLE)
+    with pytest.raises(errors.StoreError, match="no connection"):
+        run(*lost, *again, Pause(1, "undecided"), Elapsed(0.1), *again, limits=Limits(max_repeats=2))
+
+
+def test_limits():
+    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(5))
+    with pytest.raises(errors.CommitRetriesExhaustedError, match="More attempts"):
+        run(*lost, limits=Limits(max_attempts=1))
+    with pytest.raises(errors.CommitRetriesExhaustedError, match="More time"):
+        run(*lost, Pause(1, "lost"), Elapsed(9.0), limits=Limits(max_seconds=8.0))
+    for bad in ({"max_attempts": 0}, {"max_repeats": 0}):
+        with pytest.raises(errors.InvalidArgumentError):
+            Limits(**bad)
+
+
+def test_a_gap_in_the_log_is_named():
+    with pytest.raises(errors.InvalidLogError, match="version 6 is missing, though version 7 exists") as caught:
+        run(
+            Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(7),
+            ReadCommits(6, 7), Commits((None, THEIRS)), Confirm(5), Yes(),
+        )  # fmt: skip
+    assert caught.value.file == "_delta_log/00000000000000000006.json"
+
+
+def test_a_reply_to_something_else_is_a_bug_of_the_shell():
+    with pytest.raises(TypeError, match="no reply to"):
+        run(Confirm(4), Created())
+    with pytest.raises(TypeError, match="no reply to a put"):
+        run(Confirm(4), Yes(), PUT5, Yes())
+
+
+# --- a put at N+1 counts only where N exists ----------------------------------------------------------------------
+
+
+def test_a_stale_handle_writes_nothing():
+    with pytest.raises(
+        errors.CommitFailedError, match="version 4, on which this commit builds, is no longer in the log"
+    ):
+        run(Confirm(4), No())
+
+
+def test_a_file_that_revived_a_version_is_withdrawn():
+    with pytest.raises(errors.CommitFailedError, match="the file for version 5 was withdrawn"):
+        run(
+            Confirm(4), Yes(), PUT5, Created(), Confirm(4), No(), NewestVersion(5), Newest(90),
+            ReadCommits(6, 6), Commits((None,)), Withdraw(5), Yes(),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("newest", "following"), [(5, None), (90, THEIRS)])
+def test_a_file_that_may_be_part_of_the_table_stays(newest, following):
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        run(
+            Confirm(4), Yes(), PUT5, Created(), Confirm(4), No(), NewestVersion(5), Newest(newest),
+            ReadCommits(6, 6), Commits((following,)),
+        )  # fmt: skip
+
+
+def test_a_new_table_where_one_is_whose_beginning_was_cleaned_up():
+    creation = PreparedCommit(
+        read_version=-1, read_set=ReadSet(version=-1), actions=[], commit_info={}, txn_id="our-id"
+    )
+    with pytest.raises(errors.CommitFailedError, match="there is a table at this place already"):
+        run(Confirm(-1), No(), ReadCommits(0, 0), Commits((None,)), prepared=creation)
