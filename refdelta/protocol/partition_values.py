@@ -232,12 +232,17 @@ def parse(text: str | None, data_type: DataType, *, column: str = "a partition c
     if text is None or text == "":
         return None
     try:
-        return _parse(text, data_type)
+        return parse_value(text, data_type)
     except ValueError as error:
         raise InvalidLogError(f"the partition value of {column} is not valid: {error}") from None
 
 
-def _parse(text: str, data_type: DataType) -> Any:
+def parse_value(text: str, data_type: DataType) -> Any:
+    """The internal value of a text that is not empty.
+
+    Raises:
+        ValueError: the text is no value of the type.
+    """
     if data_type == STRING:
         return text
     if data_type in INTEGRAL:
