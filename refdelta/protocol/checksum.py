@@ -1,9 +1,15 @@
-"""Version checksums: what a version adds up to, for readers to check themselves by (PROTOCOL.md, "Version Checksum File")."""
+"""Checksums: of a version (PROTOCOL.md, "Version Checksum File") and of a JSON object (PROTOCOL.md, "JSON checksum").
+
+A version checksum is what a version adds up to, for readers to check themselves by.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -134,3 +140,61 @@ def _action(key: str, body: Mapping[str, Any], kind: type[_T], file: str) -> _T:
 
 def _actions(key: str, bodies: list[dict[str, Any]] | None, kind: type[_T], file: str) -> tuple[_T, ...] | None:
     return None if bodies is None else tuple(_action(key, body, kind, file) for body in bodies)
+
+
+# --- JSON checksum -----------------------------------------------------------------------------------------------
+
+
+def json_checksum(data: bytes) -> str:
+    """PROTOCOL.md, "JSON checksum": the MD5 of an object's canonical form, its own top-level ``checksum`` left out.
+
+    Raises:
+        ValueError: it is not one JSON object, or names a key twice.
+    """
+    canonical = canonical_json(data)
+    return hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
+
+
+def canonical_json(data: bytes) -> str:
+    """The canonical form of which :func:`json_checksum` is the digest: ``"a"=10,"b"+"x"="https%3A%2F%2Fdelta.io"``."""
+    fields = json.loads(
+        data, object_pairs_hook=unique_keys, parse_int=_Number, parse_float=_Number, parse_constant=_Number
+    )
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - of the text, not of a Python type
+    pairs = [pair for key, value in fields.items() if key != "checksum" for pair in _leaves(_quoted(key), value)]
+    # "Byte-order sort on paths": all characters that a canonical path has are ASCII.
+    return ",".join(f"{path}={value}" for path, value in sorted(pairs))
+
+
+class _Number(str):
+    """A number as it is spelled, which is its canonical form."""
+
+    __slots__ = ()
+
+
+def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{path}+{_quoted(key)}", inner)
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _leaves(f"{path}+{position}", inner)
+    elif isinstance(value, _Number):
+        yield path, str(value)
+    elif isinstance(value, str):
+        yield path, _quoted(value)
+    else:
+        yield path, {None: "null", True: "true", False: "false"}[value]
+
+
+def _quoted(text: str) -> str:
+    return f'"{quote(text, safe="-._~")}"'
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``json.loads(object_pairs_hook=...)``: an object, or ValueError if it names a key twice."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return fields

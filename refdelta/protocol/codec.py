@@ -10,7 +10,7 @@ ignored, as the specification asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -130,10 +130,19 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
             return _decode_slowly(data, file)  # the log has a field of that name
         else:
             actions.append(action)
-    # decode_lines reads two objects on one line, and one over two lines: both are corrupt, and neither may pass.
-    if len(actions) != data.count(b"\n") + (not data.endswith(b"\n")):
-        return _decode_slowly(data, file)
-    return actions
+    return actions if _whole(data, lines) else _decode_slowly(data, file)
+
+
+def _whole(data: bytes, lines: Sequence[_Line] | Sequence[_LeanLine]) -> bool:
+    """Whether there are lines, each is one object, and each object one action.
+
+    msgspec reads two objects on one line, and one over two lines; neither is a commit. Lines that begin
+    or end otherwise (with CR LF, say) also say no here, and the slow way looks closer.
+    """
+    begins = data.count(b"\n{") + data.startswith(b"{")
+    ends = data.count(b"}\n") + data.endswith(b"}")
+    astuple = msgspec.structs.astuple
+    return 0 < begins == ends == len(lines) and all(len(line) - line.count(None) <= 1 for line in map(astuple, lines))
 
 
 def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata | None:
@@ -170,9 +179,7 @@ def decode_summary(data: bytes, file: str) -> list[AnyAction]:
             action = line.meta_data or line.protocol or line.txn or line.domain_metadata or line.cdc
             if action is not None:
                 actions.append(action)
-    if not actions:
-        return decode_commit(data, file)
-    return actions
+    return actions if _whole(data, lines) else decode_commit(data, file)
 
 
 def _lean_add(add: _LeanAdd) -> Add:

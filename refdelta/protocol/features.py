@@ -315,7 +315,7 @@ _LEGACY: Final = tuple(
 def minimal_protocol(features: Collection[str]) -> Protocol:
     """The lowest protocol that supports just these features and those that they require.
 
-    It is a pair of old versions where one implies exactly these, and names them otherwise, as delta-spark normalizes it.
+    A pair of old versions where one implies exactly these; else it names them. delta-spark normalizes likewise.
 
     Raises:
         InvalidArgumentError: a feature that does not exist.
@@ -356,7 +356,7 @@ def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str,
 
 
 def upgraded(protocol: Protocol, metadata: Metadata) -> Protocol:
-    """The protocol that a table needs once it has this metadata: its own, and what properties and types add.
+    """The protocol that a table needs with this metadata: its own, and what properties and types add.
 
     Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
     """

@@ -6,18 +6,17 @@ A pure function of a listing. The listing may start anywhere at or before the ch
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote
 
 import msgspec
 
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta.protocol.actions import Int64
+from refdelta.protocol.checksum import json_checksum, unique_keys
 from refdelta.protocol.paths import LogName, commit_key, parse_log_name
 
 
@@ -171,7 +170,9 @@ class _Files:
     def cover(self, start: int, version: int, *, use_compacted: bool) -> Iterable[LogFile]:
         while start <= version:
             fitting = [file for file in self.compacted.get(start, ()) if file.hi <= version] if use_compacted else []
-            file = max(fitting, key=lambda file: file.hi, default=self.commits[start])
+            # All that fit are equally right. Where they are not reconciled as they should be, the choice shows:
+            # it is then delta-spark's, the first of the listing.
+            file = min(fitting, key=lambda file: file.hi, default=self.commits[start])
             yield file
             start = file.hi + 1
 
@@ -214,7 +215,7 @@ def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
         None for one that is corrupt, names a key twice or fails its checksum: a reader does without the hint.
     """
     try:
-        stored = json.loads(data, object_pairs_hook=_unique_keys)
+        stored = json.loads(data, object_pairs_hook=unique_keys)
         hint = msgspec.convert(stored, LastCheckpoint)
         if hint.version < 0:
             return None
@@ -229,57 +230,3 @@ def encode_last_checkpoint(hint: LastCheckpoint) -> bytes:
     fields: dict[str, Any] = msgspec.to_builtins(hint)
     fields["checksum"] = json_checksum(msgspec.json.encode(fields))
     return msgspec.json.encode(fields)
-
-
-def json_checksum(data: bytes) -> str:
-    """PROTOCOL.md, "JSON checksum": the MD5 of an object's canonical form, its own top-level ``checksum`` left out.
-
-    Raises:
-        ValueError: it is not one JSON object, or names a key twice.
-    """
-    canonical = canonical_json(data)
-    return hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
-
-
-def canonical_json(data: bytes) -> str:
-    """The canonical form of which :func:`json_checksum` is the digest: ``"a"=10,"b"+"x"="https%3A%2F%2Fdelta.io"``."""
-    fields = json.loads(
-        data, object_pairs_hook=_unique_keys, parse_int=_Number, parse_float=_Number, parse_constant=_Number
-    )
-    if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - of the text, not of a Python type
-    pairs = [pair for key, value in fields.items() if key != "checksum" for pair in _leaves(_quoted(key), value)]
-    # "Byte-order sort on paths": all characters that a canonical path has are ASCII.
-    return ",".join(f"{path}={value}" for path, value in sorted(pairs))
-
-
-class _Number(str):
-    """A number as it is spelled, which is its canonical form."""
-
-    __slots__ = ()
-
-
-def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(f"{path}+{_quoted(key)}", inner)
-    elif isinstance(value, list):
-        for position, inner in enumerate(value):
-            yield from _leaves(f"{path}+{position}", inner)
-    elif isinstance(value, _Number):
-        yield path, str(value)
-    elif isinstance(value, str):
-        yield path, _quoted(value)
-    else:
-        yield path, {None: "null", True: "true", False: "false"}[value]
-
-
-def _quoted(text: str) -> str:
-    return f'"{quote(text, safe="-._~")}"'
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return fields
