@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import LOG, last_checkpoint_key, parse_log_name
-from refdelta.protocol.segment import LogFile, build_segment, parse_last_checkpoint
+from refdelta.protocol.paths import LOG, checksum_key, last_checkpoint_key, parse_log_name
+from refdelta.protocol.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from refdelta.protocol.actions import AnyAction
-    from refdelta.protocol.segment import LogSegment
     from refdelta_storage.base import Store
 
 Listing = list[tuple[str, int, int]]
@@ -95,32 +95,31 @@ def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...
     last = segment.last_commit
     if last is None or (last.key, last.size, last.mtime_ms) not in listing:
         return None
+    names = [(parse_log_name(key), LogFile(key, size, mtime_ms, -1, -1)) for key, size, mtime_ms in listing]
+    commits = tuple(
+        replace(file, version=name.version, hi=name.version)
+        for name, file in names
+        if name is not None and name.kind == "commit" and name.version > segment.version
+    )
+    newest = segment.version + len(commits)
+    highest = max(name.version for name, _ in names if name is not None)
+    if highest > newest or any(commit.version > newest for commit in commits):
+        return None
+    return commits, _extended(segment, commits, listing) if commits else segment
+
+
+def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:
+    """The segment with further commits; from a newer checkpoint on, if there is one by now."""
+    version = commits[-1].version
     try:
-        newest = build_segment(_merged(segment, listing), version=None, use_compacted=False)
-    except (InvalidLogError, VersionNotFoundError):
-        return None
-    if newest is None or newest.version < segment.version:
-        return None
-    return _commits_between(listing, segment.version, newest)
-
-
-def _commits_between(listing: Listing, after: int, newest: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
-    commits = []
-    for key, size, mtime_ms in listing:
-        name = parse_log_name(key)
-        if name is not None and name.kind == "commit" and after < name.version <= newest.version:
-            commits.append(LogFile(key=key, size=size, mtime_ms=mtime_ms, version=name.version, hi=name.version))
-    if [commit.version for commit in commits] != list(range(after + 1, newest.version + 1)):
-        return None
-    return tuple(commits), newest
-
-
-def _merged(segment: LogSegment, listing: Listing) -> Listing:
-    """The files of the old segment together with the new listing, in the order of a listing."""
-    old: Iterable[LogFile] = (*(segment.checkpoint.files if segment.checkpoint else ()), *segment.commits)
-    entries = {file.key: (file.key, file.size, file.mtime_ms) for file in old}
-    entries.update({entry[0]: entry for entry in listing})
-    return sorted(entries.values())
+        newest = build_segment(listing, version=version)
+    except InvalidLogError:
+        newest = None
+    if newest is not None and newest.checkpoint is not None:
+        return newest
+    key = checksum_key(version)
+    checksum = next((LogFile(*entry, version, version) for entry in listing if entry[0] == key), None)
+    return LogSegment(version, segment.checkpoint, segment.commits + commits, checksum, commits[-1])
 
 
 def _hint(store: Store) -> int | None:

@@ -1,4 +1,4 @@
-"""A version of a table as a value: protocol, metadata, application ids, domains, and the columnar list of live files."""
+"""A version of a table as a value: protocol, metadata, application ids, domains, and the list of live files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,189 @@
+"""Who runs the tasks over files: threads here, Spark's workers in ``refdelta.spark``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Generic, Protocol, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# How many bytes of results may wait for their turn, over all tasks together.
+LOOK_AHEAD_BYTES = 256 * 2**20
+
+
+class Executor(Protocol):
+    """Runs one function over many tasks."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """The results in the order of the tasks. The first exception, in that order, is raised; no task starts after
+        it.
+        """
+
+
+class ThreadExecutor:
+    """Threads of this process: reading and writing Parquet leaves the interpreter's lock free.
+
+    Args:
+        workers: how many threads; None is one for each core that this process may use, and at least two.
+    """
+
+    def __init__(self, workers: int | None = None):
+        self.workers = workers or max(2, _cores())
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """The results in the order of the tasks; at most two for each thread are begun before they are asked for."""
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="refdelta")
+        waiting: deque[Future[Result]] = deque()
+        source = iter(tasks)
+        try:
+            for task in source:
+                waiting.append(pool.submit(function, task))
+                if len(waiting) >= 2 * self.workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def stream(
+        self,
+        function: Callable[[Task], Iterator[Result]],
+        tasks: Iterable[Task],
+        *,
+        weigh: Callable[[Result], int] = lambda _: 1,
+        budget: int = LOOK_AHEAD_BYTES,
+    ) -> Iterator[Result]:
+        """The results of all tasks, each of which gives many, in the order of the tasks.
+
+        Tasks run ahead of the consumer until the results that wait weigh more than ``budget``. The task whose turn it
+        is
+        has a share of its own, so that it can always go on.
+        """
+        tasks = list(tasks)
+        if len(tasks) == 1:  # nothing to run beside it but the consumer itself
+            yield from function(tasks[0])
+            return
+        lanes = _Lanes(function, tasks, weigh, budget)
+        threads = [
+            threading.Thread(target=lanes.work, name=f"refdelta-{i}", daemon=True)
+            for i in range(min(self.workers, len(tasks)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from lanes.consume()
+        finally:
+            lanes.stop()
+            for thread in threads:
+                thread.join()
+
+
+class _StoppedError(Exception):
+    """The consumer went away; the workers leave."""
+
+
+class _Lane(Generic[Result]):
+    """What one task has produced and nobody has consumed."""
+
+    __slots__ = ("done", "error", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[tuple[Result, int]] = deque()
+        self.done = False
+        self.error: BaseException | None = None
+
+
+class _Lanes(Generic[Task, Result]):
+    """One queue a task, one budget over all of them, one condition that guards both."""
+
+    def __init__(
+        self,
+        function: Callable[[Task], Iterator[Result]],
+        tasks: list[Task],
+        weigh: Callable[[Result], int],
+        budget: int,
+    ):
+        self._function, self._tasks, self._weigh, self._budget = function, tasks, weigh, budget
+        self._lanes: list[_Lane[Result]] = [_Lane() for _ in tasks]
+        self._next = 0  # the first task that nobody has taken
+        self._turn = 0  # the task whose results are being consumed
+        self._weight = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def work(self) -> None:
+        while True:
+            with self._changed:
+                # A task starts only where its results have room; else many small ones would pile up ahead of a slow
+                # one.
+                self._wait_for(lambda: self._next == self._turn or self._weight < self._budget)
+                index = self._next
+                if self._stopped or index >= len(self._tasks):
+                    return
+                self._next += 1
+            lane = self._lanes[index]
+            try:
+                with closing(_generator(self._function(self._tasks[index]))) as results:
+                    for result in results:
+                        self._put(index, result, self._weigh(result))
+            except _StoppedError:
+                return
+            except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer's thread
+                lane.error = error
+            with self._changed:
+                lane.done = True
+                self._changed.notify_all()
+
+    def _put(self, index: int, result: Result, weight: int) -> None:
+        with self._changed:
+            lane = self._lanes[index]
+            self._wait_for(lambda: self._weight < self._budget or (self._turn == index and not lane.items))
+            if self._stopped:
+                raise _StoppedError
+            lane.items.append((result, weight))
+            self._weight += weight
+            self._changed.notify_all()
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._stopped or condition())
+
+    def consume(self) -> Iterator[Result]:
+        for index, lane in enumerate(self._lanes):
+            with self._changed:
+                self._turn = index
+                self._changed.notify_all()
+            while True:
+                with self._changed:
+                    while not (lane.items or lane.done):
+                        self._changed.wait()
+                    if not lane.items:
+                        break
+                    result, weight = lane.items.popleft()
+                    self._weight -= weight
+                    self._changed.notify_all()
+                yield result
+                del result
+            if lane.error is not None:
+                raise lane.error
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            for lane in self._lanes:
+                lane.items.clear()
+            self._changed.notify_all()
+
+
+def _generator(results: Iterator[Result]) -> Generator[Result, None, None]:
+    """As a generator, so that it can be closed whatever the function returned."""
+    yield from results
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,175 @@
+"""One data file, read as batches of the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from refdelta.engine.columns import plan_columns
+from refdelta.engine.dv import live_rows, load_deletion_vector
+from refdelta.engine.files import data_errors, open_parquet
+from refdelta.engine.schema import arrow_field
+from refdelta.errors import UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from refdelta.engine.columns import ColumnSource
+    from refdelta.engine.filters import RowFilter
+    from refdelta.protocol.actions import DeletionVectorDescriptor
+    from refdelta.protocol.types import StructField
+    from refdelta_storage.base import Store
+
+# Rows of a batch: enough that the work for a batch does not count, few enough that a batch stays within some megabytes.
+BATCH_ROWS = 128 * 1024
+
+
+@dataclass(frozen=True)
+class ScanFile:
+    """A data file to read.
+
+    Attributes:
+        key: its key in the store.
+        size: in bytes, as the log says.
+        partition_values: a typed scalar for each partition column that is wanted, by logical name.
+        deletion_vector: the rows to leave out.
+    """
+
+    key: str
+    size: int
+    partition_values: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    deletion_vector: DeletionVectorDescriptor | None = None
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What to make of every file of a scan.
+
+    Attributes:
+        columns: the columns that come out, with their logical names.
+        filter_columns: further columns that only the filter looks at.
+        partition_columns: the logical names of the partition columns.
+        row_filter: which rows come out; None for all.
+        by_id: whether the files' columns are found by field id.
+    """
+
+    columns: tuple[StructField, ...]
+    filter_columns: tuple[StructField, ...] = ()
+    partition_columns: frozenset[str] = frozenset()
+    row_filter: RowFilter | None = None
+    by_id: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema that comes out."""
+        return pa.schema([arrow_field(item) for item in self.columns])
+
+    @property
+    def read(self) -> tuple[StructField, ...]:
+        """The columns that are read, those that come out first."""
+        return self.columns + self.filter_columns
+
+
+def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, its deleted rows and those that the filter refuses left out.
+
+    Args:
+        store: the table's folder.
+        file: the file.
+        plan: what to make of it.
+
+    Returns:
+        Batches of the plan's schema, in the order of the file; none of them empty.
+
+    Raises:
+        DataFileNotFoundError: the file or its deletion vector is gone.
+        DataFileError: the file is not Parquet, is damaged, or has columns of types that the table's cannot hold.
+    """
+    schema = pa.schema([arrow_field(item) for item in plan.read])
+    deleted = None if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
+    with data_errors(file.key), _opened(store, file.key) as parquet:
+        columns = _Columns(parquet.schema_arrow, plan, file)
+        start = 0
+        for physical in _batches(parquet, columns.physical_names, pre_buffer=store.capabilities.remote):
+            rows = physical.num_rows
+            live = physical if deleted is None else live_rows(physical, start, deleted)
+            start += rows
+            if live.num_rows:
+                batch = _finish(columns.of(live), live.num_rows, schema, plan)
+                if batch.num_rows:
+                    yield batch
+
+
+def count_rows(store: Store, file: ScanFile) -> int:
+    """How many live rows a file has, by its footer. Raises as :func:`read_file`."""
+    with data_errors(file.key), _opened(store, file.key) as parquet:
+        rows = int(parquet.metadata.num_rows)
+    return rows if file.deletion_vector is None else rows - file.deletion_vector.cardinality
+
+
+def _opened(store: Store, key: str) -> Any:
+    # As nanoseconds, which is pyarrow's default, INT96 would wrap round outside the years 1677 to 2262.
+    return open_parquet(store, key, coerce_int96_timestamp_unit="us", pre_buffer=store.capabilities.remote)
+
+
+def _batches(parquet: Any, names: Sequence[str], *, pre_buffer: bool) -> Iterator[pa.RecordBatch]:
+    if not pre_buffer:
+        yield from parquet.iter_batches(BATCH_ROWS, columns=names)
+        return
+    # Buffering ahead holds all that it is asked for, so it is asked for one row group at a time.
+    for group in range(parquet.num_row_groups):
+        yield from parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
+
+
+class _Columns:
+    """Where each column of a plan comes from in one file: its own columns, or the partition values."""
+
+    def __init__(self, file_schema: pa.Schema, plan: ReadPlan, file: ScanFile):
+        stored = [item for item in plan.read if item.name not in plan.partition_columns]
+        try:
+            sources = plan_columns(file_schema, stored, by_id=plan.by_id)
+        except UnsupportedTypeError as error:
+            raise ValueError(str(error)) from error
+        found = {item.name: source for item, source in zip(stored, sources, strict=True)}
+        self._columns: list[ColumnSource | _Constant] = [
+            found[item.name] if item.name in found else _Constant(file.partition_values[item.name])
+            for item in plan.read
+        ]
+        self.physical_names = list({source.name: None for source in sources if source.name is not None})
+
+    def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [column.read(batch) for column in self._columns]
+
+
+class _Constant:
+    """A partition column: one value, repeated once for the longest batch and sliced for the others."""
+
+    def __init__(self, value: pa.Scalar):
+        self._value = value
+        self._array = pa.nulls(0, value.type)
+
+    def read(self, batch: pa.RecordBatch) -> pa.Array:
+        rows = batch.num_rows
+        if len(self._array) < rows:
+            valid = self._value.is_valid
+            self._array = pa.repeat(self._value, rows) if valid else pa.nulls(rows, self._value.type)
+        return self._array.slice(0, rows)
+
+
+def _finish(arrays: list[pa.Array], rows: int, schema: pa.Schema, plan: ReadPlan) -> pa.RecordBatch:
+    if not arrays:
+        return rows_only(rows)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    if plan.row_filter is not None:
+        batch = plan.row_filter.apply(batch)
+    if plan.filter_columns:
+        return batch.select(list(range(len(plan.columns)))) if plan.columns else rows_only(batch.num_rows)
+    return batch
+
+
+def rows_only(rows: int) -> pa.RecordBatch:
+    """A batch without columns that still has rows."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -1,0 +1,275 @@
+"""A scan: which files of a snapshot are read, which need not be, and the rows as a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.filters import row_filter
+from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
+from refdelta.engine.skipping import partition_table
+from refdelta.engine.state import to_descriptor
+from refdelta.engine.statistics import num_records
+from refdelta.protocol.paths import data_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from refdelta.engine.filters import Pruned, RowFilter
+    from refdelta.engine.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ScanExplanation:
+    """What a scan does, for people as text (``str``), for programs as :meth:`as_dict`.
+
+    Attributes:
+        table: the table's URI.
+        version: the version that is read.
+        columns: the columns that come out.
+        predicate: the predicate as text, or None.
+        rows_filtered: whether rows of the files that are read are looked at one by one.
+        files: how many live files the version has.
+        files_read: how many of them are read.
+        pruned_by_partition: how many are left out for their partition values.
+        pruned_by_stats: how many are left out for their statistics.
+        bytes: the size of the live files.
+        bytes_read: the size of those that are read.
+        deletion_vectors: how many of those that are read have a deletion vector.
+        paths: those that are read, as the log writes their paths.
+        pruned: path and reason of those that are not.
+    """
+
+    table: str
+    version: int
+    columns: tuple[str, ...]
+    predicate: str | None
+    rows_filtered: bool
+    files: int
+    files_read: int
+    pruned_by_partition: int
+    pruned_by_stats: int
+    bytes: int
+    bytes_read: int
+    deletion_vectors: int
+    paths: tuple[str, ...] = field(repr=False)
+    pruned: tuple[tuple[str, str], ...] = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values, fit for JSON."""
+        return {
+            name: [list(item) if isinstance(item, tuple) else item for item in value]
+            if isinstance(value, tuple)
+            else value
+            for name, value in vars(self).items()
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"scan of {self.table}, version {self.version}",
+            f"  columns: {', '.join(self.columns) or '(none)'}",
+            f"  predicate: {self.predicate or '(none)'}"
+            + (", applied to the rows of the files read" if self.rows_filtered else ""),
+            f"  files: {self.files_read} of {self.files} read ({self.pruned_by_partition} pruned by partition, {self.pruned_by_stats} by statistics)",
+            f"  bytes: {self.bytes_read:,} of {self.bytes:,} in these files",
+        ]
+        if self.deletion_vectors:
+            lines.append(f"  deletion vectors: on {self.deletion_vectors} of the files read")
+        lines += [f"    read    {path}" for path in self.paths[:_SHOWN]]
+        lines += [f"    pruned  {path}  ({reason})" for path, reason in self.pruned[:_SHOWN]]
+        more = max(0, len(self.paths) - _SHOWN) + max(0, len(self.pruned) - _SHOWN)
+        if more:
+            lines.append(f"    and {more} more")
+        return "\n".join(lines)
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """A read of one version, planned and not yet begun. It may be run as often as wanted.
+
+    Anything that takes Arrow streams takes a scan: it has ``__arrow_c_stream__``.
+
+    Attributes:
+        snapshot: the version that is read.
+        plan: what is made of each file.
+        files: the rows of the snapshot's file list that are read, in its order.
+        predicate: the filter, or None; ``plan.row_filter`` is None where pruning already did all of it.
+        pruned: which files pruning kept; None without a predicate.
+        executor: who reads.
+    """
+
+    snapshot: Snapshot
+    plan: ReadPlan
+    files: pa.Table
+    predicate: RowFilter | None = None
+    pruned: Pruned | None = field(default=None, repr=False)
+    executor: ThreadExecutor = field(default_factory=ThreadExecutor, repr=False)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.plan.schema
+
+    @property
+    def store(self) -> Any:
+        """The table's folder."""
+        return self.snapshot.store
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, in batches, in the order of the file list and of the rows in each file.
+
+        Files are read in parallel; what waits for its turn is bounded (``executor.LOOK_AHEAD_BYTES``).
+
+        Raises:
+            DataFileNotFoundError: a file that the log names is gone.
+            DataFileError: a file is damaged or is not Parquet.
+            UnsafePathError: a path of the log leaves the table.
+        """
+        tasks = scan_files(self)
+        return self.executor.stream(
+            lambda file: read_file(self.store, file, self.plan), tasks, weigh=lambda batch: int(batch.nbytes)
+        )
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory. Raises as :meth:`to_batches`."""
+        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow C stream, read while they are consumed."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def count(self) -> int:
+        """How many rows come out.
+
+        Without a filter on rows it is known from statistics, or from footers where a file has none. Raises as
+        :meth:`to_batches`.
+        """
+        if self.plan.row_filter is not None:
+            narrow = ReadPlan(
+                (), self._filter_fields(), self.plan.partition_columns, self.plan.row_filter, self.plan.by_id
+            )
+            counting = Scan(self.snapshot, narrow, self.files, self.predicate, self.pruned, self.executor)
+            return sum(batch.num_rows for batch in counting.to_batches())
+        records = num_records(self.files)
+        cardinalities = pc.struct_field(self.files.column("deletionVector"), "cardinality")
+        known = pc.sum(pc.subtract(records, pc.coalesce(cardinalities, 0))).as_py() or 0
+        unknown = self.files.filter(pc.is_null(records))
+        if not unknown.num_rows:
+            return int(known)
+        rest = Scan(self.snapshot, ReadPlan(()), unknown, executor=self.executor)
+        return int(known) + sum(self.executor.map(lambda file: count_rows(self.store, file), scan_files(rest)))
+
+    def explain(self) -> ScanExplanation:
+        """Which files are read, which are not, and why."""
+        files = self.snapshot.files
+        by_reason: list[tuple[str, str]] = []
+        if self.pruned is not None:
+            dropped = pc.invert(self.pruned.keep)
+            reasons = self.pruned.reason.filter(dropped).cast(pa.string()).to_pylist()
+            by_reason = list(zip(files.column("path").filter(dropped).to_pylist(), reasons, strict=True))
+        vectors = self.files.column("deletionVector")
+        return ScanExplanation(
+            table=self.store.uri,
+            version=self.snapshot.version,
+            columns=tuple(self.schema.names),
+            predicate=None if self.predicate is None else str(self.predicate),
+            rows_filtered=self.plan.row_filter is not None,
+            files=files.num_rows,
+            files_read=self.files.num_rows,
+            pruned_by_partition=sum(reason == "partition" for _, reason in by_reason),
+            pruned_by_stats=sum(reason == "stats" for _, reason in by_reason),
+            bytes=self.snapshot.size_bytes,
+            bytes_read=pc.sum(self.files.column("size")).as_py() or 0,
+            deletion_vectors=len(vectors) - vectors.null_count,
+            paths=tuple(self.files.column("path").to_pylist()),
+            pruned=tuple(by_reason),
+        )
+
+    def _filter_fields(self) -> tuple[Any, ...]:
+        wanted = self.predicate.columns if self.predicate is not None else frozenset()
+        return tuple(item for item in self.snapshot.schema if item.name in wanted)
+
+
+def plan_scan(
+    snapshot: Snapshot,
+    columns: Sequence[str] | None = None,
+    predicate: Any = None,
+    *,
+    executor: ThreadExecutor | None = None,
+) -> Scan:
+    """Plan a read.
+
+    Args:
+        snapshot: the version to read.
+        columns: the columns that come out, in this order, by name in any case; None for all. An empty list gives rows
+            without columns.
+        predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
+            which it is
+            unknown are left out.
+        executor: who reads; None for threads.
+
+    Returns:
+        The scan; nothing but the log has been read.
+
+    Raises:
+        ColumnNotFoundError: there is no such column.
+        PredicateError: the predicate cannot be parsed or bound.
+        UnsupportedTypeError: a column has a type that this engine lacks.
+    """
+    schema = snapshot.schema
+    wanted = tuple(schema) if columns is None else tuple(schema.field(name) for name in columns)
+    files, flt, pruned = snapshot.files, row_filter(predicate, schema), None
+    if flt is not None:
+        pruned = flt.prune(files, schema, snapshot.partition_columns)
+        files = files.filter(pruned.keep)
+    rows = flt if pruned is not None and not pruned.exact else None
+    names = {item.name for item in wanted}
+    plan = ReadPlan(
+        columns=wanted,
+        filter_columns=tuple(i for i in schema if rows is not None and i.name in rows.columns - names),
+        partition_columns=frozenset(snapshot.partition_columns),
+        row_filter=rows,
+        by_id=snapshot.properties.column_mapping_mode == "id",
+    )
+    return Scan(snapshot, plan, files, flt, pruned, executor or ThreadExecutor())
+
+
+def scan_files(scan: Scan) -> list[ScanFile]:
+    """The files of a scan, each with all that a worker needs to read it.
+
+    Raises:
+        UnsafePathError: a path leaves the table.
+        InvalidLogError: a partition value is no value of its column's type.
+    """
+    files, schema = scan.files, scan.snapshot.schema
+    partitions = [item.name for item in scan.plan.read if item.name in scan.plan.partition_columns]
+    values = partition_table(files, schema, partitions)
+    columns = {name: values.column(name) for name in partitions}
+    uri = scan.store.uri
+    rows = zip(
+        files.column("path").to_pylist(),
+        files.column("size").to_pylist(),
+        files.column("deletionVector").to_pylist(),
+        strict=True,
+    )
+    return [
+        ScanFile(
+            key=data_key(path, uri),
+            size=size,
+            partition_values={name: column[i] for name, column in columns.items()},
+            deletion_vector=None if vector is None else to_descriptor(vector),
+        )
+        for i, (path, size, vector) in enumerate(rows)
+    ]
