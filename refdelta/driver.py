@@ -75,9 +75,7 @@ def commit(
         As :func:`refdelta.concurrency.commit.commit_loop`; what the store raises comes as ``StoreError``.
     """
     if not store.capabilities.put_if_absent:
-        raise StoreError(
-            f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists"
-        )
+        raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
     shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at

@@ -1,8 +1,9 @@
 """A model checker for commit loops: several writers over one log, every interleaving of their effects, faults included.
 
-A world is a value: the log, the puts that are still on their way, how far each writer is. From a world every
-possible step is taken; worlds that were reached before are not explored again, and the number of schedules is counted
-along the way instead of being run one by one. A claim that a writer makes is checked in every world after it.
+A world is a value: the log, the puts that are still on their way, how far each writer is. From a world every possible
+step is taken; worlds that were reached before are not explored again, and the number of schedules is counted along
+the way instead of being run one by one. Of steps that commute with all others only one order is explored. A claim
+that a writer makes is checked in every world after it.
 
 A writer is any generator function that speaks the alphabet of ``refdelta.concurrency.effects``, so wrong ones can be
 explored too, to see that the checker finds them out.
@@ -153,15 +154,13 @@ class Explorer:
         """Every step that is possible, with a name for it."""
         for index, local in enumerate(world.locals):
             effect = self.effect(index, local)
-            if effect is None:
-                continue
-            if isinstance(effect, Pause) or (isinstance(effect, Confirm) and not self.cleanup):
-                # Nobody sees it, and it sees nothing that changes: one order with the others is as good as another.
-                yield from [(f"{index} {effect}", self._reply(world, index, self._answer(world.log, effect)))]
+            if effect is not None and self._commutes(world, effect):
+                # One order with the steps of the others is as good as another, so theirs can wait.
+                yield from self._named(world, index, local, effect)
                 return
         for index, local in enumerate(world.locals):
             if (effect := self.effect(index, local)) is not None:
-                yield from ((f"{index} {name}", after) for name, after in self._of_writer(world, index, local, effect))
+                yield from self._named(world, index, local, effect)
         for index, version in world.late:
             data = next(d for v, d in self._sent(index) if v == version)
             arrived = replace(world, late=world.late - {(index, version)}, log=_put(world.log, version, data)[0])
@@ -170,6 +169,20 @@ class Explorer:
             gone = sorted(self.first)[world.cleaned]
             log = tuple(entry for entry in world.log if entry[0] != gone)
             yield f"cleanup of {gone}", replace(world, log=log, cleaned=world.cleaned + 1)
+
+    def _commutes(self, world: World, effect: Effect) -> bool:
+        """Whether no step of another writer changes the reply, and no step of another depends on this one."""
+        if isinstance(effect, Pause):
+            return True
+        if self.cleanup:
+            return False
+        if isinstance(effect, ReadCommits):
+            # Files that are there stay, and stay as they are.
+            return {version for version, _ in world.log}.issuperset(range(effect.first, effect.last + 1))
+        return isinstance(effect, Confirm) and effect.version >= 0
+
+    def _named(self, world: World, index: int, local: Local, effect: Effect) -> Iterator[tuple[str, World]]:
+        return ((f"{index} {name}", after) for name, after in self._of_writer(world, index, local, effect))
 
     def effect(self, index: int, local: Local) -> Effect | None:
         return None if local.dead else self.writers[index].nodes[local.node].effect
@@ -184,7 +197,8 @@ class Explorer:
             log = tuple(entry for entry in log if entry[0] != effect.version)
         carried_out = replace(world, log=log)
         yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
-        if not local.faults:
+        if not local.faults or isinstance(effect, Pause | Confirm):
+            # A crash before the next effect is the same; a refused Confirm is asked again like any read.
             return
         if "crash" in self.kinds:
             yield "crash", self._local(world, index, replace(local, faults=0, dead=True))

@@ -1,0 +1,46 @@
+"""What each process of the race does. A module of its own, so that spawned processes can import it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
+from refdelta.concurrency.read_set import ReadSet
+from refdelta.driver import RetryPolicy, commit
+from refdelta.protocol.actions import Add, AnyAction, Metadata, Protocol
+from refdelta_storage import LocalStore
+
+if TYPE_CHECKING:
+    from refdelta_storage import Store
+
+CREATE: list[AnyAction] = [
+    Protocol(min_reader_version=1, min_writer_version=2),
+    Metadata(id="race", schema_string='{"type":"struct","fields":[]}', partition_columns=[]),
+]
+
+
+def prepare(name: str, version: int, actions: list[AnyAction] | None = None, **reads: object) -> PreparedCommit:
+    add = Add(path=f"{name}.parquet", partition_values={}, size=1, modification_time=1, data_change=True)
+    return PreparedCommit(
+        read_version=version,
+        read_set=ReadSet(version=version, **reads),
+        actions=[add] if actions is None else actions,
+        commit_info={"operation": "WRITE"},
+        txn_id=name,
+    )
+
+
+def append(store: Store, name: str, version: int, policy: RetryPolicy | None = None) -> CommitOutcome:
+    return commit(store, prepare(name, version), policy=policy)
+
+
+def race(root: str, process: int, appends: int) -> list[tuple[str, int]]:
+    """Append so many times; each time on what the last one knew. Returns the transaction ids and their versions."""
+    store = LocalStore(root, fsync=False)
+    landed: list[tuple[str, int]] = []
+    version = 0
+    for number in range(appends):
+        name = f"{process}-{number}"
+        version = append(store, name, version).version
+        landed.append((name, version))
+    return landed

@@ -1,0 +1,199 @@
+"""The shell around the loop: real stores, faults, what a commit costs, and a race of processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from concurrency.appender import CREATE, append, prepare, race
+from refdelta import errors
+from refdelta.concurrency.effects import Pause
+from refdelta.driver import RetryPolicy, commit, list_versions, read_commit, store_errors
+from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.paths import commit_key
+from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore
+from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
+
+QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
+
+
+def table(versions: int = 1) -> MemoryStore:
+    store = MemoryStore()
+    commit(store, prepare("creation", -1, CREATE))
+    for version in range(versions - 1):
+        append(store, f"origin-{version}", version)
+    return store
+
+
+def owners(store) -> list[str]:
+    """The transaction ids of the log, in the order of versions, after a look that there is no gap."""
+    versions = [*list_versions(store, -1)]
+    assert versions == list(range(len(versions)))
+    return [decode_commit(read_commit(store, version), str(version))[0].fields["txnId"] for version in versions]
+
+
+def test_a_commit_that_is_not_contended_costs_one_put_and_a_look_at_its_base():
+    store = CountingStore(table())
+    append(store, "a", 0)
+    assert dict(store.counts) == {"put_if_absent": 1, "head": 1}
+    store.reset()
+    commit(store, prepare("b", 1), seen_at=100.0, clock=lambda: 130.0)
+    assert dict(store.counts) == {"put_if_absent": 1}
+    store.reset()
+    commit(store, prepare("c", 2), seen_at=100.0, clock=lambda: 200.0)
+    assert dict(store.counts) == {"put_if_absent": 1, "head": 1}
+
+
+def test_a_stale_commit_lists_once_and_reads_its_winners_in_one_go():
+    store = TracingStore(table(6))
+    outcome = append(store, "late", 0)
+    assert (outcome.version, outcome.attempts, outcome.rebased_over) == (6, 2, (1, 2, 3, 4, 5))
+    assert [operation for operation, _ in store.calls] == [
+        *("head", "put_if_absent", "get_many", "list"),
+        *["get_many"] * 4,
+        "put_if_absent",
+    ]
+
+
+def test_creating_a_table_costs_a_listing_and_a_put():
+    store = CountingStore(MemoryStore())
+    commit(store, prepare("creation", -1, CREATE))
+    assert dict(store.counts) == {"list": 1, "put_if_absent": 1}
+
+
+def test_of_two_creators_one_is_told_who_was_first():
+    store = table()
+    with pytest.raises(errors.ProtocolChangedException) as caught:
+        commit(store, prepare("second", -1, CREATE))
+    assert (caught.value.conflict.rule, caught.value.conflict.version) == ("table-created", 0)
+
+
+def test_a_stale_handle_does_not_revive_a_version_that_was_cleaned_up():
+    store = table(6)
+    store.delete([commit_key(version) for version in range(4)])
+    with pytest.raises(errors.CommitFailedError, match="no longer in the log"):
+        append(store, "stale", 1)
+    assert [*list_versions(store, -1)] == [4, 5]
+
+
+def test_a_process_that_slept_past_a_cleanup_withdraws_its_file():
+    store, now = table(6), [0.0]
+
+    class Suspended(TracingStore):
+        def put_if_absent(self, key, data):
+            store.delete([commit_key(version) for version in range(4)])
+            now[0] += 3600.0
+            return super().put_if_absent(key, data)
+
+    with pytest.raises(errors.CommitFailedError, match="was withdrawn"):
+        commit(Suspended(store), prepare("stale", 1), clock=lambda: now[0])
+    assert [*list_versions(store, -1)] == [4, 5]
+
+
+@pytest.mark.parametrize("kind", ["drop", "lose_reply", "exists", "late"])
+def test_each_fault_of_a_put_is_survived_without_doubling(kind):
+    inner = table()
+    store = FaultyStore(inner, [Fault(kind)])
+    outcome = append(store, "a", 0, QUICK)
+    store.land()
+    assert store.injected
+    assert outcome.version == 1
+    assert owners(inner) == ["creation", "a"]
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_faults_at_random(data):
+    kinds = st.sampled_from(["drop", "lose_reply", "exists", "late"])
+    faults = [
+        Fault(kind, skip=skip, calls=1 + skip % 4)
+        for skip, kind in data.draw(st.dictionaries(st.integers(0, 8), kinds, max_size=3)).items()
+    ]
+    faults += [
+        Fault("fail", operation=operation, skip=skip)
+        for operation, skip in data.draw(
+            st.sets(st.tuples(st.sampled_from(["get_many", "list"]), st.integers(0, 3)), max_size=2)
+        )
+    ]
+    inner = table(2)
+    store = FaultyStore(inner, faults)
+    landed = {name: append(store, name, data.draw(st.integers(0, 1)), QUICK).version for name in "abcd"}
+    store.land()
+    in_log = owners(inner)
+    assert sorted(in_log) == sorted(["creation", "origin-0", *"abcd"])
+    assert all(in_log[version] == name for name, version in landed.items())
+
+
+def test_a_store_that_never_answers_leaves_the_outcome_unknown():
+    store = FaultyStore(table(), [Fault("drop", times=100)])
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        append(store, "a", 0, QUICK)
+
+
+def test_a_store_that_refuses_is_the_error_and_nothing_was_written():
+    inner = table()
+    with pytest.raises(errors.StoreError, match=r"cannot commit: .* was refused"):
+        append(FaultyStore(inner, [Fault("fail")]), "a", 0)
+    with pytest.raises(errors.StoreError, match="read-only"):
+        append(ReadOnlyStore(inner), "a", 0)
+    assert owners(inner) == ["creation"]
+
+
+def test_listings_that_miss_versions_do_not_mislead():
+    inner = table(6)
+
+    class Behind(TracingStore):
+        def list(self, prefix="", after=None):
+            return (info for info in super().list(prefix, after) if info.key not in {commit_key(2), commit_key(3)})
+
+    assert append(Behind(inner), "late", 0).rebased_over == (1, 2, 3, 4, 5)
+
+
+def test_waiting_is_random_grows_and_is_bounded():
+    policy = RetryPolicy(base_delay=1.0, max_delay=10.0, eager_losses=2)
+    longest = [policy.delay(Pause(count, "lost"), lambda _low, high: high) for count in (1, 2, 3, 4, 5, 6, 7, 5000)]
+    assert longest == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert policy.delay(Pause(1, "undecided"), lambda low, _high: low) == 0.0
+    slept: list[float] = []
+    store = FaultyStore(table(), [Fault("drop", times=2)])
+    commit(store, prepare("a", 0), policy=policy, sleep=slept.append, uniform=lambda _low, high: high)
+    assert slept == [1.0, 2.0]
+
+
+def test_errors_of_a_store_become_ours_and_keep_their_cause():
+    with pytest.raises(errors.StoreError, match="cannot read the log: gone") as caught, store_errors("read the log"):
+        raise ObjectNotFoundError("gone")
+    assert isinstance(caught.value.__cause__, ObjectNotFoundError)
+
+
+# --- races ----------------------------------------------------------------------------------------------------------
+
+
+def test_threads_lose_nothing():
+    store = table()
+
+    def work(thread: int) -> list[tuple[str, int]]:
+        return [(f"{thread}-{n}", append(store, f"{thread}-{n}", 0).version) for n in range(10)]
+
+    with ThreadPoolExecutor(8) as pool:
+        landed = [entry for entries in pool.map(work, range(8)) for entry in entries]
+    in_log = owners(store)
+    assert len(in_log) == 81
+    assert all(in_log[version] == name for name, version in landed)
+
+
+def test_processes_lose_nothing_and_double_nothing(tmp_path):
+    processes, appends = 8, 25
+    root = str(tmp_path / "table")
+    commit(LocalStore(root, fsync=False, create=True), prepare("creation", -1, CREATE))
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(race, root, number, appends) for number in range(processes)]
+        landed = [entry for future in running for entry in future.result()]
+    in_log = owners(LocalStore(root))
+    assert len(in_log) == 1 + processes * appends
+    assert len(set(in_log)) == len(in_log)
+    assert all(in_log[version] == name for name, version in landed)
