@@ -88,12 +88,13 @@ class FsspecStore(Store):
     # -- writing
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        path = self._path(key)
         if not self._capabilities.put_if_absent:
             raise StorageError(
                 f"{self.uri} is not known to create an object for one writer only; nothing can be committed there"
             )
         try:
-            self._fs.pipe_file(self._path(key), bytes(data), mode="create", **self._create_options)
+            self._fs.pipe_file(path, bytes(data), mode="create", **self._create_options)
         except FileExistsError:
             # It may be ours: clients resend on their own, and then tell of what their first request did.
             return Exists()

@@ -67,10 +67,10 @@ _anonymous: weakref.WeakValueDictionary[str, _Space] = weakref.WeakValueDictiona
 _registry_lock = threading.Lock()
 
 
-class _Output(io.BytesIO):
+class CollectingStream(io.BytesIO):
     """A stream whose content outlives a ``close``, since the libraries that write to it like to close it."""
 
-    content: bytes | None = None
+    content = b""
 
     def close(self) -> None:
         if not self.closed:
@@ -143,10 +143,10 @@ class MemoryStore(Store):
     def open_output(self, key: str) -> Iterator[BinaryIO]:
         check_key(key)
         self._open()
-        stream = _Output()
+        stream = CollectingStream()
         yield stream
         stream.close()
-        self.put(key, stream.content or b"")
+        self.put(key, stream.content)
 
     def _find(self, key: str) -> tuple[bytes, int]:
         found = self._open().objects.get(check_key(key).encode())

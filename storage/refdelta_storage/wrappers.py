@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import builtins
 import fnmatch
-import io
 import threading
 import time
 from collections import Counter
@@ -14,8 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
-from refdelta_storage.base import Capabilities, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.base import Capabilities, Exists, ObjectInfo, PutOutcome, Store, Unknown, check_key
 from refdelta_storage.errors import ReadOnlyStoreError, StorageError
+from refdelta_storage.memory import CollectingStream
 
 Operation = Literal[
     "put_if_absent",
@@ -312,12 +312,11 @@ class FaultyStore(WrapperStore):
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[BinaryIO]:
-        stream = io.BytesIO()
-        stream.close, close = lambda: None, stream.close  # type: ignore[method-assign]
+        check_key(key)
+        stream = CollectingStream()
         yield stream
-        data = stream.getvalue()
-        close()
-        self._run("open_output", [key], lambda: self._write(key, data))
+        stream.close()
+        self._run("open_output", [key], lambda: self._write(key, stream.content))
 
     def _write(self, key: str, data: bytes) -> None:
         with self.inner.open_output(key) as stream:
