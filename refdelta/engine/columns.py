@@ -1,9 +1,9 @@
 """From the physical columns of one data file to the table's: names, field ids, missing columns, and types.
 
-A file was written under the schema of its day, by whichever engine. Its columns are found by field id, by physical name,
-or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); what it lacks is null. Columns that
-are already what the table wants pass through untouched, and nested ones are rebuilt around their buffers, so that only a
-leaf that must be cast is copied.
+A file was written under the schema of its day, by whichever engine. Its columns are found by field id, by physical
+name, or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); what it lacks is null.
+Columns that are already what the table wants pass through untouched, and nested ones are rebuilt around their buffers,
+so that only a leaf that must be cast is copied.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 # Rows of a batch: enough that the work for a batch does not count, few enough that a batch stays within some megabytes.
-BATCH_ROWS = 128 * 1024
+BATCH_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True)

@@ -70,12 +70,13 @@ class ScanExplanation:
         }
 
     def __str__(self) -> str:
+        pruned = f"{self.pruned_by_partition} pruned by partition, {self.pruned_by_stats} by statistics"
         lines = [
             f"scan of {self.table}, version {self.version}",
             f"  columns: {', '.join(self.columns) or '(none)'}",
             f"  predicate: {self.predicate or '(none)'}"
             + (", applied to the rows of the files read" if self.rows_filtered else ""),
-            f"  files: {self.files_read} of {self.files} read ({self.pruned_by_partition} pruned by partition, {self.pruned_by_stats} by statistics)",
+            f"  files: {self.files_read} of {self.files} read, {pruned}",
             f"  bytes: {self.bytes_read:,} of {self.bytes:,} in these files",
         ]
         if self.deletion_vectors:
