@@ -1,7 +1,7 @@
 """How rows become data files: what a file holds, where it lies, and how a batch is split by partition.
 
 PROTOCOL.md, "Data Files" and "Partition Value Serialization". The names are those that Spark gives, so that a folder
-looks the same whoever wrote it: ``a=1/part-00000-<uuid>.c000.snappy.parquet``.
+looks the same whoever wrote it: ``a=1/part-00000-<uuid>-c000.snappy.parquet``.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class Layout:
 
 
 def file_name(sequence: int, unique: str, codec: str) -> str:
-    """The name of a data file as Spark has it; ``sequence`` counts the files of a write, ``unique`` is its UUID."""
-    return f"part-{sequence:05d}-{unique}.c000{CODECS[codec][1]}.parquet"
+    """The name of a data file as delta-spark has it; ``sequence`` counts the files of a write, ``unique`` is its UUID."""
+    return f"part-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
 
 
 def codec_of(name: str | None) -> str:
