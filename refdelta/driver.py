@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 import refdelta_storage as storage
 from refdelta.concurrency import effects
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.engine.files import store_errors
 from refdelta.errors import StoreError
 from refdelta.protocol.paths import LOG, commit_key, parse_log_name
-from refdelta_storage import ObjectNotFoundError, StorageError, Store
+from refdelta_storage import ObjectNotFoundError, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,16 +189,3 @@ def list_versions(store: Store, after: int) -> Iterator[int]:
         name = parse_log_name(info.key)
         if name is not None and name.kind == "commit":
             yield name.version
-
-
-@contextmanager
-def store_errors(what: str) -> Iterator[None]:
-    """Turn what a store raises inside the block into :class:`~refdelta.errors.StoreError`.
-
-    Args:
-        what: what was being done, as the message says it: "commit", "read the log".
-    """
-    try:
-        yield
-    except StorageError as error:
-        raise StoreError(f"cannot {what}: {error}") from error

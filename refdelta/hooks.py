@@ -21,14 +21,12 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     meanwhile.
 
     A later snapshot says nothing exact about an earlier version, so then no checksum is written: whoever wrote the
-    later version
-    writes theirs. A checkpoint is due where a multiple of ``delta.checkpointInterval`` has been passed (as delta-
-    spark has it).
+    later version writes theirs. A checkpoint is due where a multiple of ``delta.checkpointInterval`` has been
+    passed (as delta-spark has it).
     """
     if snapshot.version == committed:
         write_checksum(snapshot.store, snapshot)
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         write_checkpoint(snapshot.store, snapshot)
-        if snapshot.properties.enable_expired_log_cleanup:
-            cleanup_log(snapshot.store, snapshot, now_ms=time.time_ns() // 1_000_000)
+        cleanup_log(snapshot.store, snapshot, now_ms=time.time_ns() // 1_000_000)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refdelta.driver import store_errors
+from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage import InvalidOptionError, Store, open_store
 

@@ -29,7 +29,7 @@ class CommitResult(Mapping[str, Any]):
     attempts: int = 0
     rebased_over: tuple[int, ...] = ()
     fallbacks: tuple[str, ...] = ()
-    metrics: Mapping[str, Any] = field(default=_NO_METRICS)
+    metrics: Mapping[str, Any] = field(default_factory=lambda: _NO_METRICS)
 
     def _items(self) -> dict[str, Any]:
         own = {"version": self.version, "attempts": self.attempts}

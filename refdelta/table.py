@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -41,8 +42,7 @@ class DeltaTable:
     Args:
         table_uri: where the table is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
         version: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
-            version
-            that was committed by then. A handle that is made so is read-only. None for the newest.
+            version that was committed by then. A handle that is made so is read-only. None for the newest.
         storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
 
     Raises:
@@ -230,7 +230,8 @@ class DeltaTable:
 
         Args:
             columns: names of top-level columns, in the order wanted; None for all.
-            predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake takes.
+            predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake
+                takes.
         """
         return plan_scan(self._snapshot, columns=columns, predicate=predicate)
 
@@ -264,9 +265,7 @@ class DeltaTable:
 
         Returns how many.
         """
-        return cleanup_log(
-            self._store, self.newest_for_writing(), now_ms=int(dt.datetime.now(dt.UTC).timestamp() * 1000)
-        )
+        return len(cleanup_log(self._store, self.newest_for_writing(), now_ms=time.time_ns() // 1_000_000))
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"

@@ -17,7 +17,7 @@ from refdelta.concurrency.read_set import ReadSet
 from refdelta.driver import RetryPolicy, commit
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.write import abort_files
-from refdelta.errors import CommitFailedError, InvalidArgumentError, StoreError
+from refdelta.errors import CommitFailedError, InvalidArgumentError, InvalidLogError, StoreError
 from refdelta.hooks import after_commit
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.properties import TableProperties
@@ -150,7 +150,7 @@ class WriteTransaction:
         )
         try:
             outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
-        except (CommitFailedError, StoreError):
+        except (CommitFailedError, StoreError, InvalidLogError):
             # Certain that nothing became visible. Any other way out (an unknown outcome, an interrupt) leaves the
             # files, since the log may name them.
             self.abort()

@@ -90,9 +90,8 @@ def write_deltalake(
     Args:
         table_or_uri: the table, or where it is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
         data: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars, duckdb, pandas 2.2 or
-            later), a pyarrow
-            dataset, an iterable of record batches, a ``DeltaTable`` or a scan of one. It is streamed, never held whole.
-            Columns are found by name.
+            later), a pyarrow dataset, an iterable of record batches, a ``DeltaTable`` or a scan of one. It is
+            streamed, never held whole. Columns are found by name.
         mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
         schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
@@ -111,8 +110,8 @@ def write_deltalake(
             replaced, the others stay.
 
     Returns:
-        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that is
-        already recorded).
+        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
+        is already recorded).
 
     Raises:
         TableAlreadyExistsError: the table exists and the mode is ``error``.
@@ -155,7 +154,7 @@ def write_deltalake(
         commit_properties=commit_properties,
         app_id=app_id,
         app_version=app_version,
-        fresh=snapshot is not source.snapshot,
+        fresh=not (reads_target and snapshot is source.snapshot),
     ) as txn:
         if reads_target:
             txn.read_whole_table()

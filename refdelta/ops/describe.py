@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.skipping import partition_table, stats_table
+from refdelta.engine.parsed_stats import stats_parsed
+from refdelta.engine.skipping import partition_table
+from refdelta.engine.statistics import num_records
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import data_key
 
@@ -42,8 +44,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def files(snapshot: Snapshot) -> pa.Table:
-    """One row a live file: path, partition values, size in bytes, modification time, physical rows, rows deleted by a
-    vector.
+    """One row a live file: path, partition values, size in bytes, modification time, physical rows, rows deleted by
+    a vector.
     """
     vectors = snapshot.files.column("deletionVector").combine_chunks()
     deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
@@ -53,7 +55,7 @@ def files(snapshot: Snapshot) -> pa.Table:
             "partition_values": snapshot.files.column("partitionValues"),
             "size_bytes": snapshot.files.column("size"),
             "modification_time": _times(snapshot),
-            "num_records": stats_table(snapshot.files, snapshot.schema).column("numRecords"),
+            "num_records": num_records(snapshot.files),
             "num_deleted": deleted,
         }
     )
@@ -70,7 +72,9 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
     """The columns of deltalake's ``get_add_actions``: path, size_bytes, modification_time, num_records, null_count,
     min, max, partition.
     """
-    stats = stats_table(snapshot.files, snapshot.schema)
+    stats = pa.Table.from_struct_array(
+        stats_parsed(snapshot.files, snapshot.schema, snapshot.partition_columns, snapshot.properties)
+    )
     columns: dict[str, Any] = {
         "path": snapshot.files.column("path"),
         "size_bytes": snapshot.files.column("size"),

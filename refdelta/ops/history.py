@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from refdelta.driver import store_errors
+from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError
 from refdelta.protocol.paths import LOG, commit_key, parse_log_name
 

@@ -76,8 +76,7 @@ def delete_where(txn: WriteTransaction, snapshot: Snapshot, predicate: Predicate
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
     Files are pruned by partition values and statistics first, then those columns are read that the predicate needs,
-    and only a file
-    that holds rows of both kinds is written anew. Memory is bounded by a batch.
+    and only a file that holds rows of both kinds is written anew. Memory is bounded by a batch.
     """
     partitioning = list(snapshot.partition_columns)
     candidates = snapshot.files.filter(prune(snapshot.files, snapshot.schema, partitioning, predicate).keep)

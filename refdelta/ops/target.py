@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
-from refdelta.protocol.actions import AnyAction, Format, Metadata, Protocol
-from refdelta.protocol.features import check_writable, features_of, minimal_protocol, protocol_for_new_table
+from refdelta.protocol.actions import AnyAction, Format, Metadata
+from refdelta.protocol.features import check_writable, protocol_for_new_table, upgraded
 from refdelta.protocol.properties import TableProperties, validate
 from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, merge_schemas, schema_json
 
@@ -54,8 +54,8 @@ def new_table(
         InvalidArgumentError: a property that does not exist, a partition column that cannot be one.
         SchemaMismatchError: column names that Delta cannot store.
     """
-    properties = {k: str(v) for k, v in (configuration or {}).items() if v is not None}
-    validate(properties)
+    given = {key: str(value) for key, value in (configuration or {}).items() if value is not None}
+    properties = validate(given)
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
     check_field_names(schema)
@@ -70,7 +70,7 @@ def new_table(
         configuration=properties,
         created_time=time.time_ns() // 1_000_000,
     )
-    protocol = protocol_for_new_table(schema, properties)
+    protocol = protocol_for_new_table(schema, given)
     check_writable(protocol, metadata)
     return Target(schema, columns, TableProperties.parse(properties), (protocol, metadata))
 
@@ -109,10 +109,9 @@ def existing_table(
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), partition_columns=list(partitioning)
     )
-    needed = protocol_for_new_table(schema, snapshot.metadata.configuration or {})
-    upgrade = _upgraded(snapshot.protocol, needed)
-    check_writable(upgrade, metadata)
-    changes: list[AnyAction] = [metadata] if upgrade == snapshot.protocol else [upgrade, metadata]
+    protocol = upgraded(snapshot.protocol, metadata)
+    check_writable(protocol, metadata)
+    changes: list[AnyAction] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
     return Target(schema, partitioning, snapshot.properties, tuple(changes))
 
 
@@ -148,8 +147,3 @@ def _partition_columns(schema: StructType, partition_by: Sequence[str] | str) ->
     if columns and len(columns) == len(schema.fields):
         raise InvalidArgumentError("partition_by names every column; at least one must be left for the data files")
     return tuple(columns)
-
-
-def _upgraded(current: Protocol, needed: Protocol) -> Protocol:
-    have, want = features_of(current), features_of(needed)
-    return current if want <= have else minimal_protocol(have | want)

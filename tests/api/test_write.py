@@ -65,7 +65,9 @@ def test_each_mode(path):
 
 def test_commit_info_is_what_spark_would_note(path):
     write_deltalake(path, SMALL)
-    write_deltalake(path, SMALL, mode="append", commit_properties=CommitProperties(user_metadata="why", custom_metadata={"job": 7}))
+    write_deltalake(
+        path, SMALL, mode="append", commit_properties=CommitProperties(user_metadata="why", custom_metadata={"job": 7})
+    )
     info = info_of(path, 1)
     assert info["operation"] == "WRITE"
     assert info["operationParameters"] == {"mode": "Append", "partitionBy": "[]"}
@@ -122,7 +124,9 @@ def test_replace_where_on_a_partition_and_on_data(path):
     assert result["num_removed_files"] == 1
     assert sorted(r["id"] for r in rows(DeltaTable(path))) == [2, 3, 4, 5, 100]
     assert info_of(path, 1)["operationParameters"]["predicate"] == "p = 'a'"
-    result = write_deltalake(path, pa.table({"id": [3], "p": ["z"]}), mode="overwrite", predicate="id >= 3 AND id < 100")
+    result = write_deltalake(
+        path, pa.table({"id": [3], "p": ["z"]}), mode="overwrite", predicate="id >= 3 AND id < 100"
+    )
     got = sorted((r["id"], r["p"]) for r in rows(DeltaTable(path)) if r["id"] != 100)
     assert got == [(2, "b"), (3, "z")]
     assert result["num_copied_rows"] == 1
@@ -146,7 +150,9 @@ def test_replace_where_refuses_rows_outside_of_it_and_leaves_nothing(path):
 
 
 def test_dynamic_partition_overwrite(path):
-    write_deltalake(path, pa.table({"id": [1, 2, 3, 4], "p": ["a", "b", None, "c"], "q": [1, 1, 1, 2]}), partition_by=["p", "q"])
+    write_deltalake(
+        path, pa.table({"id": [1, 2, 3, 4], "p": ["a", "b", None, "c"], "q": [1, 1, 1, 2]}), partition_by=["p", "q"]
+    )
     result = write_deltalake(
         path, pa.table({"id": [10, 30], "p": ["a", None], "q": [1, 1]}), mode="overwrite", partition_overwrite="dynamic"
     )
@@ -288,7 +294,9 @@ def test_idempotent_writes_by_application(path):
 
 
 def test_configuration_of_a_new_table(path):
-    write_deltalake(path, SMALL, configuration={"delta.checkpointInterval": "3", "mine": "x"}, name="n", description="d")
+    write_deltalake(
+        path, SMALL, configuration={"delta.checkpointInterval": "3", "mine": "x"}, name="n", description="d"
+    )
     metadata = DeltaTable(path).metadata()
     assert metadata.configuration == {"delta.checkpointInterval": "3", "mine": "x"}
     assert (metadata.name, metadata.description) == ("n", "d")

@@ -1,0 +1,217 @@
+"""Bad input: one clear error that names the place, nothing written, nothing left half-written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.parse
+
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+
+SMALL = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table"
+    for _ in range(3):
+        write_deltalake(path, SMALL, mode="append")
+    return path
+
+
+def log(path, version):
+    return path / "_delta_log" / f"{version:020d}.json"
+
+
+def everything(path):
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def edit(path, version, change):
+    actions = [json.loads(line) for line in log(path, version).read_text().splitlines()]
+    for action in actions:
+        change(action)
+    log(path, version).write_text("".join(json.dumps(a) + "\n" for a in actions))
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda text: text[:-20], 2),
+        (lambda text: text.replace('{"add"', '{"add', 1), 2),
+        (lambda text: "not json\n" + text, 1),
+        (lambda text: text.replace('"size":', '"size":"x', 1), 2),
+        (lambda text: text + '{"add":{"path":5}}\n', 3),
+        (lambda text: text + "[]\n", 3),
+    ],
+)
+def test_a_corrupt_commit_names_file_and_line(table, damage, line):
+    file = log(table, 1)
+    file.write_text(damage(file.read_text()))
+    before = everything(table)
+    for attempt in (lambda: DeltaTable(table), lambda: write_deltalake(table, SMALL, mode="append")):
+        with pytest.raises(errors.InvalidLogError) as caught:
+            attempt()
+        assert caught.value.file.endswith(f"{1:020d}.json")
+        assert caught.value.line == line
+        assert f"line {line}" in str(caught.value)
+    assert everything(table) == before
+
+
+def test_invalid_utf8_in_a_commit(table):
+    log(table, 1).write_bytes(log(table, 1).read_bytes() + b'{"txn":{"appId":"\xff\xfe","version":1}}\n')
+    with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
+        DeltaTable(table)
+
+
+def test_an_empty_commit_file(table):
+    log(table, 1).write_bytes(b"")
+    DeltaTable(table)  # a commit without actions changes nothing
+
+
+def test_a_missing_commit_names_the_version(table):
+    log(table, 1).unlink()
+    before = everything(table)
+    with pytest.raises(errors.InvalidLogError, match="1"):
+        DeltaTable(table)
+    with pytest.raises(errors.InvalidLogError):
+        write_deltalake(table, SMALL, mode="append")
+    assert everything(table) == before
+
+
+@pytest.mark.parametrize("size", [0, 4, 100, -1])
+def test_a_damaged_checkpoint_is_passed_over_while_the_commits_are_there(table, size):
+    DeltaTable(table).create_checkpoint()
+    file = table / "_delta_log" / f"{2:020d}.checkpoint.parquet"
+    data = file.read_bytes()
+    file.write_bytes(data[:size])
+    assert DeltaTable(table).count() == 9
+    log(table, 0).unlink()
+    with pytest.raises(errors.InvalidLogError, match="checkpoint"):
+        DeltaTable(table)
+
+
+@pytest.mark.parametrize("hint", [b"", b"{", b'{"version":"x"}', b'{"version":7,"size":3}', b"\xff"])
+def test_a_damaged_hint_is_passed_over(table, hint):
+    DeltaTable(table).create_checkpoint()
+    (table / "_delta_log" / "_last_checkpoint").write_bytes(hint)
+    assert DeltaTable(table).count() == 9
+
+
+def test_a_data_file_that_is_gone_or_is_not_parquet(table):
+    files = DeltaTable(table).file_uris()
+    with open(files[0], "wb") as file:
+        file.write(b"this is not parquet at all")
+    with pytest.raises(errors.DataFileError, match=r"part-.*parquet"):
+        DeltaTable(table).to_pyarrow_table()
+    with open(files[0], "wb"):
+        pass
+    with pytest.raises(errors.DataFileError):
+        DeltaTable(table).to_pyarrow_table()
+    shutil.os.unlink(files[0])
+    with pytest.raises(errors.DataFileNotFoundError, match=r"part-.*parquet") as caught:
+        DeltaTable(table).to_pyarrow_table()
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "../../etc/passwd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "s3://elsewhere/x.parquet",
+        "a/../../x.parquet",
+        "a%00b",
+    ],
+)
+def test_a_path_that_leaves_the_table_is_refused(table, hostile):
+    def change(action):
+        if "add" in action:
+            action["add"]["path"] = hostile
+
+    edit(table, 1, change)
+    with pytest.raises(errors.UnsafePathError) as caught:
+        DeltaTable(table).to_pyarrow_table()
+    assert "passwd" in str(caught.value) or "x.parquet" in str(caught.value) or "a" in str(caught.value)
+
+
+def test_an_absolute_path_inside_of_the_table_is_followed(table):
+    def change(action):
+        if "add" in action:
+            action["add"]["path"] = "file://" + urllib.parse.quote(str(table / action["add"]["path"]))
+
+    edit(table, 1, change)
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 9
+
+
+def test_unknown_features_are_refused_by_name(table):
+    def upgrade(reader, writer):
+        features = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7, "writerFeatures": writer}
+        if reader:
+            features["readerFeatures"] = reader
+
+        def change(action):
+            if "protocol" in action:
+                action["protocol"] = features
+
+        return change
+
+    edit(table, 0, upgrade(["fancyReads"], ["fancyReads"]))
+    with pytest.raises(errors.UnsupportedFeatureError, match="fancyReads"):
+        DeltaTable(table)
+    edit(table, 0, upgrade(None, ["fancyWrites"]))
+    assert DeltaTable(table).count() == 9
+    before = everything(table)
+    with pytest.raises(errors.UnsupportedFeatureError, match="fancyWrites") as caught:
+        write_deltalake(table, SMALL, mode="append")
+    assert caught.value.features == ("fancyWrites",)
+    assert everything(table) == before
+
+
+def test_a_folder_that_is_no_table(tmp_path):
+    with pytest.raises(errors.TableNotFoundError, match=tmp_path.name):
+        DeltaTable(tmp_path)
+    with pytest.raises(errors.TableNotFoundError):
+        DeltaTable(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+    assert not DeltaTable.is_deltatable(tmp_path / "nowhere")
+
+
+def test_a_file_where_a_folder_should_be(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(errors.DeltaError):
+        DeltaTable(tmp_path / "file")
+    with pytest.raises(errors.DeltaError):
+        write_deltalake(tmp_path / "file", SMALL)
+
+
+def test_wrong_options_and_uris(tmp_path):
+    with pytest.raises(errors.InvalidArgumentError, match="no_such_option"):
+        DeltaTable(tmp_path, storage_options={"no_such_option": "1"})
+    with pytest.raises(errors.InvalidArgumentError, match="nosuchscheme"):
+        DeltaTable("nosuchscheme://x/y")
+    with pytest.raises(errors.InvalidArgumentError):
+        DeltaTable("")
+
+
+def test_a_log_without_metadata_or_protocol(table):
+    text = log(table, 0).read_text().splitlines()
+    for missing in ("metaData", "protocol"):
+        log(table, 0).write_text("\n".join(line for line in text if f'"{missing}"' not in line[:20]) + "\n")
+        with pytest.raises(errors.InvalidLogError, match=missing):
+            DeltaTable(table)
+
+
+def test_a_schema_that_is_nonsense(table):
+    def change(action):
+        if "metaData" in action:
+            action["metaData"]["schemaString"] = '{"type":"struct","fields":[{"name":"x"}]}'
+
+    edit(table, 0, change)
+    with pytest.raises(errors.DeltaError):
+        DeltaTable(table).to_pyarrow_table()

@@ -1,0 +1,172 @@
+"""``DeltaTable``: versions and times, what it tells of itself, and reading."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from refdelta import DeltaTable, Schema, errors, write_deltalake
+
+SMALL = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def versions(path):
+    """Five versions, one row each, committed one hour apart from 2024-01-01 00:00 UTC on."""
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    for version in range(5):
+        write_deltalake(path, pa.table({"v": [version]}), mode="append")
+        file = path / "_delta_log" / f"{version:020d}.json"
+        stamp = (start + dt.timedelta(hours=version)).timestamp()
+        os.utime(file, (stamp, stamp))
+    return path
+
+
+def test_time_travel_by_version(versions):
+    for version in range(5):
+        table = DeltaTable(versions, version=version)
+        assert table.version() == version
+        assert table.count() == version + 1
+    with pytest.raises(errors.VersionNotFoundError, match="5"):
+        DeltaTable(versions, version=5)
+    with pytest.raises(errors.VersionNotFoundError):
+        DeltaTable(versions, version=-1)
+    with pytest.raises(errors.InvalidArgumentError, match="ISO 8601"):
+        DeltaTable(versions, version="yesterday")
+    with pytest.raises(errors.InvalidArgumentError):
+        DeltaTable(versions, version=True)
+
+
+@pytest.mark.parametrize(
+    ("moment", "version"),
+    [
+        ("2024-01-01T00:00:00Z", 0),
+        ("2024-01-01T02:59:59.999+00:00", 2),
+        ("2024-01-01 03:00:00", 3),
+        (dt.datetime(2024, 1, 1, 4, 0, tzinfo=dt.timezone(dt.timedelta(hours=1))), 3),
+        ("2024-01-01T04:00:00", 4),
+    ],
+)
+def test_time_travel_by_time(versions, moment, version):
+    assert DeltaTable(versions, version=moment).version() == version
+
+
+def test_a_time_outside_of_the_history_is_an_error_that_names_its_ends(versions):
+    with pytest.raises(errors.VersionNotFoundError, match="2024-01-01"):
+        DeltaTable(versions, version="2023-12-31")
+    with pytest.raises(errors.VersionNotFoundError, match="2024-01-01"):
+        DeltaTable(versions, version="2024-01-01T04:00:01")
+
+
+def test_a_handle_moves_only_when_told(versions):
+    table = DeltaTable(versions)
+    write_deltalake(versions, pa.table({"v": [5]}), mode="append")
+    assert table.count() == 5
+    table.update_incremental()
+    assert (table.version(), table.count()) == (5, 6)
+    table.load_as_version(1)
+    assert (table.version(), table.count(), table.pinned) == (1, 2, True)
+    table.update_incremental()
+    assert (table.version(), table.pinned) == (5, False)
+
+
+def test_reading_columns_and_filters(path):
+    data = pa.table({"id": list(range(100)), "p": ["even", "odd"] * 50, "x": [i / 2 for i in range(100)]})
+    write_deltalake(path, data, partition_by="p")
+    table = DeltaTable(path)
+    assert table.to_pyarrow_table(columns=["x", "id"]).column_names == ["x", "id"]
+    for filters in (
+        "p = 'odd' AND id < 10",
+        [("p", "=", "odd"), ("id", "<", 10)],
+        (pc.field("p") == "odd") & (pc.field("id") < 10),
+    ):
+        assert sorted(table.to_pyarrow_table(columns=["id"], filters=filters)["id"].to_pylist()) == [1, 3, 5, 7, 9]
+    assert table.to_pandas(columns=["id"], filters="id = 7")["id"].tolist() == [7]
+    assert pa.table(table).num_rows == 100
+    assert sum(b.num_rows for b in table.to_record_batch_reader(["id"])) == 100
+    assert "partition" in str(table.scan(predicate="p = 'odd'").explain())
+    with pytest.raises(errors.ColumnNotFoundError, match="nope"):
+        table.to_pyarrow_table(columns=["nope"])
+    with pytest.raises(errors.DeltaError, match="nope"):
+        table.to_pyarrow_table(filters="nope = 1")
+    with pytest.raises(errors.PredicateError):
+        table.to_pyarrow_table(filters="id = (SELECT 1)")
+    with pytest.raises(errors.PredicateError):
+        table.to_pyarrow_table(filters="id = ")
+
+
+def test_what_a_table_says_of_itself(path):
+    DeltaTable.create(path, SMALL.schema, partition_by="name", name="n", description="d", configuration={"k": "v"})
+    with pytest.raises(errors.TableAlreadyExistsError):
+        DeltaTable.create(path, SMALL.schema)
+    assert DeltaTable.create(path, SMALL.schema, mode="ignore").version() == 0
+    write_deltalake(path, SMALL, mode="append")
+    table = DeltaTable.for_path(path)
+    assert table.history()[-1]["operation"] == "CREATE TABLE"
+    detail = table.detail()
+    assert detail["num_files"] == 3
+    assert detail["partition_columns"] == ["name"]
+    assert detail["properties"] == {"k": "v"}
+    assert detail["size_in_bytes"] == sum(os.path.getsize(f) for f in table.file_uris())
+    assert table.schema() == Schema.from_arrow(SMALL.schema)
+    assert Schema.from_json(table.schema().to_json()) == table.schema()
+    assert pa.schema(table.schema()) == table.schema().to_arrow()
+    actions = table.get_add_actions()
+    assert sorted(actions["num_records"].to_pylist()) == [1, 1, 1]
+    flat = table.get_add_actions(flatten=True)
+    assert sorted(flat["min.id"].to_pylist()) == [1, 2, 3]
+    assert {"path", "size_bytes", "modification_time", "null_count.id", "max.id", "partition.name"} <= set(
+        flat.column_names
+    )
+    assert table.metadata().name == "n"
+    assert table.protocol().min_writer_version == 2
+    assert repr(table) == f"DeltaTable({table.table_uri!r}, version=1)"
+    assert DeltaTable.is_deltatable(path)
+    assert not DeltaTable.is_deltatable(path.parent)
+
+
+def test_checkpoint_and_cleanup(path):
+    for _ in range(3):
+        write_deltalake(path, SMALL, mode="append", configuration=None)
+    table = DeltaTable(path)
+    table.create_checkpoint()
+    for version in range(3):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    write_deltalake(path, SMALL, mode="append")
+    assert DeltaTable(path).count() == 12
+    with pytest.raises(errors.DeltaError):
+        DeltaTable(path, version=0)
+
+
+def test_old_log_files_go_after_their_retention(path):
+    write_deltalake(path, SMALL, configuration={"delta.logRetentionDuration": "interval 1 days"})
+    for _ in range(5):
+        write_deltalake(path, SMALL, mode="append")
+    old = dt.datetime.now(dt.UTC).timestamp() - 5 * 86400
+    for file in (path / "_delta_log").iterdir():
+        os.utime(file, (old, old))
+    table = DeltaTable(path)
+    table.create_checkpoint()
+    write_deltalake(path, SMALL, mode="append")
+    DeltaTable(path).cleanup_metadata()
+    left = sorted(f.name for f in (path / "_delta_log").iterdir() if f.suffix == ".json")
+    assert f"{0:020d}.json" not in left
+    assert f"{6:020d}.json" in left
+    assert DeltaTable(path).count() == 21
+
+
+def test_memory_tables_and_pickled_results():
+    uri = "memory://table-api-test/x"
+    result = write_deltalake(uri, SMALL)
+    assert pickle.loads(pickle.dumps(result)) == result or dict(pickle.loads(pickle.dumps(result))) == dict(result)
+    assert DeltaTable(uri).count() == 3
