@@ -12,9 +12,10 @@ from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
 from refdelta.engine.listing import find_segment, newer_commits, read_commits
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
-from refdelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Txn
+from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.features import check_readable
 from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.replay import Replay
 from refdelta.protocol.types import parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -189,21 +190,10 @@ def _fold(
     store: Store, segment: LogSegment, base: Iterable[AnyAction], files: pa.Table, commits: list[list[AnyAction]]
 ) -> Snapshot:
     """The snapshot after some commits: the newest of each small action wins, and the files are reconciled."""
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    txns: dict[str, Txn] = {}
-    domains: dict[str, DomainMetadata] = {}
+    replay = Replay()
     for actions in [base, *commits]:
-        for action in actions:
-            match action:
-                case Protocol():
-                    protocol = action
-                case Metadata():
-                    metadata = action
-                case Txn():
-                    txns[action.app_id] = action
-                case DomainMetadata():
-                    domains[action.domain] = action
+        replay.apply(action for action in actions if not isinstance(action, (Add, Remove)))
+    protocol, metadata = replay.protocol, replay.metadata
     if protocol is None or metadata is None:
         missing = "protocol" if protocol is None else "metaData"
         raise InvalidLogError(f"the log of version {segment.version} has no {missing} action", file="_delta_log")
@@ -214,8 +204,8 @@ def _fold(
         protocol=protocol,
         metadata=metadata,
         files=reconcile(files, commits),
-        txns=txns,
-        domains={name: domain for name, domain in domains.items() if not domain.removed},
+        txns=replay.txns,
+        domains=replay.domains,
         segment=segment,
-        commit_info=next((a for a in commits[-1] if isinstance(a, CommitInfo)), None) if commits else None,
+        commit_info=replay.commit_info,
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+from refdelta.protocol.replay import FileKey, file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,14 +66,6 @@ TOMBSTONE_SCHEMA = pa.schema(
 )
 
 STATS_PARSED = "stats_parsed"
-
-FileKey = tuple[str, str | None]
-
-
-def file_key(action: Add | Remove) -> FileKey:
-    """The identity of a logical file: its path, and the id of its deletion vector or None."""
-    vector = action.deletion_vector
-    return action.path, None if vector is None else vector.unique_id
 
 
 def adds_table(adds: Sequence[Add]) -> pa.Table:
