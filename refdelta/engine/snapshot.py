@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
 from refdelta.engine.listing import find_segment, newer_commits, read_commits
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones
+from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.features import check_readable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from refdelta.protocol.segment import CheckpointFiles, LogSegment
     from refdelta.protocol.types import StructType
     from refdelta_storage.base import Store
+
+__all__ = ["Snapshot", "load_snapshot", "version_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +92,6 @@ class Snapshot:
 
         Implements PROTOCOL.md, "In-Commit Timestamps".
         """
-        from refdelta.engine.timestamps import commit_timestamp
-
         return commit_timestamp(self)
 
     def tombstones(self) -> pa.Table:
