@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.evaluate import row_mask
+from refdelta.engine.partition import partition_table
 from refdelta.engine.schema import to_arrow
-from refdelta.engine.skipping import partition_table, prune
+from refdelta.engine.skipping import prune
 from refdelta.engine.sql import from_filters
 from refdelta.errors import PredicateError
 from refdelta.protocol.predicate import columns as predicate_columns
