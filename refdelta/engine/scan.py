@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.file_stats import view_stats
 from refdelta.engine.filters import row_filter
 from refdelta.engine.partition import partition_table
 from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.engine.state import to_descriptor
+from refdelta.engine.statistics import num_records
 from refdelta.protocol.paths import data_key
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Scan:
             )
             counting = Scan(self.snapshot, narrow, self.files, self.predicate, self.pruned, self.executor)
             return sum(batch.num_rows for batch in counting.to_batches())
-        records = view_stats(self.files, self.snapshot.schema, ()).rows
+        records = num_records(self.files)
         cardinalities = pc.struct_field(self.files.column("deletionVector"), "cardinality")
         known = pc.sum(pc.subtract(records, pc.coalesce(cardinalities, 0))).as_py() or 0
         unknown = self.files.filter(pc.is_null(records))

@@ -65,10 +65,20 @@ class Snapshot:
         """The table's schema, with logical names."""
         return parse_schema(self.metadata.schema_string)
 
-    @property
+    @cached_property
     def partition_columns(self) -> list[str]:
-        """The logical names of the partition columns, in their order."""
-        return list(self.metadata.partition_columns)
+        """The logical names of the partition columns, in their order and as the schema spells them.
+
+        Raises:
+            InvalidLogError: one of them is not in the schema.
+        """
+        names = []
+        for name in self.metadata.partition_columns:
+            field = self.schema.find(name)
+            if field is None:
+                raise InvalidLogError(f"the partition column {name!r} is not in the schema of version {self.version}")
+            names.append(field.name)
+        return names
 
     @cached_property
     def properties(self) -> TableProperties:
