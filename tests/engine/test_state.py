@@ -1,0 +1,101 @@
+"""The columnar list of files against the plain definition of replay."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refdelta.engine.state import (
+    FILE_SCHEMA,
+    STATS_PARSED,
+    TOMBSTONE_SCHEMA,
+    adds_table,
+    reconcile,
+    reconcile_tombstones,
+    removes_table,
+    to_adds,
+    to_removes,
+    unique_ids,
+)
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.protocol.replay import Replay, file_key
+
+vectors = st.none() | st.builds(
+    DeletionVectorDescriptor,
+    storage_type=st.sampled_from("up"),
+    path_or_inline_dv=st.sampled_from(["x", "y", "y@1"]),
+    offset=st.none() | st.sampled_from([0, 1]),
+    size_in_bytes=st.just(10),
+    cardinality=st.integers(0, 3),
+    max_row_index=st.none() | st.just(7),
+)
+strings = st.dictionaries(st.sampled_from(["p", "q"]), st.none() | st.text(max_size=3))
+adds = st.builds(
+    Add,
+    path=st.sampled_from(["a", "b", "c=1/d", "e%20f"]),
+    partition_values=strings,
+    size=st.integers(0, 2**63 - 1),
+    modification_time=st.integers(-(2**63), 2**63 - 1),
+    data_change=st.booleans(),
+    stats=st.none() | st.just('{"numRecords":1}'),
+    tags=st.none() | strings,
+    deletion_vector=vectors,
+    base_row_id=st.none() | st.integers(0, 9),
+    default_row_commit_version=st.none() | st.integers(0, 9),
+    clustering_provider=st.none() | st.just("liquid"),
+)
+removes = st.builds(
+    Remove,
+    path=st.sampled_from(["a", "b", "c=1/d", "e%20f"]),
+    deletion_timestamp=st.none() | st.integers(0, 9),
+    data_change=st.booleans(),
+    partition_values=st.none() | strings,
+    size=st.none() | st.integers(0, 9),
+    deletion_vector=vectors,
+)
+# Within a commit every logical file is referred to once; a commit's order then does not matter.
+commits = st.lists(st.lists(adds | removes, max_size=6, unique_by=file_key), max_size=6)
+
+
+@given(commits, st.integers(0, 6))
+@settings(max_examples=150)
+def test_reconciliation_in_columns_is_that_of_replay(history, split):
+    replay = Replay()
+    for commit in history[:split]:
+        replay.apply(commit)
+    files, gone = adds_table(list(replay.files.values())), removes_table(list(replay.tombstones.values()))
+    for commit in history[split:]:
+        replay.apply(commit)
+
+    files, gone = reconcile(files, history[split:]), reconcile_tombstones(gone, history[split:])
+
+    assert files.schema == FILE_SCHEMA
+    assert gone.schema == TOMBSTONE_SCHEMA
+    # The order too: first what was there, then what came, each as the newest reference has it.
+    assert to_adds(files) == list(replay.files.values())
+    assert to_removes(gone) == list(replay.tombstones.values())
+
+
+@given(st.lists(adds, max_size=5))
+@settings(max_examples=50)
+def test_actions_survive_being_columns(actions):
+    table = adds_table(actions)
+    assert table.schema == FILE_SCHEMA
+    assert to_adds(table) == actions
+    ids = [None if add.deletion_vector is None else add.deletion_vector.unique_id for add in actions]
+    assert unique_ids(table).to_pylist() == ids
+
+
+def test_struct_statistics_of_a_checkpoint_stay_beside_new_files():
+    def file(path):
+        return Add(path=path, partition_values={}, size=1, modification_time=0, data_change=True)
+
+    parsed = pa.chunked_array([pa.array([{"numRecords": 5}, {"numRecords": 6}])])
+    base = adds_table([file("a"), file("b")]).append_column(STATS_PARSED, parsed)
+
+    files = reconcile(base, [[Remove(path="a"), file("c")]])
+
+    assert files.column("path").to_pylist() == ["b", "c"]
+    assert files.column(STATS_PARSED).to_pylist() == [{"numRecords": 6}, None]
+    assert [add.path for add in to_adds(files)] == ["b", "c"]
