@@ -177,7 +177,9 @@ def _place(
 def _refuse_credentials(uri: str) -> None:
     authority = uri.partition("://")[2].partition("/")[0]
     userinfo = authority.rpartition("@")[0]
-    if ":" in userinfo or redact(uri) != uri:
+    # After a "?" only: "token=x" may be the name of a folder.
+    query = uri.partition("?")[2]
+    if ":" in userinfo or redact(query) != query:
         raise InvalidOptionError(
             f"no credentials in a URI, they would be shown with it; use storage options: {redact(uri)}"
         )

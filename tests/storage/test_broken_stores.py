@@ -143,7 +143,9 @@ def test_a_broken_store_fails_the_contract(broken, test):
 def test_the_state_machine_finds_a_broken_store(broken):
     machine = state_machine(lambda: broken(MemoryStore()))
     # Found is enough: the smallest example is for people.
-    settings = hypothesis.settings(max_examples=200, deadline=None, phases=[hypothesis.Phase.generate], database=None)
+    settings = hypothesis.settings(
+        max_examples=300, deadline=None, phases=[hypothesis.Phase.generate], database=None, derandomize=True
+    )
     with pytest.raises(AssertionError, match="the model"):
         run_state_machine_as_test(machine, settings=settings)
 

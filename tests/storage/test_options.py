@@ -227,6 +227,9 @@ class TestTables:
             assert len(names) == len(set(names))
             assert all(name == name.lower() for name in names)
 
+    def test_a_folder_may_be_called_like_a_secret(self, s3):
+        assert open_store("s3://bucket/token=x/t", {}).uri == "s3://bucket/token=x/t"
+
     def test_s3_through_its_real_class(self):
         pytest.importorskip("s3fs")
         store = open_store("s3://bucket/a/table", {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden"})
