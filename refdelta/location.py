@@ -22,8 +22,8 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
     """
     if not isinstance(uri, (str, Path, os.PathLike)) or not str(uri):
         raise InvalidArgumentError(f"a table is named by a path or a URI, not by {uri!r}")
-    try:
-        with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
+    with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
+        try:
             return open_store(os.fspath(uri), storage_options)
-    except InvalidOptionError as error:
-        raise InvalidArgumentError(str(error)) from error
+        except InvalidOptionError as error:
+            raise InvalidArgumentError(str(error)) from error

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.file_stats import view_stats
 from refdelta.engine.parsed_stats import stats_parsed
-from refdelta.engine.skipping import partition_table
-from refdelta.engine.statistics import num_records
+from refdelta.engine.partition import partition_table
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import data_key
 
@@ -55,7 +55,7 @@ def files(snapshot: Snapshot) -> pa.Table:
             "partition_values": snapshot.files.column("partitionValues"),
             "size_bytes": snapshot.files.column("size"),
             "modification_time": _times(snapshot),
-            "num_records": num_records(snapshot.files),
+            "num_records": view_stats(snapshot.files, snapshot.schema, ()).rows,
             "num_deleted": deleted,
         }
     )

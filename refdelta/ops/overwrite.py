@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from refdelta.engine.skipping import partition_table
+from refdelta.engine.partition import partition_table
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.parse
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -69,7 +69,8 @@ def test_invalid_utf8_in_a_commit(table):
 
 def test_an_empty_commit_file(table):
     log(table, 1).write_bytes(b"")
-    DeltaTable(table)  # a commit without actions changes nothing
+    with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
+        DeltaTable(table)
 
 
 def test_a_missing_commit_names_the_version(table):
@@ -103,15 +104,15 @@ def test_a_damaged_hint_is_passed_over(table, hint):
 
 def test_a_data_file_that_is_gone_or_is_not_parquet(table):
     files = DeltaTable(table).file_uris()
-    with open(files[0], "wb") as file:
+    with Path(files[0]).open("wb") as file:
         file.write(b"this is not parquet at all")
     with pytest.raises(errors.DataFileError, match=r"part-.*parquet"):
         DeltaTable(table).to_pyarrow_table()
-    with open(files[0], "wb"):
+    with Path(files[0]).open("wb"):
         pass
     with pytest.raises(errors.DataFileError):
         DeltaTable(table).to_pyarrow_table()
-    shutil.os.unlink(files[0])
+    Path(files[0]).unlink()
     with pytest.raises(errors.DataFileNotFoundError, match=r"part-.*parquet") as caught:
         DeltaTable(table).to_pyarrow_table()
     assert isinstance(caught.value, FileNotFoundError)

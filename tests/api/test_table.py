@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -117,7 +118,7 @@ def test_what_a_table_says_of_itself(path):
     assert detail["num_files"] == 3
     assert detail["partition_columns"] == ["name"]
     assert detail["properties"] == {"k": "v"}
-    assert detail["size_in_bytes"] == sum(os.path.getsize(f) for f in table.file_uris())
+    assert detail["size_in_bytes"] == sum(Path(f).stat().st_size for f in table.file_uris())
     assert table.schema() == Schema.from_arrow(SMALL.schema)
     assert Schema.from_json(table.schema().to_json()) == table.schema()
     assert pa.schema(table.schema()) == table.schema().to_arrow()
