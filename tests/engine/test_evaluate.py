@@ -1,0 +1,79 @@
+"""Predicates over batches are what they are row by row, by the definition in refdelta/protocol/predicate.py."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
+from refdelta.engine.evaluate import row_mask
+from refdelta.engine.sql import parse_predicate
+from refdelta.errors import ColumnNotFoundError
+from refdelta.protocol.binding import bind
+from refdelta.protocol.predicate import evaluate, push_not
+from refdelta.protocol.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
+
+
+@given(PREDICATES, st.lists(rows(), min_size=1, max_size=8))
+@settings(max_examples=150)
+def test_batches_and_rows_agree(predicate, found):
+    bound = bind(predicate, SCHEMA)
+    expected = [evaluate(bound, row) for row in found]
+    batch = batch_of(found)
+    assert row_mask(bound, batch).to_pylist() == expected
+    assert row_mask(push_not(bound), batch).to_pylist() == expected
+    assert row_mask(bound, pa.Table.from_batches([batch.slice(0, 1), batch.slice(1)])).to_pylist() == expected
+
+
+def column(kind, values, arrow):
+    return StructType((StructField("c", kind),)), pa.record_batch({"c": pa.array(values, arrow)})
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("c = double 'nan'", [False, True, None]),
+        ("c > 5", [False, True, None]),
+        ("c >= double 'nan'", [False, True, None]),
+        ("c < double 'nan'", [True, False, None]),
+        ("c <> 1", [False, True, None]),
+        ("c in (1, null)", [True, None, None]),
+        ("c not in (1, null)", [False, None, None]),
+        ("c in (double 'nan')", [False, True, None]),
+        ("c <=> null", [False, False, True]),
+        ("not (c <=> 1)", [False, True, True]),
+        ("c is null or c = 1", [True, False, True]),
+    ],
+)
+def test_nan_and_null_as_in_spark(sql, expected):
+    schema, batch = column(DOUBLE, [1.0, math.nan, None], pa.float64())
+    assert row_mask(parse_predicate(sql, schema), batch).to_pylist() == expected
+
+
+def test_negative_zero_is_zero():
+    schema, batch = column(DOUBLE, [0.0, -0.0], pa.float64())
+    assert row_mask(parse_predicate("c in (0, 1)", schema), batch).to_pylist() == [True, True]
+    assert row_mask(parse_predicate("c = 0", schema), batch).to_pylist() == [True, True]
+
+
+def test_strings_are_ordered_by_their_bytes():
+    # By UTF-16 units, as a JVM has them, the rocket would be below U+FFFD.
+    schema, batch = column(STRING, ["\U0001f680", "\ufffd", "z"], pa.string())
+    assert row_mask(parse_predicate("c > '\ufffd'", schema), batch).to_pylist() == [True, False, False]
+
+
+def test_times_far_away():
+    schema, batch = column(DATE, [2**22, -(2**22)], pa.date32())
+    assert row_mask(parse_predicate("c > '9999-12-31'", schema), batch).to_pylist() == [True, False]
+    schema, batch = column(TIMESTAMP, [2**62, -(2**62)], pa.timestamp("us", "UTC"))
+    assert row_mask(parse_predicate("c > '9999-12-31'", schema), batch).to_pylist() == [True, False]
+
+
+def test_a_column_that_the_batch_lacks():
+    schema, _ = column(DOUBLE, [], pa.float64())
+    with pytest.raises(ColumnNotFoundError, match="'c' does not exist in the data"):
+        row_mask(parse_predicate("c = 1", schema), pa.record_batch({"d": pa.array([1])}))
