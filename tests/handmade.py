@@ -150,11 +150,14 @@ def checkpoint_file(actions: list[dict[str, Any]], schema: pa.Schema = CHECKPOIN
     return parquet(pa.Table.from_pylist(rows, schema=pa.schema(used)))
 
 
+_MAPS = ("partitionValues", "configuration", "options")
+
+
 def _as_arrow(value: Any) -> Any:
     """Maps as lists of pairs, which is how pyarrow takes them."""
     if not isinstance(value, dict):
         return value
     return {
-        name: list(item.items()) if name in ("partitionValues", "configuration", "options") else _as_arrow(item)
+        name: list(item.items()) if name in _MAPS and isinstance(item, dict) else _as_arrow(item)
         for name, item in value.items()
     }
