@@ -151,11 +151,13 @@ def _fitted(value: Any, kind: pa.DataType) -> Any:
     """The value as pyarrow takes it for the type, or None where it is not of that type."""
     if pa.types.is_struct(kind):
         return {f.name: _fitted(value.get(f.name), f.type) for f in kind} if isinstance(value, dict) else None
+    if value is None:
+        return None
     try:
         if pa.types.is_date(kind):
-            value = parse_date(value)
+            value = parse_date(str(value))
         elif pa.types.is_timestamp(kind):
-            value = parse_timestamp(value, zone=kind.tz is not None)
+            value = parse_timestamp(str(value), zone=kind.tz is not None)
         elif pa.types.is_floating(kind):
             value = float(value)
         elif pa.types.is_decimal(kind):

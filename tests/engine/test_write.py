@@ -6,16 +6,14 @@ import errno
 import json
 from contextlib import contextmanager
 
-import comparison
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import strategies
 from hypothesis import given, settings
-from refdelta_storage import LocalStore, MemoryStore
-from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 
+import comparison
+import strategies
 from refdelta.engine import encode, write
 from refdelta.engine.files import open_parquet
 from refdelta.engine.partition import parse_partition_column
@@ -25,6 +23,8 @@ from refdelta.errors import InvalidArgumentError, StoreError, UnsupportedTypeErr
 from refdelta.protocol.paths import data_key
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import LONG, VOID, StructField, StructType
+from refdelta_storage import LocalStore, MemoryStore
+from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 
 
 def fitted(table):
@@ -250,7 +250,11 @@ def test_codec(codec, suffix, stored):
 
 def test_void_columns_are_not_stored():
     schema = StructType(
-        (StructField("n", LONG), StructField("v", VOID), StructField("s", StructType((StructField("a", LONG), StructField("v", VOID)))))
+        (
+            StructField("n", LONG),
+            StructField("v", VOID),
+            StructField("s", StructType((StructField("a", LONG), StructField("v", VOID)))),
+        )
     )
     data = pa.table([[1, 2], pa.nulls(2), [{"a": 1, "v": None}, None]], schema=to_arrow(schema))
     store = MemoryStore(None)

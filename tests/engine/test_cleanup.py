@@ -1,0 +1,165 @@
+"""The log's retention takes what nobody needs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refdelta.engine.checkpoint_write import write_checkpoint
+from refdelta.engine.checksum_write import write_checksum
+from refdelta.engine.cleanup import cleanup_log
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.errors import StoreError
+from refdelta.protocol.actions import Add, Metadata, Protocol
+from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.paths import checkpoint_key, commit_key, compacted_key
+from refdelta_storage import LocalStore
+from refdelta_storage.wrappers import Fault, FaultyStore
+
+HOUR = 60 * 60 * 1000
+DAY = 24 * HOUR
+MIDNIGHT = 20_000 * DAY
+NOW = MIDNIGHT + 7 * HOUR
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+
+
+def add(name):
+    return Add(path=name, partition_values={}, size=1, modification_time=0, data_change=True)
+
+
+def table(root, ages, checkpoints=(), **configuration):
+    """One commit of each age, in milliseconds before NOW, the oldest version first."""
+    store = LocalStore(root, create=True, fsync=False)
+    metadata = Metadata(
+        id="t",
+        schema_string='{"type":"struct","fields":[]}',
+        partition_columns=[],
+        configuration={"delta.logRetentionDuration": "interval 30 days"}
+        | {f"delta.{name}": value for name, value in configuration.items()},
+    )
+    for version in range(len(ages)):
+        first = [PROTOCOL, metadata] if version == 0 else []
+        store.put_if_absent(commit_key(version), encode_commit([*first, add(f"f{version}")]))
+        snapshot = load_snapshot(store)
+        write_checksum(store, snapshot)
+        if version in checkpoints:
+            write_checkpoint(store, snapshot, now_ms=NOW)
+    for version, age in enumerate(ages):
+        for path in Path(root, "_delta_log").glob(f"{version:020d}.*"):
+            os.utime(path, ns=((NOW - age) * 1_000_000,) * 2)
+    return store
+
+
+def versions(store):
+    """The versions that can be read."""
+    found = []
+    for version in range(load_snapshot(store).version + 1):
+        try:
+            found.append(load_snapshot(store, version).version)
+        except LookupError:
+            continue
+    return found
+
+
+def clean(store):
+    return cleanup_log(store, load_snapshot(store), NOW)
+
+
+def test_versions_before_the_covering_checkpoint_go(tmp_path):
+    ages = [60 * DAY, 50 * DAY, 45 * DAY, 40 * DAY, 35 * DAY, 20 * DAY, 1 * DAY]
+    store = table(tmp_path / "t", ages, checkpoints={1, 3, 6})
+    files = load_snapshot(store).num_files
+    deleted = clean(store)
+    # Version 5 is the oldest to keep; it is built from the checkpoint at 3, whose own commit stays too.
+    assert deleted[0] == f"_delta_log/{0:020d}.crc"
+    assert {int(key.split("/")[1][:20]) for key in deleted} == {0, 1, 2}
+    assert len(deleted) == 3 * 2 + 1
+    assert versions(store) == [3, 4, 5, 6]
+    assert load_snapshot(store).num_files == files
+    assert clean(store) == []
+
+
+def test_nothing_goes_without_a_checkpoint(tmp_path):
+    store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 0])
+    assert clean(store) == []
+    # A checkpoint that only the newest version could use does not help the versions that are kept.
+    assert clean(table(tmp_path / "u", [60 * DAY, 10 * DAY, 0], checkpoints={2})) == []
+    assert versions(store) == [0, 1, 2]
+
+
+def test_retention_counts_from_midnight(tmp_path):
+    edge = 7 * HOUR + 30 * DAY
+    kept = table(tmp_path / "t", [edge - 1, 1000, 0], checkpoints={1})
+    assert clean(kept) == []
+    gone = table(tmp_path / "u", [edge, edge, 0], checkpoints={1})
+    assert {key for key in clean(gone) if key.endswith(".json")} == {commit_key(0)}
+
+
+def test_all_versions_expired_keeps_the_newest(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 70 * DAY], checkpoints={0, 1})
+    clean(store)
+    assert versions(store) == [1, 2]
+
+
+def test_the_property_switches_it_off(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY], checkpoints={1}, enableExpiredLogCleanup="false")
+    assert clean(store) == []
+
+
+def test_a_damaged_checkpoint_covers_nothing(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 70 * DAY, 0], checkpoints={1, 2})
+    store.put(checkpoint_key(2), b"PAR1 torn")
+    clean(store)
+    assert versions(store) == [1, 2, 3]
+    snapshot = load_snapshot(store)
+    store.put(checkpoint_key(1), b"")
+    assert cleanup_log(store, snapshot, NOW) == []
+
+
+def test_checkpoint_protection_is_honoured(tmp_path):
+    ages, checkpoints = [90 * DAY, 80 * DAY, 70 * DAY, 0], {1, 2}
+    protected = {"requireCheckpointProtectionBeforeVersion": "3"}
+    assert clean(table(tmp_path / "t", ages, checkpoints, **protected)) == []
+    protected = {"requireCheckpointProtectionBeforeVersion": "2"}
+    assert clean(table(tmp_path / "u", ages, checkpoints, **protected)) != []
+
+
+def test_other_files_are_left_alone(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 70 * DAY, 0], checkpoints={2})
+    store.put(compacted_key(0, 1), store.get(commit_key(1)))
+    store.put("_delta_log/_sidecars/s.parquet", b"s")
+    store.put(f"_delta_log/{0:020d}.tmp", b"x")
+    store.put("f0", b"data")
+    deleted = clean(store)
+    assert compacted_key(0, 1) in deleted
+    left = {info.key for info in store.list()}
+    assert {"_delta_log/_sidecars/s.parquet", f"_delta_log/{0:020d}.tmp", "f0", "_delta_log/_last_checkpoint"} <= left
+
+
+def test_a_failing_store_is_one_clear_error(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 0], checkpoints={1})
+    with pytest.raises(StoreError, match="clean up the log"):
+        cleanup_log(FaultyStore(store, [Fault("fail", "delete")]), load_snapshot(store), NOW)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_kept_versions_stay_readable(fresh_path, data):
+    """Whatever the clocks said and wherever checkpoints lie: what is young enough can be read as before."""
+    ages = data.draw(st.lists(st.integers(0, 40).map(lambda days: days * 2 * DAY), min_size=1, max_size=7))
+    checkpoints = data.draw(st.sets(st.integers(0, len(ages) - 1)))
+    store = table(fresh_path(), ages, checkpoints)
+    clean(store)
+    readable = versions(store)
+    young = [version for version, age in enumerate(ages) if age < 30 * DAY]
+    assert set(young) | {len(ages) - 1} <= set(readable)
+    assert readable == list(range(readable[0], len(ages)))
+    for version in readable:
+        assert load_snapshot(store, version).num_files == version + 1
+    # What goes has expired, with all before it.
+    latest = [max(NOW - age for age in ages[: version + 1]) for version in range(len(ages))]
+    assert all(latest[version] <= MIDNIGHT - 30 * DAY for version in range(readable[0]))
