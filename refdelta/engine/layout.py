@@ -144,7 +144,7 @@ class Layout:
 
 
 def file_name(sequence: int, unique: str, codec: str) -> str:
-    """The name of a data file as delta-spark has it; ``sequence`` counts the files of a write, ``unique`` is its UUID."""
+    """The name of a data file, as delta-spark has it: the number of the file in its write, and the write's UUID."""
     return f"part-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
 
 
