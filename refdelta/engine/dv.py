@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.files import store_errors
-from refdelta.errors import DataFileNotFoundError
+from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta.protocol.deletion_vector import AbsoluteUri, InlineBytes, framed_range, locate, parse_bitmap, unframe
 from refdelta.protocol.paths import data_key
-from refdelta_storage.errors import ObjectNotFoundError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from refdelta.protocol.actions import DeletionVectorDescriptor
@@ -37,10 +36,11 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
     key = data_key(place.uri, store.uri) if isinstance(place, AbsoluteUri) else place.key
     start, length = framed_range(descriptor)
     try:
-        with store_errors(f"read {key}"):
-            framed = store.get_range(key, start, length)
+        framed = store.get_range(key, start, length)
     except ObjectNotFoundError as error:
         raise DataFileNotFoundError("the log names this deletion vector, but it does not exist", file=key) from error
+    except StorageError as error:
+        raise StoreError(f"cannot read {key}: {error}") from error
     body = unframe(framed, descriptor.size_in_bytes, key)
     return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)
 

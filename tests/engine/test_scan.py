@@ -1,0 +1,616 @@
+"""Scans: what of a table's files becomes which rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import threading
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from handmade import MAPPED, VECTORS, Handmade, add, field, struct
+from refdelta.engine import reader
+from refdelta.engine.scan import plan_scan, scan_files
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    DataFileNotFoundError,
+    InvalidLogError,
+    PredicateError,
+    UnsafePathError,
+)
+from refdelta.protocol.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
+from refdelta_storage import LocalStore, MemoryStore
+
+XS = struct(field("x", "long"), field("s", "string"))
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request, tmp_path):
+    """Local files are read by their paths, others through the store's streams."""
+    return LocalStore(tmp_path) if request.param == "local" else MemoryStore()
+
+
+def scan(table, columns=None, predicate=None, **options):
+    return plan_scan(load_snapshot(table.store), columns, predicate, **options)
+
+
+def rows(table, columns=None, predicate=None):
+    planned = scan(table, columns, predicate)
+    found = planned.to_table()
+    found.validate(full=True)
+    assert found.schema == planned.schema
+    assert planned.count() == found.num_rows
+    return found.to_pylist()
+
+
+def three_files(**options):
+    table = Handmade(XS, **options)
+    for i in range(3):
+        content = pa.table({"x": range(10 * i, 10 * i + 10), "s": [f"v{j}" for j in range(10)]})
+        stats = (
+            f'{{"numRecords":10,"minValues":{{"x":{10 * i}}},"maxValues":{{"x":{10 * i + 9}}},"nullCount":{{"x":0}}}}'
+        )
+        table.commit(table.data(f"f{i}.parquet", content, stats=stats))
+    return table
+
+
+# --- the shape of the result -------------------------------------------------------------------------------------
+
+
+def test_all_rows_in_the_order_of_the_files(store):
+    table = three_files(store=store)
+    found = scan(table)
+    assert found.to_table().column("x").to_pylist() == list(range(30))
+    assert found.schema == pa.schema([("x", pa.int64()), ("s", pa.string())])
+    assert found.to_reader().read_all() == found.to_table()
+    assert pa.table(found) == found.to_table()  # the Arrow C stream; and a scan can be run again
+
+
+def test_columns_are_chosen_in_any_case_and_order():
+    table = three_files()
+    assert scan(table, ["S", "x"]).to_table().column_names == ["s", "x"]
+    assert scan(table, ["s"]).to_table().column_names == ["s"]
+    with pytest.raises(ColumnNotFoundError, match="nope"):
+        scan(table, ["nope"])
+
+
+def test_no_columns_is_still_rows():
+    table = three_files()
+    for predicate, count in ((None, 30), ("x >= 25", 5), ("x = 3 and s = 'v4'", 0)):
+        found = scan(table, [], predicate).to_table()
+        assert (found.num_columns, found.num_rows) == (0, count)
+        assert scan(table, [], predicate).to_reader().read_all().num_rows == count
+
+
+def test_an_empty_table():
+    assert scan(Handmade(XS)).to_table() == pa.schema([("x", pa.int64()), ("s", pa.string())]).empty_table()
+    assert scan(Handmade(XS)).count() == 0
+    assert rows(Handmade(XS), predicate="x = 1") == []
+
+
+def test_physical_columns_that_are_not_asked_for_are_not_read():
+    table = Handmade(XS)
+    # Reading s would fail: it is a struct in the file, and a string in the table.
+    table.commit(table.data("f", pa.table({"x": [1], "s": [{"a": 1}]})))
+    assert rows(table, ["x"]) == [{"x": 1}]
+    with pytest.raises(DataFileError, match="column s"):
+        scan(table).to_table()
+
+
+# --- filters -----------------------------------------------------------------------------------------------------
+
+
+def test_files_are_pruned_and_rows_are_filtered():
+    table = three_files()
+    assert [row["x"] for row in rows(table, predicate="x between 8 and 11")] == [8, 9, 10, 11]
+    explained = scan(table, ["s"], "x between 8 and 11").explain()
+    assert explained.as_dict()["paths"] == ["f0.parquet", "f1.parquet"]
+    assert explained.as_dict()["pruned"] == [["f2.parquet", "stats"]]
+    assert (explained.files, explained.files_read, explained.pruned_by_stats) == (3, 2, 1)
+    assert explained.bytes > explained.bytes_read > 0
+    text = str(explained)
+    assert "2 of 3 read, 0 pruned by partition, 1 by statistics" in text
+    assert "f2.parquet" in text
+    assert "columns: s" in text
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    ["x > 12 and s = 'v5'", [("x", ">", 12), ("s", "=", "v5")], (pc.field("x") > 12) & (pc.field("s") == "v5")],
+)
+def test_every_form_of_a_filter(predicate):
+    table = three_files()
+    assert rows(table, ["x"], predicate) == [{"x": 15}, {"x": 25}]
+    assert rows(table, predicate=predicate) == [{"x": 15, "s": "v5"}, {"x": 25, "s": "v5"}]
+    assert rows(table, [], predicate) == [{}, {}]
+
+
+def test_filters_that_do_not_fit():
+    table = three_files()
+    with pytest.raises(ColumnNotFoundError):
+        scan(table, predicate="nope = 1")
+    for bad in ("x = = 1", pc.field("nope") == 1, pc.field("x") == "text"):
+        with pytest.raises(PredicateError):
+            scan(table, predicate=bad)
+
+
+@pytest.mark.parametrize(("predicate", "count"), [("true", 30), ("false", 0), ("null = 1", 0), ("1 = 1", 30)])
+def test_filters_without_columns(predicate, count):
+    for columns in (None, [], ["x"]):
+        assert len(rows(three_files(), columns, predicate)) == count
+
+
+def test_unknown_is_left_out():
+    table = Handmade(XS)
+    table.commit(table.data("f", pa.table({"x": [1, None, 3], "s": ["a", "b", None]})))
+    assert rows(table, ["x"], "x <> 1") == [{"x": 3}]
+    assert rows(table, ["x"], "not (s = 'a')") == [{"x": None}]
+
+
+# --- partitions --------------------------------------------------------------------------------------------------
+
+PARTITIONED = struct(field("d", "date"), field("x", "long"), field("p", "string"))
+
+
+def partitioned():
+    table = Handmade(PARTITIONED, "P", "d")  # the log need not spell them as the schema does
+    for i, (date, text) in enumerate([("2024-01-01", "a b"), ("2024-01-02", None), (None, "é/=")]):
+        content = pa.table({"x": [i, i + 10]})
+        table.commit(table.data(f"f{i}", content, partitionValues={"d": date, "p": text}))
+    return table
+
+
+def test_partition_columns_are_typed_and_stand_where_the_schema_has_them():
+    assert rows(partitioned()) == [
+        {"d": dt.date(2024, 1, 1), "x": 0, "p": "a b"},
+        {"d": dt.date(2024, 1, 1), "x": 10, "p": "a b"},
+        {"d": dt.date(2024, 1, 2), "x": 1, "p": None},
+        {"d": dt.date(2024, 1, 2), "x": 11, "p": None},
+        {"d": None, "x": 2, "p": "é/="},
+        {"d": None, "x": 12, "p": "é/="},
+    ]
+    assert rows(partitioned(), ["p"], "x = 11") == [{"p": None}]
+
+
+@pytest.mark.parametrize(
+    "predicate", ["d = date'2024-01-02'", pc.field("d") == dt.date(2024, 1, 2), [("p", "is", None)]]
+)
+def test_a_filter_on_partitions_alone_needs_no_look_at_rows(predicate):
+    table = partitioned()
+    planned = scan(table, ["x"], predicate)
+    assert planned.to_table().to_pylist() == [{"x": 1}, {"x": 11}]
+    explained = planned.explain()
+    assert (explained.pruned_by_partition, explained.rows_filtered) == (2, False)
+    table.store.delete(["f0", "f1", "f2"])
+    assert planned.count() == 2  # from statistics alone
+
+
+def test_a_file_may_hold_its_partition_columns_too():
+    table = Handmade(PARTITIONED, "p", "d")
+    content = pa.table({"x": [1], "p": ["wrong"], "d": [dt.date(1999, 1, 1)]})
+    table.commit(table.data("f", content, partitionValues={"d": "2024-01-01", "p": "right"}))
+    assert rows(table) == [{"d": dt.date(2024, 1, 1), "x": 1, "p": "right"}]
+
+
+def test_a_partition_value_that_is_none_of_its_type():
+    table = Handmade(PARTITIONED, "p", "d")
+    table.commit(table.data("f", pa.table({"x": [1]}), partitionValues={"d": "yesterday", "p": "a"}))
+    with pytest.raises(InvalidLogError, match="yesterday"):
+        scan(table).to_table()
+
+
+# --- deletion vectors --------------------------------------------------------------------------------------------
+
+
+def vector(table, kind, deleted):
+    bitmap = BitMap64(deleted)
+    body = serialize_bitmap(bitmap)
+    descriptor = {"storageType": kind, "sizeInBytes": len(body), "cardinality": len(bitmap)}
+    if kind == "i":
+        return descriptor | {"pathOrInlineDv": z85_encode(body + bytes(-len(body) % 4))}
+    identity = uuid.uuid4()
+    key = f"deletion_vector_{identity}.bin"
+    table.put(key, b"\1" + b"other vectors" + frame(body))
+    place = encode_relative(identity) if kind == "u" else f"{table.store.uri}/{key}"
+    return descriptor | {"pathOrInlineDv": place, "offset": 14}
+
+
+@pytest.mark.parametrize("kind", ["u", "i", "p"])
+def test_deleted_rows_are_left_out(store, kind):
+    table = Handmade(XS, protocol=VECTORS, store=store)
+    content = pa.table({"x": range(100), "s": ["v"] * 100})
+    deleted = [0, 1, 50, 99]
+    dv = vector(table, kind, deleted)
+    table.commit(table.data("f", content, deletionVector=dv, parquet={"row_group_size": 30}))
+    expected = [x for x in range(100) if x not in deleted]
+    assert [row["x"] for row in rows(table)] == expected
+    assert [row["x"] for row in rows(table, ["x"], "x >= 50")] == expected[48:]
+    assert len(rows(table, [])) == 96
+    assert scan(table).explain().deletion_vectors == 1
+
+
+@given(st.sets(st.integers(0, 199)), st.integers(1, 70), st.integers(1, 70))
+@settings(max_examples=40)
+def test_deleted_rows_whatever_the_batches_and_row_groups(deleted, batch, group):
+    table = Handmade(XS, protocol=VECTORS)
+    dv = vector(table, "i", deleted)
+    content = pa.table({"x": range(200), "s": [str(i) for i in range(200)]})
+    table.commit(table.data("f", content, deletionVector=dv, parquet={"row_group_size": group}))
+    before, reader.BATCH_ROWS = reader.BATCH_ROWS, batch
+    try:
+        assert [row["x"] for row in rows(table)] == [x for x in range(200) if x not in deleted]
+        assert [row["x"] for row in rows(table, ["x"], "s like '1%'")] == [
+            x for x in range(200) if x not in deleted and str(x).startswith("1")
+        ]
+    finally:
+        reader.BATCH_ROWS = before
+
+
+def test_counting_takes_deleted_rows_off_and_falls_back_to_footers():
+    table = Handmade(XS, protocol=VECTORS)
+    content = pa.table({"x": range(10), "s": ["v"] * 10})
+    for i, stats in enumerate(['{"numRecords":10}', None, "{", '{"other":1}']):
+        table.commit(table.data(f"f{i}", content, deletionVector=vector(table, "i", {i, 9}), stats=stats))
+    assert scan(table).count() == 4 * 8
+    assert len(rows(table)) == 4 * 8
+
+
+def test_a_deletion_vector_that_is_gone_or_damaged():
+    table = Handmade(XS, protocol=VECTORS)
+    dv = vector(table, "u", {1})
+    table.commit(table.data("f", pa.table({"x": [1, 2], "s": ["a", "b"]}), deletionVector=dv))
+    (key,) = [info.key for info in table.store.list() if info.key.endswith(".bin")]
+    content = table.store.get(key)
+    table.put(key, content[:-1] + b"!")
+    with pytest.raises(DataFileError, match="checksum") as caught:
+        scan(table).to_table()
+    assert caught.value.file == key
+    table.put(key, content[:-5])
+    with pytest.raises(DataFileError, match="ends"):
+        scan(table).to_table()
+    table.store.delete([key])
+    with pytest.raises(DataFileNotFoundError, match=key):
+        scan(table).to_table()
+
+
+# --- physical columns --------------------------------------------------------------------------------------------
+
+
+def mapped(name, kind, number, physical):
+    return field(name, kind, **{"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical})
+
+
+NESTED = struct(
+    mapped("a", "long", 1, "c1"),
+    mapped(
+        "n",
+        struct(
+            mapped("b", "string", 3, "c3"),
+            mapped(
+                "l",
+                {"type": "array", "elementType": struct(mapped("e", "long", 5, "c5")), "containsNull": True},
+                4,
+                "c4",
+            ),
+        ),
+        2,
+        "c2",
+    ),
+    mapped(
+        "m",
+        {
+            "type": "map",
+            "keyType": "string",
+            "valueType": struct(mapped("v", "long", 7, "c7")),
+            "valueContainsNull": True,
+        },
+        6,
+        "c6",
+    ),
+    mapped("p", "long", 8, "c8"),
+)
+LOGICAL = [
+    {"a": 1, "n": {"b": "x", "l": [{"e": 1}, None, {"e": 2}]}, "m": [("k", {"v": 1})], "p": 9},
+    {"a": 2, "n": None, "m": None, "p": 9},
+    {"a": 3, "n": {"b": None, "l": None}, "m": [], "p": 9},
+]
+
+
+def with_ids(kind, ids):
+    """An Arrow type whose fields carry Parquet field ids, by their names."""
+    if pa.types.is_struct(kind):
+        return pa.struct([with_id(item, ids) for item in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, with_ids(kind.item_type, ids))
+    if pa.types.is_list(kind):
+        return pa.list_(with_ids(kind.value_type, ids))
+    return kind
+
+
+def with_id(item, ids):
+    found = {"PARQUET:field_id": str(ids[item.name])} if item.name in ids else None
+    return pa.field(item.name, with_ids(item.type, ids), metadata=found)
+
+
+PHYSICAL = pa.schema(
+    [
+        ("c1", pa.int64()),
+        ("c2", pa.struct([("c3", pa.string()), ("c4", pa.list_(pa.struct([("c5", pa.int64())])))])),
+        ("c6", pa.map_(pa.string(), pa.struct([("c7", pa.int64())]))),
+    ]
+)
+CONTENT = [
+    {"c1": 1, "c2": {"c3": "x", "c4": [{"c5": 1}, None, {"c5": 2}]}, "c6": [("k", {"c7": 1})]},
+    {"c1": 2, "c2": None, "c6": None},
+    {"c1": 3, "c2": {"c3": None, "c4": None}, "c6": []},
+]
+
+
+def test_column_mapping_by_name(store):
+    table = Handmade(NESTED, "p", protocol=MAPPED, configuration={"delta.columnMapping.mode": "name"}, store=store)
+    content = pa.Table.from_pylist(CONTENT, PHYSICAL)
+    table.commit(table.data("f", content, partitionValues={"c8": "9"}))
+    assert rows(table) == LOGICAL
+    assert rows(table, ["p", "n"], "n.b = 'x'") == [{"p": 9, "n": LOGICAL[0]["n"]}]
+    assert rows(table, ["a"], "p = 9 and a > 2") == [{"a": 3}]
+
+
+def test_column_mapping_by_id():
+    table = Handmade(NESTED, "p", protocol=MAPPED, configuration={"delta.columnMapping.mode": "id"})
+    # The names in the file mean nothing; and a wrong column has the name that a lookup by name would take.
+    ids = {"c1": 1, "c2": 2, "c3": 3, "c4": 4, "c5": 5, "c6": 6, "c7": 7}
+    schema = pa.schema([with_id(item, ids) for item in PHYSICAL])
+    content = pa.Table.from_pylist(CONTENT, schema).append_column(
+        pa.field("decoy", pa.int64(), metadata={"PARQUET:field_id": "99"}), pa.array([7, 7, 7])
+    )
+    names = ["z", "y", "x", "c1"]
+    content = content.rename_columns(names)
+    table.commit(table.data("f", content, partitionValues={"c8": "9"}))
+    assert rows(table) == LOGICAL
+    # A file from before the mapping has no ids; its names count.
+    table.commit(table.data("g", pa.Table.from_pylist(CONTENT[:1], PHYSICAL), partitionValues={"c8": "9"}))
+    assert rows(table) == LOGICAL + LOGICAL[:1]
+
+
+def test_names_in_another_case():
+    table = Handmade(struct(field("Abc", "long"), field("N", struct(field("Inner", "long")))))
+    table.commit(table.data("f", pa.table({"aBC": [1], "n": [{"INNER": 2}]})))
+    assert rows(table) == [{"Abc": 1, "N": {"Inner": 2}}]
+
+
+def test_a_name_with_dots_and_its_namesake():
+    table = Handmade(struct(field("a.b", "long"), field("a", struct(field("b", "long")))), protocol=MAPPED)
+    table.commit(table.data("f", pa.table({"a": [{"b": 1}], "a.b": [2]})))
+    assert rows(table) == [{"a.b": 2, "a": {"b": 1}}]
+    assert rows(table, ["a.b"]) == [{"a.b": 2}]
+
+
+def test_columns_that_a_file_lacks_are_null_at_any_depth():
+    inner = struct(field("old", "long"), field("new", "string"))
+    table = Handmade(
+        struct(
+            field("x", "long"),
+            field("later", "string"),
+            field("s", inner),
+            field("l", {"type": "array", "elementType": inner, "containsNull": True}),
+            field("nothing", "void"),
+        )
+    )
+    content = pa.table({"x": [1, 2], "s": [{"old": 1}, None], "l": [[{"old": 5}, None], None], "dropped": [0, 0]})
+    table.commit(table.data("f", content))
+    table.commit(table.data("g", pa.table({"dropped": [1]})))
+    nothing = {"x": None, "later": None, "s": None, "l": None, "nothing": None}
+    assert rows(table) == [
+        nothing | {"x": 1, "s": {"old": 1, "new": None}, "l": [{"old": 5, "new": None}, None]},
+        nothing | {"x": 2},
+        nothing,
+    ]
+    assert rows(table, ["later"], "later is null") == [{"later": None}] * 3
+
+
+D = decimal.Decimal
+UTC = dt.UTC
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "expected"),
+    [
+        ("long", pa.array([1, None], pa.int8()), [1, None]),
+        ("long", pa.array([1], pa.int32()), [1]),
+        ("integer", pa.array([-5], pa.int16()), [-5]),
+        ("double", pa.array([1.5], pa.float32()), [1.5]),
+        ("double", pa.array([7], pa.int32()), [7.0]),
+        ("decimal(20,2)", pa.array([7], pa.int32()), [D("7.00")]),
+        ("decimal(10,2)", pa.array([D("1.5")], pa.decimal128(5, 1)), [D("1.50")]),
+        ("decimal(38,10)", pa.array([D("-1.5")], pa.decimal128(38, 10)), [D("-1.5000000000")]),
+        ("timestamp_ntz", pa.array([dt.date(1, 1, 1)]), [dt.datetime(1, 1, 1)]),  # date widened
+        ("string", pa.array(["é"]).cast(pa.binary()), ["é"]),
+        ("string", pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        ("string", pa.array(["a"], pa.large_string()), ["a"]),
+        ("binary", pa.array([b"a"], pa.large_binary()), [b"a"]),
+        ("timestamp", pa.array([1], pa.timestamp("ms", "UTC")), [dt.datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)]),
+        ("timestamp", pa.array([-1], pa.timestamp("us")), [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)]),
+        ("timestamp", pa.array([1999], pa.timestamp("ns", "UTC")), [dt.datetime(1970, 1, 1, 0, 0, 0, 1, UTC)]),
+        ("timestamp", pa.array([0], pa.timestamp("us", "Asia/Tokyo")), [dt.datetime(1970, 1, 1, tzinfo=UTC)]),
+        (
+            {"type": "array", "elementType": "long", "containsNull": True},
+            pa.array([[1], None], pa.list_(pa.int32())),
+            [[1], None],
+        ),
+        (
+            {"type": "array", "elementType": "long", "containsNull": True},
+            pa.array([[1]], pa.large_list(pa.int64())),
+            [[1]],
+        ),
+        (
+            {"type": "map", "keyType": "long", "valueType": "double", "valueContainsNull": True},
+            pa.array([[(1, 1.5)], None, []], pa.map_(pa.int32(), pa.float32())),
+            [[(1, 1.5)], None, []],
+        ),
+        (
+            {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+            pa.array([[{"k": "a", "v": 1}]], pa.list_(pa.struct([("k", pa.string()), ("v", pa.int64())]))),
+            [[("a", 1)]],
+        ),
+    ],
+)
+def test_stored_types_become_the_tables(kind, stored, expected):
+    table = Handmade(struct(field("c", kind)))
+    # With Arrow's own schema in the file, pyarrow gives back the odd types too.
+    table.commit(table.data("f", pa.table({"c": stored}), parquet={"store_schema": True}))
+    assert [row["c"] for row in rows(table)] == expected
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        dt.datetime(1, 1, 1, tzinfo=UTC),
+        dt.datetime(1600, 1, 1, tzinfo=UTC),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999, UTC),
+    ],
+)
+@pytest.mark.parametrize("int96", [False, True])
+def test_times_outside_the_range_of_nanoseconds(when, int96):
+    table = Handmade(
+        struct(field("t", "timestamp"), field("l", {"type": "array", "elementType": "timestamp", "containsNull": True}))
+    )
+    kind = pa.timestamp("us", "UTC")
+    content = pa.table({"t": pa.array([when], kind), "l": pa.array([[when]], pa.list_(kind))})
+    table.commit(table.data("f", content, parquet={"use_deprecated_int96_timestamps": int96}))
+    assert rows(table) == [{"t": when, "l": [when]}]
+
+
+def test_legacy_two_level_lists():
+    table = Handmade(struct(field("l", {"type": "array", "elementType": "long", "containsNull": True})))
+    content = pa.table({"l": pa.array([[1, 2], []], pa.list_(pa.int64()))})
+    table.commit(table.data("f", content, parquet={"use_compliant_nested_type": False}))
+    assert rows(table) == [{"l": [1, 2]}, {"l": []}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        ("integer", pa.array([2**40])),
+        ("long", pa.array(["text"])),
+        ("string", pa.array([b"\xff"])),
+        (struct(field("a", "long")), pa.array([1])),
+        ({"type": "array", "elementType": "long", "containsNull": True}, pa.array([1])),
+        ({"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}, pa.array([1])),
+        ("long", pa.array([{"a": 1}])),
+    ],
+)
+def test_a_column_that_cannot_become_the_tables_type(kind, stored):
+    table = Handmade(struct(field("c", kind)))
+    table.commit(table.data("dir/f", pa.table({"c": stored})))
+    with pytest.raises(DataFileError) as caught:
+        scan(table).to_table()
+    assert caught.value.file == "dir/f"
+
+
+# --- bad files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_gone(store):
+    table = three_files(store=store)
+    table.store.delete(["f1.parquet"])
+    with pytest.raises(DataFileNotFoundError, match=r"f1\.parquet"):
+        scan(table).to_table()
+    assert len(rows(table, predicate="x < 10")) == 10  # pruned, so never missed
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "truncated", "torn"])
+def test_a_file_that_is_not_parquet(store, damage):
+    table = three_files(store=store)
+    content = store.get("f1.parquet")
+    table.put(
+        "f1.parquet",
+        {
+            "empty": b"",
+            "text": b"a,b\n1,2\n" * 9,
+            "truncated": content[:-20],
+            "torn": content[:4] + b"\xff" * 60 + content[64:],
+        }[damage],
+    )
+    with pytest.raises(DataFileError) as caught:
+        scan(table).to_table()
+    assert caught.value.file == "f1.parquet"
+
+
+@pytest.mark.parametrize(
+    "path", ["../other/f.parquet", "a/../../f", "%2e%2e/f", "file:///etc/passwd", "s3://bucket/f", "/etc/passwd"]
+)
+def test_a_path_that_leaves_the_table(tmp_path, path):
+    table = Handmade(XS, store=LocalStore(tmp_path / "t", create=True))
+    table.commit(add(path))
+    with pytest.raises(UnsafePathError):
+        scan(table).to_table()
+
+
+def test_paths_are_decoded(store):
+    table = Handmade(XS, store=store)
+    content = pa.table({"x": [1], "s": ["a"]})
+    action = table.data("a b/ü%41#?.parquet", content)
+    action["add"]["path"] = "a%20b/%C3%BC%2541%23%3F.parquet"
+    table.commit(action)
+    assert rows(table) == [{"x": 1, "s": "a"}]
+    inside = add(f"{store.uri}/abs.parquet", rows=1)
+    table.data("abs.parquet", content)
+    table.commit(inside)
+    assert len(rows(table)) == 2
+
+
+# --- streaming ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_is_dropped_stops_the_threads():
+    table = three_files()
+    before = threading.active_count()
+    batches = scan(table).to_batches()
+    next(batches)
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_files_are_not_all_read_before_the_first_batch_is_taken(tmp_path):
+    table = Handmade(XS, store=LocalStore(tmp_path))
+    content = pa.table({"x": range(1000), "s": ["v" * 100] * 1000})
+    for i in range(40):
+        table.commit(table.data(f"f{i}", content))
+    opened = []
+
+    class Watching(LocalStore):
+        def local_path(self, key):
+            opened.append(key)
+            return super().local_path(key)
+
+    planned = plan_scan(load_snapshot(Watching(tmp_path)))
+    stream = planned.executor.stream(
+        lambda file: reader.read_file(planned.store, file, planned.plan),
+        scan_files(planned),
+        weigh=lambda batch: batch.nbytes,
+        budget=300_000,
+    )
+    first = next(stream)
+    assert first.num_rows == 1000
+    assert len(opened) < 10
+    assert sum(batch.num_rows for batch in stream) == 39_000
+
+
+def test_a_file_of_many_row_groups_comes_in_batches():
+    table = Handmade(XS)
+    rows_ = 3 * reader.BATCH_ROWS
+    content = pa.table({"x": pa.array(range(rows_)), "s": pa.nulls(rows_, pa.string())})
+    table.commit(table.data("f", content, parquet={"row_group_size": rows_}))
+    sizes = [batch.num_rows for batch in scan(table).to_batches()]
+    assert max(sizes) <= reader.BATCH_ROWS
+    assert sum(sizes) == rows_
+    assert pq.ParquetFile(pa.BufferReader(table.store.get("f"))).num_row_groups == 1
