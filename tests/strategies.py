@@ -280,7 +280,7 @@ def tables(
     partition_by = names[:keys]
     fields = []
     for name in draw(st.permutations(names)):
-        of = draw(primitives() if name in partition_by else types or data_types())
+        of = draw(primitives() if name in partition_by else data_types() if types is None else types)
         nullable = not not_null or name in partition_by or draw(st.sampled_from([True, True, False]))
         fields.append(pa.field(name, of, nullable))
     schema = pa.schema(fields)
