@@ -166,6 +166,13 @@ def test_unknown_fields_are_written_again():
     assert json.loads(codec.encode_action(action)) == json.loads(data)
 
 
+def test_a_field_of_the_log_that_is_called_extra_stays_one():
+    data = add(extra={"b": 1})
+    (action,) = codec.decode_commit(data, FILE)
+    assert action.extra == {"extra": {"b": 1}}
+    assert json.loads(codec.encode_action(action)) == json.loads(data)
+
+
 def test_unknown_actions_and_empty_objects_are_ignored():
     data = b'{"newAction":{"a":1}}\n{}\n' + add() + b'\n{"add":null}\n'
     assert [type(a) for a in codec.decode_commit(data, FILE)] == [Add]

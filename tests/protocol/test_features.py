@@ -304,6 +304,10 @@ def test_an_upgrade_names_the_new_feature():
     after = upgraded(protocol(2, 5), table(schema_string=schema("timestamp_ntz")))
     assert after.reader_features == ["columnMapping", "timestampNtz"]
     assert upgraded(protocol(3, 7, [], []), table()) == protocol(3, 7, [], [])
+    fed = table({"delta.enableChangeDataFeed": "true"})
+    assert upgraded(protocol(3, 7, [], []), fed) == protocol(3, 7, [], ["changeDataFeed"])
+    assert upgraded(protocol(2, 7, None, []), fed) == protocol(2, 7, None, ["changeDataFeed"])
+    assert upgraded(protocol(1, 4), fed) == protocol(1, 4)
 
 
 # --- new tables --------------------------------------------------------------------------------------------------

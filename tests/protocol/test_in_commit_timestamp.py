@@ -126,6 +126,13 @@ def test_both_kinds_in_one_table(mixed, timestamp):
             version_at(timestamp, commits, since, told.__getitem__)
 
 
+def test_the_very_time_of_the_enablement_is_after_it():
+    commits, since = [(0, 10), (1, 20), (2, 0), (3, 0)], Enablement(2, 50)
+    told = {2: 50, 3: 60}
+    found = [version_at(time, commits, since, told.__getitem__) for time in (49, 50, 59, 60)]
+    assert found == [1, 2, 2, 3]
+
+
 def test_from_creation_and_after_cleanup():
     told = {0: 5, 1: 7, 2: 30}
     commits = [(0, 1000), (1, 0), (2, 0)]

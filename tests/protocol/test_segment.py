@@ -78,15 +78,12 @@ def test_sets_of_parts_are_not_mixed():
 def test_several_checkpoints_at_one_version():
     files = listing(part(1, 1, 1), paths.checkpoint_key(1), v2(1, 1), v2(1, 0, "json"))
     order = []
-    unreadable = []
-    while True:
-        segment = build_segment(files + commits(0, 1), unreadable=unreadable)
-        if segment.checkpoint is None:
-            break
-        order.append(segment.checkpoint.files[0].key)
-        unreadable += [f.key for f in segment.checkpoint.files]
+    for _ in files:
+        segment = build_segment(files + commits(0, 1), unreadable=order)
+        order += [f.key for f in segment.checkpoint.files]
     assert order == [v2(1, 0, "json"), v2(1, 1), paths.checkpoint_key(1), part(1, 1, 1)]
-    assert shape(segment) == (1, None, [(0, 0), (1, 1)])
+    # None is left: the commits alone are the table.
+    assert shape(build_segment(files + commits(0, 1), unreadable=order)) == (1, None, [(0, 0), (1, 1)])
 
 
 def test_only_checkpoint_files():
