@@ -214,8 +214,8 @@ PREDICATES = st.recursive(
     atoms(),
     lambda inner: st.one_of(
         inner.map(Not),
-        st.lists(inner, min_size=1, max_size=3).map(lambda parts: And(tuple(parts))),
-        st.lists(inner, min_size=1, max_size=3).map(lambda parts: Or(tuple(parts))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: Or(tuple(parts))),
     ),
     max_leaves=6,
 )

@@ -66,9 +66,9 @@ def arrow_type(data_type: DataType) -> pa.DataType:
         case StructType():
             return pa.struct([arrow_field(item) for item in data_type])
         case ArrayType():
-            return pa.list_(pa.field("element", arrow_type(data_type.element), data_type.contains_null))
+            return pa.list_(_field("element", data_type.element, data_type.contains_null))
         case MapType():
-            value = pa.field("value", arrow_type(data_type.value), data_type.value_contains_null)
+            value = _field("value", data_type.value, data_type.value_contains_null)
             return pa.map_(pa.field("key", arrow_type(data_type.key), nullable=False), value)
     found = _TO_ARROW.get(data_type)
     if found is None:
@@ -76,10 +76,15 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     return found
 
 
+def _field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
+    # Arrow has no null type that is not nullable.
+    return pa.field(name, arrow_type(data_type), nullable or data_type == VOID)
+
+
 def arrow_field(item: StructField) -> pa.Field:
     """The Arrow field of a column, without metadata."""
     try:
-        return pa.field(item.name, arrow_type(item.type), item.nullable)
+        return _field(item.name, item.type, item.nullable)
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(f"column {item.name}: {error}") from None
 

@@ -207,6 +207,8 @@ class Reader:
             inner = inner.copy()
             inner.set("this", exp.Neg(this=inner.this.copy()))
             return self._cast(inner)
+        if isinstance(inner, exp.Column | exp.Dot):
+            raise self._unsupported(node)
         literal = self._literal(inner)
         if literal.value is None or literal.type in (STRING, BOOLEAN, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ):
             raise self._unsupported(node)

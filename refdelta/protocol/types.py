@@ -363,8 +363,9 @@ def _check_struct(struct: StructType, path: str, mapped: bool) -> None:
     seen: dict[str, str] = {}
     for item in struct:
         here = f"{path}{item.name}"
-        twin = seen.setdefault(item.name.lower(), here)
-        if twin is not here:
+        twin = seen.get(item.name.lower())
+        seen[item.name.lower()] = here
+        if twin is not None:
             raise SchemaMismatchError(
                 f"columns {twin!r} and {here!r} have the same name: names are compared without regard to case"
             )
