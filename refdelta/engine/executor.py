@@ -14,7 +14,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # How many bytes of results may wait for their turn, over all tasks together.
-LOOK_AHEAD_BYTES = 256 * 2**20
+LOOK_AHEAD_BYTES = 128 * 2**20
 
 
 class Executor(Protocol):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import live_rows, load_deletion_vector
 from refdelta.engine.files import data_errors, open_parquet
+from refdelta.engine.row_groups import groups_to_read
 from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
 
@@ -92,11 +93,12 @@ def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.Recor
     deleted = None if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
     with data_errors(file.key), _opened(store, file.key) as parquet:
         columns = _Columns(parquet.schema_arrow, plan, file)
-        start = 0
-        for physical in _batches(parquet, columns.physical_names, pre_buffer=store.capabilities.remote):
-            rows = physical.num_rows
+        groups = None
+        if plan.row_filter is not None:
+            groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
+        pre_buffer = store.capabilities.remote
+        for start, physical in _batches(parquet, columns.physical_names, groups, one_by_one=pre_buffer):
             live = physical if deleted is None else live_rows(physical, start, deleted)
-            start += rows
             if live.num_rows:
                 batch = _finish(columns.of(live), live.num_rows, schema, plan)
                 if batch.num_rows:
@@ -115,13 +117,26 @@ def _opened(store: Store, key: str) -> Any:
     return open_parquet(store, key, coerce_int96_timestamp_unit="us", pre_buffer=store.capabilities.remote)
 
 
-def _batches(parquet: Any, names: Sequence[str], *, pre_buffer: bool) -> Iterator[pa.RecordBatch]:
-    if not pre_buffer:
-        yield from parquet.iter_batches(BATCH_ROWS, columns=names)
+def _batches(
+    parquet: Any, names: Sequence[str], groups: list[int] | None, *, one_by_one: bool
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of row groups, all if None, each with the number of its first row in the file."""
+    if groups is None and not one_by_one:
+        start = 0
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
+            yield start, batch
+            start += batch.num_rows
         return
     # Buffering ahead holds all that it is asked for, so it is asked for one row group at a time.
+    wanted = frozenset(range(parquet.num_row_groups) if groups is None else groups)
+    first = 0
     for group in range(parquet.num_row_groups):
-        yield from parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
+        start = first
+        first += parquet.metadata.row_group(group).num_rows
+        if group in wanted:
+            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
+                yield start, batch
+                start += batch.num_rows
 
 
 class _Columns:
@@ -133,9 +148,9 @@ class _Columns:
             sources = plan_columns(file_schema, stored, by_id=plan.by_id)
         except UnsupportedTypeError as error:
             raise ValueError(str(error)) from error
-        found = {item.name: source for item, source in zip(stored, sources, strict=True)}
+        self.stored = {item.name: (item, source) for item, source in zip(stored, sources, strict=True)}
         self._columns: list[ColumnSource | _Constant] = [
-            found[item.name] if item.name in found else _Constant(file.partition_values[item.name])
+            self.stored[item.name][1] if item.name in self.stored else _Constant(file.partition_values[item.name])
             for item in plan.read
         ]
         self.physical_names = list({source.name: None for source in sources if source.name is not None})

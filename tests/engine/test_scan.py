@@ -614,3 +614,71 @@ def test_a_file_of_many_row_groups_comes_in_batches():
     assert max(sizes) <= reader.BATCH_ROWS
     assert sum(sizes) == rows_
     assert pq.ParquetFile(pa.BufferReader(table.store.get("f"))).num_row_groups == 1
+
+
+# --- row groups --------------------------------------------------------------------------------------------------
+
+
+GROUPED = struct(
+    field("x", "long"), field("s", "string"), field("t", "timestamp"), field("f", "double"), field("wide", "long")
+)
+
+
+def grouped(tmp_path):
+    table = Handmade(GROUPED, protocol=VECTORS, store=LocalStore(tmp_path))
+    content = pa.table(
+        {
+            "x": range(100),
+            "s": [f"{i:03d}" for i in range(100)],
+            "t": pa.array(range(100), pa.timestamp("us", "UTC")),
+            "f": [float(i) if i % 10 else float("nan") for i in range(100)],
+            "wide": pa.array(range(100), pa.int32()),
+        }
+    )
+    table.commit(table.data("f", content, parquet={"row_group_size": 10}))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("predicate", "groups"),
+    [
+        ("x = 42", 1),
+        ("x < 15 or s >= '085'", 4),
+        ("t < timestamp'1970-01-01 00:00:00.000025Z'", 3),
+        ("x is null", 0),
+        ("f > 1000", 10),  # NaN is greater than all, and is in none of the bounds
+        ("wide = 42", 10),  # the bounds are those of another type
+        ("x in (1, 2, 99) and f < 50", 2),
+    ],
+)
+def test_row_groups_are_pruned_by_their_own_statistics(tmp_path, monkeypatch, predicate, groups):
+    table = grouped(tmp_path)
+    everything = scan(table).to_table()
+    seen = []
+    original = reader.groups_to_read
+    monkeypatch.setattr(reader, "groups_to_read", lambda *a: seen.append(original(*a)) or seen[-1])
+
+    found = scan(table, predicate=predicate).to_table()
+
+    assert len(seen[0]) == groups
+    expected = plan_scan(load_snapshot(table.store), predicate=predicate).predicate
+    kept = pa.Table.from_batches([expected.apply(b) for b in everything.to_batches()], everything.schema)
+    assert repr(found.to_pylist()) == repr(kept.to_pylist())  # as text, in which NaN is equal to itself
+
+
+def test_deleted_rows_are_counted_over_row_groups_that_are_skipped(tmp_path):
+    table = Handmade(XS, protocol=VECTORS, store=LocalStore(tmp_path))
+    content = pa.table({"x": range(100), "s": ["v"] * 100})
+    dv = vector(table, "u", {3, 42, 43, 99})
+    table.commit(table.data("f", content, deletionVector=dv, parquet={"row_group_size": 10}))
+    assert [row["x"] for row in rows(table, ["x"], "x between 40 and 45")] == [40, 41, 44, 45]
+
+
+def test_row_groups_of_a_partitioned_file_with_columns_missing():
+    schema = struct(field("x", "long"), field("p", "long"), field("later", "long"))
+    table = Handmade(schema, "p")
+    content = pa.table({"x": range(100)})
+    table.commit(table.data("f", content, partitionValues={"p": "7"}, parquet={"row_group_size": 10}))
+    assert rows(table, ["x"], "p = 7 and x > 97") == [{"x": 98}, {"x": 99}]
+    assert rows(table, ["x"], "p = 8 or x > 98 or later = 1") == [{"x": 99}]
+    assert rows(table, ["p"], "x < 1 and later is null") == [{"p": 7}]
