@@ -1,0 +1,106 @@
+"""Tasks over threads: order, bounds, errors, and leaving early."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refdelta.engine.executor import ThreadExecutor
+
+
+@given(st.lists(st.lists(st.integers(0, 50), max_size=5), max_size=12), st.integers(1, 4), st.integers(1, 60))
+@settings(max_examples=60)
+def test_streams_keep_the_order_of_tasks_and_of_results(tasks, workers, budget):
+    found = list(ThreadExecutor(workers).stream(iter, tasks, weigh=lambda item: item, budget=budget))
+    assert found == [item for task in tasks for item in task]
+
+
+def test_map_keeps_the_order():
+    assert list(ThreadExecutor(3).map(lambda x: x * x, range(50))) == [x * x for x in range(50)]
+
+
+def test_map_does_not_run_far_ahead():
+    begun = []
+    results = ThreadExecutor(2).map(lambda x: begun.append(x) or x, range(1000))
+    assert next(results) == 0
+    results.close()
+    assert len(begun) <= 5
+
+
+class Boom(Exception):
+    pass
+
+
+def failing(task):
+    yield task
+    if task == 2:
+        raise Boom
+    yield task
+
+
+def _drain(stream, seen):
+    for item in stream:
+        seen.append(item)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_comes_after_what_was_before_it_and_ends_the_threads(workers):
+    before = threading.active_count()
+    seen = []
+    stream = ThreadExecutor(workers).stream(failing, range(100))
+    with pytest.raises(Boom):
+        _drain(stream, seen)
+    assert seen == [0, 0, 1, 1, 2]
+    assert threading.active_count() == before
+    with pytest.raises(Boom):
+        list(ThreadExecutor(workers).map(lambda task: list(failing(task)), range(5)))
+
+
+def test_results_that_wait_are_bounded():
+    produced = threading.Semaphore(0)
+    count = [0]
+    lock = threading.Lock()
+
+    def task(_):
+        for _ in range(100):
+            with lock:
+                count[0] += 1
+            produced.release()
+            yield object()
+
+    stream = ThreadExecutor(4).stream(task, range(8), budget=10)
+    next(stream)
+    for _ in range(11):
+        assert produced.acquire(timeout=10)
+    # Ten may wait, one was taken, and each of four threads may hold one that has no room.
+    with lock:
+        assert count[0] <= 10 + 1 + 4 + 1
+    assert sum(1 for _ in stream) == 799
+
+
+def test_leaving_early_closes_what_the_tasks_hold():
+    closed = []
+
+    def task(number):
+        try:
+            while True:
+                yield number
+        finally:
+            closed.append(number)
+
+    before = threading.active_count()
+    stream = ThreadExecutor(3).stream(task, range(5), budget=5)
+    assert next(stream) == 0
+    stream.close()
+    assert threading.active_count() == before
+    assert sorted(closed) == sorted(set(closed))
+    assert 0 in closed
+
+
+def test_one_task_needs_no_thread():
+    names = set()
+    list(ThreadExecutor(3).stream(lambda _: iter([names.add(threading.current_thread())]), [1]))
+    assert names == {threading.current_thread()}
