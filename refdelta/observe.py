@@ -54,7 +54,7 @@ class StatusLine:
         self.clear()
 
 
-def counted(reader: pa.RecordBatchReader, line: StatusLine, what: str) -> pa.RecordBatchReader:
+def watched(reader: pa.RecordBatchReader, line: StatusLine, what: str) -> pa.RecordBatchReader:
     """The same stream of batches, which shows how many rows went through it as they go."""
     import pyarrow as pa
 

@@ -1,0 +1,79 @@
+"""The group ``refdelta`` and what its commands share: the table's address, storage options, ``--json``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from refdelta import DeltaTable, __version__
+from refdelta.errors import InvalidArgumentError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="refdelta")
+def app() -> None:
+    """Delta Lake tables, read and written in pure Python.
+
+    A table is a folder: a path, or a URI such as file:///data/flights or memory://name. Every command takes --json
+    and then prints one JSON document ('read': one JSON object a row).
+    """
+
+
+def pairs(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Turn repeated ``name=value`` arguments into a mapping."""
+    found = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not name=value", param=parameter)
+        found[name] = value
+    return found
+
+
+def names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[str] | None:
+    """Turn ``a,b,c`` into a list."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def on_a_table(command: Command) -> Command:
+    """The argument TABLE and the options that every command on a table has."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        click.option(
+            "--storage-option",
+            "storage_options",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=pairs,
+            help="An option of the store, e.g. a region. May be repeated.",
+        ),
+        click.argument("table"),
+    ):
+        command = decorate(command)
+    return command
+
+
+def at_a_version(command: Command) -> Command:
+    """The option ``--version``: a number, or a time."""
+    return click.option(
+        "--version",
+        "version",
+        metavar="N|TIME",
+        help="Read the table as it was: a version, or a time such as 2026-03-01T12:00:00Z.",
+    )(command)
+
+
+def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
+    """The handle for ``table``, at a version or time if one was asked for."""
+    at = int(version) if version is not None and version.isdecimal() else version
+    if isinstance(at, str) and at.startswith("-"):
+        raise InvalidArgumentError(f"--version takes a version number or a time, not {at!r}")
+    return DeltaTable(table, version=at, storage_options=storage_options or None)
+
+
+# The commands register themselves with `app`; importing them here is what makes them exist.
+from refdelta.cli import inspect, reading, running, writing  # noqa: E402, F401

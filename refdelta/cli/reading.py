@@ -1,0 +1,69 @@
+"""``refdelta read``: rows of a table as text, CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from refdelta.cli.app import app, at_a_version, names, on_a_table, open_table
+from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
+from refdelta.errors import InvalidArgumentError
+
+_SHOWN = 20
+
+
+@app.command()
+@on_a_table
+@at_a_version
+@click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order.")
+@click.option(
+    "--where", "predicate", metavar="SQL", help="Only rows that match, e.g. \"carrier = 'UA' and month < 3\"."
+)
+@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many rows; a table shows {_SHOWN} unless said.")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(FORMATS),
+    help="How rows are written; 'table' unless said, 'json' with --json.",
+)
+@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="A file instead of standard output.")
+@click.option("--explain", is_flag=True, help="Read nothing: say which files would be read, and which not and why.")
+def read(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    version: str | None,
+    columns: list[str] | None,
+    predicate: str | None,
+    limit: int | None,
+    shape: str | None,
+    output: str | None,
+    explain: bool,
+) -> None:
+    """Print rows of TABLE."""
+    shape = _shape(shape, output, as_json)
+    scan = open_table(table, storage_options, version).scan(columns=columns, predicate=predicate)
+    if explain:
+        click.echo(str(scan.explain()))
+    elif shape == "table":
+        if echo_rows(scan.to_reader(), _SHOWN if limit is None else limit) and limit is None:
+            click.echo(f"... the first {_SHOWN} rows; --limit N shows more", err=True)
+    else:
+        write_rows(limited(scan.to_reader(), limit), shape, output)
+
+
+def _shape(shape: str | None, output: str | None, as_json: bool) -> str:
+    """The format: as said, else by the output file's ending, else a table; combinations without sense are refused."""
+    if as_json and shape not in (None, "json"):
+        raise InvalidArgumentError(f"--json and --format {shape} exclude each other")
+    if shape is None and output is not None and not as_json:
+        shape = Path(output).suffix.removeprefix(".").lower()
+        if shape not in FORMATS[1:]:
+            raise InvalidArgumentError(f"{output}: say --format csv, json or parquet")
+    shape = shape or ("json" if as_json else "table")
+    if shape == "parquet" and output is None:
+        raise InvalidArgumentError("--format parquet needs --output FILE")
+    if shape == "table" and output is not None:
+        raise InvalidArgumentError("--format table is for the screen; --output takes csv, json or parquet")
+    return shape

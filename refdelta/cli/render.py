@@ -1,0 +1,102 @@
+"""How values are shown: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+
+def to_json(value: Any) -> str:
+    """One JSON text on one line: times in ISO 8601, decimals as exact strings, bytes in base64, NaN as null."""
+    return msgspec.json.encode(value, enc_hook=_plain).decode()
+
+
+def echo_json(value: Any) -> None:
+    """Print one indented JSON document."""
+    click.echo(msgspec.json.format(to_json(value), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)
+
+
+def cell(value: Any) -> str:
+    """One value for people."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
+    if isinstance(value, (str, int, float, decimal.Decimal, dt.date)):
+        return str(value)
+    return to_json(value)
+
+
+def moment(milliseconds: int | None) -> str | None:
+    """Milliseconds since 1970 as a time for people."""
+    if milliseconds is None:
+        return None
+    time = dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S}.{milliseconds % 1000:03} UTC"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``2,000 files``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def size(count: int | None) -> str:
+    """A number of bytes for people: ``8.3 MB``, in powers of ten."""
+    if count is None:
+        return ""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(number) < 1000 or unit == "TB":
+            break
+        number /= 1000
+    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
+    """Print a table with a heading; columns named in ``right`` are aligned to the right.
+
+    On a terminal the columns share its width; in a pipe nothing is cut or wrapped, whatever the width.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    aligned = set(right)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in names:
+        table.add_column(Text(name), justify="right" if name in aligned else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        endless = Console(file=sys.stdout, highlight=False, width=1_000_000)
+        console = Console(
+            file=sys.stdout, highlight=False, width=Measurement.get(endless, endless.options, table).maximum
+        )
+    console.print(table)
+
+
+def echo_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Print ``name  value`` lines, the names in one column."""
+    shown = [(name, cell(value)) for name, value in pairs]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name:<{width}}  {value}".rstrip())

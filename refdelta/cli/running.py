@@ -1,0 +1,156 @@
+"""``refdelta demo``: the main job, step by step, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from refdelta import DeltaTable, demo
+from refdelta.cli.app import app
+from refdelta.cli.render import echo_json, echo_table, size
+from refdelta.observe import StatusLine
+from refdelta.spark import oracle
+
+_HISTORY = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of one run; sizes in bytes, times in seconds."""
+
+    table: str
+    writers: int
+    commits: int
+    retries: int
+    rows: int
+    files: int
+    size: int
+    seconds: float
+    commits_per_second: float
+    rows_per_second: float
+
+
+@app.command("demo")
+@click.option("--path", metavar="DIR", help="The table's folder, new or empty; the next in ./demo-table unless said.")
+@click.option("--writers", type=click.IntRange(1, 12), default=4, show_default=True, help="How many processes write.")
+@click.option("--spark/--no-spark", default=True, help="Whether delta-spark reads the table too, where it is there.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+def run(path: str | None, writers: int, spark: bool, as_json: bool) -> None:
+    """Write a year of flights from several processes at once, then check everything.
+
+    Reads the table back and compares it with the source, now and at earlier versions, and has delta-spark read it too
+    where Java is there. The exit status is 1 if a comparison fails. The table stays for you to look at.
+    """
+    folder = demo.fresh_folder(path)
+    source = demo.flights()
+    if not as_json:
+        click.echo(f"{source.num_rows:,} flights, {writers} writer processes, one table: {folder}")
+    demo.create(folder, source)
+    written = demo.write_concurrently(folder, source, writers)
+    summary = _summary(folder, writers, written)
+    if not as_json:
+        _show_figures(summary)
+        _show_history(folder)
+    checks = demo.verify(folder, source, written)
+    if not as_json:
+        click.echo()
+        _show_checks(checks)
+    more, not_compared = _second_opinion(folder, source) if spark else ([], "--no-spark")
+    checks += more
+    if as_json:
+        shown = [{"what": check.what, "ok": check.problem is None, "problem": check.problem} for check in checks]
+        echo_json({**asdict(summary), "checks": shown, "not_compared_with_spark": not_compared})
+    else:
+        _show_checks(more)
+        if not_compared:
+            click.echo(f"    -  not compared with delta-spark: {not_compared}")
+        _show_what_next(folder, summary.commits // 2)
+    failed = [check for check in checks if check.problem]
+    if failed:
+        raise demo.DemoFailedError(f"{len(failed)} of {len(checks)} checks failed, the first: {failed[0].what}")
+
+
+def _summary(folder: Path, writers: int, written: demo.Written) -> Summary:
+    described = DeltaTable(str(folder)).detail()
+    commits, seconds = len(written.appends), written.seconds
+    return Summary(
+        table=str(folder),
+        writers=writers,
+        commits=commits,
+        retries=written.retries,
+        rows=written.rows,
+        files=described["num_files"],
+        size=described["size_in_bytes"],
+        seconds=round(seconds, 3),
+        commits_per_second=round(commits / seconds, 1),
+        rows_per_second=round(written.rows / seconds),
+    )
+
+
+def _show_figures(summary: Summary) -> None:
+    click.echo()
+    figures = {
+        "commits": f"{summary.commits:,}",
+        "retries": f"{summary.retries:,}",
+        "rows": f"{summary.rows:,}",
+        "files": f"{summary.files:,}",
+        "size": size(summary.size),
+        "seconds": f"{summary.seconds:.2f}",
+        "commits/s": f"{summary.commits_per_second:.1f}",
+        "rows/s": f"{summary.rows_per_second:,}",
+    }
+    echo_table(list(figures), [list(figures.values())], right=figures)
+
+
+def _show_history(folder: Path) -> None:
+    click.echo(f"\nhistory, the newest {_HISTORY} versions")
+    commits = list(DeltaTable(str(folder)).history(_HISTORY))
+    echo_table(
+        ("version", "operation", "read version", "rows", "note"),
+        [
+            (
+                commit.get("version"),
+                commit.get("operation"),
+                commit.get("readVersion"),
+                (commit.get("operationMetrics") or {}).get("numOutputRows"),
+                commit.get("userMetadata"),
+            )
+            for commit in commits
+        ],
+        right=("version", "read version", "rows"),
+    )
+
+
+def _show_checks(checks: list[demo.Check]) -> None:
+    for check in checks:
+        mark = click.style("FAIL", fg="red", bold=True) if check.problem else click.style("  ok", fg="green")
+        click.echo(f" {mark}  {check.what}" + (f": {check.problem}" if check.problem else ""))
+
+
+def _second_opinion(folder: Path, source: pa.Table) -> tuple[list[demo.Check], str | None]:
+    """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse."""
+    try:
+        with StatusLine() as line:
+            line.show("delta-spark reads the table (its first start fetches its JARs)", force=True)
+            return demo.verify_with_spark(folder, source), None
+    except oracle.OracleUnavailableError as error:
+        if os.environ.get("CI", "").lower() == "true":
+            raise
+        return [], str(error)
+
+
+def _show_what_next(folder: Path, version: int) -> None:
+    table = shlex.quote(str(folder))
+    click.echo(f"\nThe table is in {folder}. To look at it:")
+    for command in (
+        f"read {table} --where \"carrier = 'UA' and dep_delay > 600\" --columns month,day,flight,dest,dep_delay",
+        f"read {table} --version {version} --limit 3",
+        f"history {table}",
+        f"log {table}",
+    ):
+        click.echo(f"  refdelta {command}")

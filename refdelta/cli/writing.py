@@ -1,0 +1,124 @@
+"""``refdelta write`` and ``refdelta checkpoint``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import pyarrow as pa
+
+from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.cli.app import app, names, on_a_table, open_table, pairs
+from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
+from refdelta.cli.render import counted, echo_json
+from refdelta.observe import StatusLine, watched
+
+
+@app.command()
+@on_a_table
+@click.argument("inputs", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--mode",
+    type=click.Choice(["error", "append", "overwrite", "ignore"]),
+    default="error",
+    show_default=True,
+    help="What to do where the table exists.",
+)
+@click.option("--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said.")
+@click.option(
+    "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a text that stands for null. May be repeated."
+)
+@click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields.")
+@click.option("--partition-by", metavar="A,B", callback=names, help="Partition columns of a new table.")
+@click.option(
+    "--schema-mode",
+    type=click.Choice(["merge", "overwrite"]),
+    help="Add new columns to the table's schema, or replace it; refused unless said.",
+)
+@click.option("--where", "predicate", metavar="SQL", help="With --mode overwrite: replace only the rows that match.")
+@click.option("--dynamic", is_flag=True, help="With --mode overwrite: replace only the partitions that the files have.")
+@click.option(
+    "--property",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A property of a new table, e.g. delta.checkpointInterval=20. May be repeated.",
+)
+@click.option("--name", help="The name of a new table.")
+@click.option("--description", help="The description of a new table.")
+@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@click.option(
+    "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="When to begin another data file."
+)
+def write(
+    table: str,
+    inputs: tuple[str, ...],
+    storage_options: dict[str, str],
+    as_json: bool,
+    mode: str,
+    shape: str | None,
+    nulls: tuple[str, ...],
+    delimiter: str,
+    partition_by: list[str] | None,
+    schema_mode: str | None,
+    predicate: str | None,
+    dynamic: bool,
+    properties: dict[str, str],
+    name: str | None,
+    description: str | None,
+    message: str | None,
+    target_file_size: int | None,
+) -> None:
+    """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
+
+    CSV and JSON files have the types of the table that they go to; where there is none, the types are guessed from
+    the beginning of the first file.
+    """
+    if len(delimiter) != 1:
+        raise click.BadParameter("it is one character", param_hint="--delimiter")
+    start = time.monotonic()
+    options = InputOptions(shape, nulls, delimiter, _types(table, storage_options, schema_mode))
+    with StatusLine() as line:
+        result = write_deltalake(
+            table,
+            watched(open_inputs(inputs, options), line, "writing"),
+            mode=mode,
+            partition_by=partition_by,
+            schema_mode=schema_mode,
+            predicate=predicate,
+            partition_overwrite="dynamic" if dynamic else None,
+            configuration=properties or None,
+            name=name,
+            description=description,
+            commit_properties=CommitProperties(user_metadata=message) if message else None,
+            target_file_size=target_file_size,
+            storage_options=storage_options or None,
+        )
+    if as_json:
+        echo_json(dict(result))
+    elif result.version is None:
+        click.echo("nothing was written")
+    else:
+        rows = counted(result.metrics["num_added_rows"], "row")
+        files = counted(result.metrics["num_added_files"], "file")
+        click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
+
+
+def _types(table: str, storage_options: dict[str, str], schema_mode: str | None) -> pa.Schema | None:
+    options = storage_options or None
+    if schema_mode == "overwrite" or not DeltaTable.is_deltatable(table, storage_options=options):
+        return None
+    return pa.schema(DeltaTable(table, storage_options=options).schema())
+
+
+@app.command()
+@on_a_table
+def checkpoint(table: str, storage_options: dict[str, str], as_json: bool) -> None:
+    """Write a checkpoint of TABLE's newest version, so that readers need not replay the log before it."""
+    handle = open_table(table, storage_options)
+    handle.create_checkpoint()
+    if as_json:
+        echo_json({"version": handle.version()})
+    else:
+        click.echo(f"checkpoint of version {handle.version()} written")

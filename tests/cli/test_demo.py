@@ -1,0 +1,127 @@
+"""The main job on a part of its data: it does what it says, and it notices when something is wrong."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from refdelta import DeltaTable, demo, write_deltalake
+from refdelta.cli import running
+from refdelta.errors import InvalidArgumentError
+from refdelta.spark.oracle import OracleUnavailableError
+
+
+@pytest.fixture(scope="module")
+def flights():
+    return demo.flights()
+
+
+@pytest.fixture(scope="module")
+def some(flights):
+    """Every fiftieth flight, of all months and carriers but the rarest."""
+    return flights.take(pa.array(range(0, flights.num_rows, 50)))
+
+
+@pytest.fixture(scope="module")
+def done(some, tmp_path_factory):
+    """A table that two processes wrote: its folder, and what they say that they did."""
+    folder = tmp_path_factory.mktemp("demo") / "flights"
+    demo.create(folder, some)
+    return folder, demo.write_concurrently(folder, some, 2)
+
+
+def test_the_flights_are_typed(flights):
+    assert flights.num_rows == 336_776
+    assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
+    assert flights.schema.field("dep_delay").type == pa.int32()
+    assert flights.schema.field("flight").type == pa.int32()
+    assert flights.schema.field("tailnum").type == pa.string()
+    first = flights.slice(0, 1).to_pylist()[0]
+    assert (first["carrier"], first["time_hour"]) == ("UA", dt.datetime(2013, 1, 1, 10, tzinfo=dt.UTC))
+    assert flights["dep_time"].null_count == 8255, "NA is null"
+    assert pc.sum(pc.equal(flights["tailnum"], "NA")).as_py() in (0, None)
+
+
+def test_writers_at_once_lose_nothing(done, some):
+    folder, written = done
+    assert len(written.appends) == 12 * demo.APPENDS_A_MONTH
+    assert {append.writer for append in written.appends} == {1, 2}
+    assert written.rows == some.num_rows
+    checks = demo.verify(folder, some, written)
+    assert [check.problem for check in checks] == [None] * len(checks)
+
+
+def test_a_lost_commit_is_noticed(done, some):
+    folder, written = done
+    problems = [check for check in demo.verify(folder, some.slice(1), written) if check.problem]
+    assert {"sums per carrier, as in the source", f"{some.num_rows - 1:,} rows, as in the source"} <= {
+        check.what for check in problems
+    }
+    fewer = demo.Written(written.appends[:-1], written.seconds)
+    assert not any(check.problem for check in demo.verify(folder, some, fewer)[:2])
+    twice = demo.Written((*written.appends, written.appends[-1]), written.seconds)
+    assert next(check.problem for check in demo.verify(folder, some, twice) if "version of its own" in check.what)
+
+
+def test_a_writer_that_fails_ends_the_job_with_its_reason(some, tmp_path):
+    folder = tmp_path / "other"
+    write_deltalake(folder, pa.table({"a": [1]}))
+    with pytest.raises(demo.DemoFailedError, match=r"writer [12] failed: SchemaMismatchError: .*carrier"):
+        demo.write_concurrently(folder, some, 2)
+
+
+def test_only_a_fresh_folder_is_written_to(tmp_path, monkeypatch):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    with pytest.raises(InvalidArgumentError, match="not empty"):
+        demo.fresh_folder(str(tmp_path / "used"))
+    monkeypatch.chdir(tmp_path)
+    demo.fresh_folder(None).mkdir(parents=True)
+    assert str(demo.fresh_folder(None)) == "demo-table/flights-2"
+
+
+@pytest.fixture
+def small_demo(monkeypatch, some):
+    monkeypatch.setattr(demo, "flights", lambda: some)
+
+
+def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path, some):
+    result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark")
+    assert (result.status, result.err) == (0, "")
+    assert f"{some.num_rows:,} flights, 2 writer processes" in result.out
+    assert "commits/s" in result.out
+    assert "month 12, part 3 of 3" in result.out or "part 3 of 3" in result.out
+    assert result.out.count("  ok  ") == 5
+    assert f"refdelta read {tmp_path / 't'}" in result.out
+    assert DeltaTable(tmp_path / "t").version() == 36
+
+
+def test_the_command_as_json(cli, small_demo, tmp_path, some):
+    found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--json").json
+    assert (found["commits"], found["retries"], found["rows"], found["writers"]) == (36, 0, some.num_rows, 1)
+    assert found["files"] == 36
+    assert all(check["ok"] for check in found["checks"])
+    assert found["not_compared_with_spark"] == "--no-spark"
+
+
+def test_a_failed_check_is_exit_status_1(cli, small_demo, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "verify", lambda *_: [demo.Check("rows"), demo.Check("sums", "1 instead of 2")])
+    result = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark")
+    assert result.status == 1
+    assert "FAIL  sums: 1 instead of 2" in result.out
+    assert result.err == "refdelta: 1 of 2 checks failed, the first: sums\n"
+
+
+def no_java(*_arguments):
+    raise OracleUnavailableError("delta-spark needs Java 17 and there is no java here")
+
+
+def test_without_java_one_line_says_how_to_get_it(monkeypatch, some, tmp_path):
+    monkeypatch.setattr(demo, "verify_with_spark", no_java)
+    monkeypatch.delenv("CI", raising=False)
+    checks, reason = running._second_opinion(tmp_path, some)
+    assert (checks, reason) == ([], "delta-spark needs Java 17 and there is no java here")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(OracleUnavailableError):
+        running._second_opinion(tmp_path, some)

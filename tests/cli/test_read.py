@@ -1,0 +1,157 @@
+"""``refdelta read``: the right rows, in each format, to each place."""
+
+import csv
+import datetime as dt
+import decimal
+import io
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from refdelta import write_deltalake
+
+NESTED = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int64()),
+        "price": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "day": pa.array([dt.date(2026, 1, 2), None]),
+        "at": pa.array([dt.datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+        "tags": pa.array([["a", "b"], []], pa.list_(pa.string())),
+        "place": pa.array([{"x": 1.5, "y": None}, None], pa.struct([("x", pa.float64()), ("y", pa.float64())])),
+        "counts": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
+        "raw": pa.array([b"\x00\xff", None]),
+        "flag": pa.array([True, None]),
+    }
+)
+
+
+def ids(rows):
+    return sorted(row["id"] for row in rows)
+
+
+def test_a_table_for_people(cli, table):
+    result = cli("read", table)
+    lines = [line.split() for line in result.out.splitlines()]
+    assert lines[0] == ["id", "name", "day"]
+    assert sorted(lines[2:]) == [["1", "one", "a"], ["3", "three", "a"], ["5", "five", "b"]]
+    assert result.err == ""
+
+
+def test_json_is_one_object_a_row(cli, table):
+    assert ids(cli("read", table, "--json").json) == [1, 3, 5]
+
+
+def test_columns_come_in_the_order_asked_for(cli, table):
+    rows = cli("read", table, "--columns", "name, id", "--json").json
+    assert all(list(row) == ["name", "id"] for row in rows)
+
+
+def test_where_keeps_the_rows_that_match(cli, table):
+    assert ids(cli("read", table, "--where", "id > 1 and day = 'a'", "--json").json) == [3]
+
+
+def test_a_version_by_number_and_by_time(cli, table):
+    for version in range(3):
+        at = dt.datetime(2026, 1, 1, 12, version, tzinfo=dt.UTC).timestamp()
+        os.utime(table / "_delta_log" / f"{version:020}.json", (at, at))
+    assert ids(cli("read", table, "--version", 0, "--json").json) == [1, 2]
+    assert ids(cli("read", table, "--version", "2026-01-01T12:00:30Z", "--json").json) == [1, 2]
+    assert ids(cli("read", table, "--version", "2026-01-01 12:01", "--json").json) == [1, 2, 3, 4]
+
+
+def test_a_limit(cli, table):
+    assert len(cli("read", table, "--limit", 2, "--json").json) == 2
+    assert cli("read", table, "--limit", 0, "--json").json == []
+
+
+def test_a_table_shows_twenty_rows_and_says_so(cli, tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"n": range(25)}))
+    result = cli("read", tmp_path / "t")
+    assert len(result.out.splitlines()) == 2 + 20
+    assert "first 20 rows" in result.err
+    result = cli("read", tmp_path / "t", "--limit", 25)
+    assert len(result.out.splitlines()) == 2 + 25
+    assert result.err == ""
+
+
+def test_every_type_as_json(cli, tmp_path):
+    write_deltalake(tmp_path / "t", NESTED)
+    one, two = sorted(cli("read", tmp_path / "t", "--json").json, key=lambda row: row["id"])
+    assert one == {
+        "id": 1,
+        "price": "1.50",
+        "day": "2026-01-02",
+        "at": "2026-01-02T03:04:05.600000Z",
+        "tags": ["a", "b"],
+        "place": {"x": 1.5, "y": None},
+        "counts": {"k": 1},
+        "raw": "AP8=",
+        "flag": True,
+    }
+    assert two == {"id": 2, "tags": [], **dict.fromkeys(["price", "day", "at", "place", "counts", "raw", "flag"])}
+
+
+def test_every_type_as_csv(cli, tmp_path):
+    write_deltalake(tmp_path / "t", NESTED)
+    rows = list(csv.DictReader(io.StringIO(cli("read", tmp_path / "t", "--format", "csv").out)))
+    one, two = sorted(rows, key=lambda row: row["id"])
+    assert (one["price"], one["day"], one["flag"], one["raw"]) == ("1.50", "2026-01-02", "true", "AP8=")
+    assert json.loads(one["place"]) == {"x": 1.5, "y": None}
+    assert json.loads(one["counts"]) == {"k": 1}
+    assert (two["price"], two["place"], two["tags"]) == ("", "", "[]")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_an_output_file_has_the_format_of_its_ending(cli, table, tmp_path, ending):
+    target = tmp_path / f"rows.{ending}"
+    assert cli("read", table, "--output", target).out == ""
+    if ending == "parquet":
+        found = pq.read_table(target).column("id").to_pylist()
+    elif ending == "csv":
+        found = [int(row["id"]) for row in csv.DictReader(target.read_text().splitlines())]
+    else:
+        found = [json.loads(line)["id"] for line in target.read_text().splitlines()]
+    assert sorted(found) == [1, 3, 5]
+    assert [path.name for path in tmp_path.iterdir() if "rows" in path.name] == [target.name]
+
+
+def test_after_an_error_the_output_file_is_as_it_was(fails, table, tmp_path):
+    target = tmp_path / "rows.csv"
+    target.write_text("before")
+    next(path for path in table.rglob("*.parquet") if "day=a" in str(path)).unlink()
+    for other in table.rglob("*.parquet"):
+        other.unlink()
+    assert ".parquet" in fails("read", table, "--output", target)
+    assert target.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "table"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "parquet"], "--output"),
+        (["--output", "rows.txt"], "rows.txt"),
+        (["--json", "--format", "csv"], "exclude"),
+        (["--format", "table", "--output", "x.csv"], "screen"),
+        (["--columns", "nme"], "'nme'"),
+        (["--where", "nme = 1"], "nme"),
+        (["--where", "id = = 1"], "id = = 1"),
+        (["--version", "17"], "17"),
+        (["--version", "yesterday"], "yesterday"),
+        (["--version", "-1"], "-1"),
+        (["--limit", "few"], "few"),
+        (["--no-such-option"], "--no-such-option"),
+        (["--storage-option", "region"], "name=value"),
+    ],
+)
+def test_a_wrong_option_is_one_line(fails, table, arguments, said):
+    assert said in fails("read", table, *arguments)
+
+
+def test_explain_says_which_files_are_read(cli, table):
+    result = cli("read", table, "--where", "day = 'a'", "--explain")
+    assert result.status == 0
+    assert "day=a" in result.out or "partition" in result.out
