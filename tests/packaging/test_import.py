@@ -1,0 +1,64 @@
+"""``import refdelta`` stays light: what only some users need is imported where it is used."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "pyspark",
+    "py4j",
+    "delta",
+    "s3fs",
+    "adlfs",
+    "aiohttp",
+    "botocore",
+    "azure",
+    "pandas",
+    "duckdb",
+    "polars",
+    "deltalake",
+    "rich",
+    "click",
+}
+
+
+def modules_after(statement):
+    code = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+def test_importing_refdelta_imports_nothing_heavy():
+    loaded = modules_after("import refdelta")
+    assert "pyarrow" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
+    loaded = modules_after("import refdelta_storage")
+    assert loaded & (HEAVY | {"refdelta", "pyarrow"}) == set()
+
+
+def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
+    statement = (
+        "import pyarrow as pa, refdelta; "
+        f"refdelta.write_deltalake({str(tmp_path / 't')!r}, pa.table({{'a': [1, 2]}})); "
+        f"assert refdelta.DeltaTable({str(tmp_path / 't')!r}).to_pyarrow_table(filters='a > 1').num_rows == 1"
+    )
+    # pyarrow itself looks for pandas as soon as it is given a Python list.
+    assert modules_after(statement) & HEAVY <= {"pandas"}
+
+
+def test_every_dependency_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lists = [project["project"]["dependencies"], *project["project"]["optional-dependencies"].values()]
+    lists.append(project["build-system"]["requires"])
+    wanted = {re.match(r"[\w.-]+", item).group().lower().replace("_", "-") for some in lists for item in some}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), "plain name==version lines only"
+    assert wanted - {"refdelta"} <= {line.partition("==")[0] for line in lines}
