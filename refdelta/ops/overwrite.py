@@ -6,8 +6,8 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from refdelta.engine.partition import partition_table
 from refdelta.engine.sql import parse_predicate
@@ -80,16 +80,15 @@ def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType)
     new = partition_table(adds_table(adds), schema, columns)
     old = partition_table(snapshot.files, schema, columns)
     codes = functools.reduce(_combined, (_codes(old[c], new[c]) for c in columns))
-    return to_adds(snapshot.files.filter(pa.array(np.isin(codes[: old.num_rows], codes[old.num_rows :]))))
+    return to_adds(snapshot.files.filter(pc.is_in(codes[: old.num_rows], value_set=codes[old.num_rows :])))
 
 
-def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> np.ndarray:
+def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
     values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type).combine_chunks()
-    encoded = values.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
 
 
-def _combined(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _combined(left: pa.Array, right: pa.Array) -> pa.Array:
     """One code for each pair of codes, dense again so that it never overflows."""
-    pairs = left * (int(right.max(initial=0)) + 1) + right
-    return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    pairs = pc.add(pc.multiply(left, pc.add(pc.max(right), 1)), right)
+    return pairs.dictionary_encode().indices.cast(pa.int64())
