@@ -6,6 +6,7 @@ property-based test holds this module equal to it.
 
 from __future__ import annotations
 
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -172,11 +173,23 @@ def _table(actions: Sequence[Any], schema: pa.Schema) -> pa.Table:
         name = _SNAKE[field.name]
         values = [getattr(action, name) for action in actions]
         if field.type == _STRINGS:
-            values = [None if value is None else list(value.items()) for value in values]
-        elif field.type == DELETION_VECTOR_TYPE:
+            columns.append(_maps(values))
+            continue
+        if field.type == DELETION_VECTOR_TYPE:
             values = [None if value is None else _descriptor(value) for value in values]
         columns.append(pa.array(values, field.type))
     return pa.table(columns, schema=schema)
+
+
+def _maps(values: list[dict[str, str | None] | None]) -> pa.MapArray:
+    """Dicts as a map column, by way of flat lists: lists of pairs would be many more objects."""
+    ends = accumulate(len(value) if value else 0 for value in values)
+    starts = [0, *ends]
+    present = [value for value in values if value]
+    keys = pa.array(chain.from_iterable(present), pa.string())
+    items = pa.array(chain.from_iterable(value.values() for value in present), pa.string())
+    offsets = [None if value is None else start for value, start in zip(values, starts, strict=False)]
+    return pa.MapArray.from_arrays(pa.array([*offsets, starts[-1]], pa.int32()), keys, items)
 
 
 def _descriptor(vector: DeletionVectorDescriptor) -> dict[str, Any]:
