@@ -6,6 +6,7 @@ construct gets through only if a table here, or ``Reader``'s values, name it. A 
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -369,7 +370,10 @@ def number_literal(text: str) -> Literal:
     if not _is_decimal(text):
         raise PredicateError(f"{text} is not a number")
     if "e" in text.lower():
-        return Literal(float(text), DOUBLE)
+        number = float(text)
+        if math.isinf(number):
+            raise PredicateError(f"{text} is beyond the range of a double")
+        return Literal(number, DOUBLE)
     value = Decimal(text)
     _, digits, exponent = value.as_tuple()
     scale = max(-int(exponent), 0)

@@ -39,6 +39,7 @@ from refdelta.protocol.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     FRACTIONAL,
     INTEGRAL,
     LONG,
@@ -200,25 +201,8 @@ def _of_string(column: Value, literal: Literal) -> DataType:
         # Spark widens both to 64 bits; the column is wide enough where the number is.
         number = cast_string(literal.value, LONG)
         return column.type if _fits(Literal(number, LONG), column.type) else LONG
-    if isinstance(column.type, DecimalType):
-        return _decimal_type(_number(literal.value), column.type)
-    return column.type
-
-
-def _decimal_type(value: Decimal, other: DecimalType) -> DataType:
-    try:
-        partition_values.fit_decimal(value, other)
-    except ValueError:
-        return _wider(_natural(value), other) or DOUBLE
-    return other
-
-
-def _natural(value: Decimal) -> DecimalType:
-    """The type of a decimal literal: as many digits as it is written with."""
-    _, digits, exponent = value.as_tuple()
-    scale = max(-exponent, 0) if isinstance(exponent, int) else 0
-    whole = len(digits) + (exponent if isinstance(exponent, int) else 0)
-    return DecimalType(max(whole, 0) + scale or 1, scale)
+    # Spark compares strings with decimals and floats as doubles.
+    return DOUBLE if column.type == FLOAT or isinstance(column.type, DecimalType) else column.type
 
 
 def _fits(literal: Literal, target: DataType) -> bool:
