@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from refdelta import errors
-from refdelta.concurrency.read_set import ReadSet, file_key
+from refdelta.concurrency.read_set import ReadSet
 from refdelta.concurrency.summary import CommitSummary
 
 if TYPE_CHECKING:
     from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.paths import same_path
 
 _FILES_KEPT = 20
 """How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
@@ -116,7 +117,7 @@ def _read_file_removed(read: ReadSet, staged: CommitSummary, winner: CommitSumma
 
 def _deleted_by_both(_read: ReadSet, staged: CommitSummary, winner: CommitSummary) -> Iterable[str] | None:
     ours = staged.removed_keys
-    return _paths(remove for remove in winner.removes if file_key(remove.path) in ours)
+    return _paths(remove for remove in winner.removes if same_path(remove.path) in ours)
 
 
 def _paths(actions: Iterable[Add | Remove]) -> list[str] | None:

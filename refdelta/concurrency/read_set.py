@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+
+from refdelta.protocol.paths import same_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.protocol.actions import Add, Remove
-
-
-def file_key(path: str) -> str:
-    """The form in which paths are compared: engines differ in what they percent-encode (RFC 2396 leaves it open)."""
-    return unquote(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,7 @@ class ReadSet:
         version: the snapshot's version; -1 where the transaction creates the table.
         whole_table: every file was read, or might have been.
         predicates: what chose the files, each as SQL text.
-        files: the files that were read, as :func:`file_key` gives their paths.
+        files: the files that were read, as :func:`~refdelta.protocol.paths.same_path` gives their paths.
         app_ids: the application ids whose recorded version was read.
     """
 
@@ -45,7 +41,7 @@ class ReadSet:
         cls, version: int, files: Iterable[Add | Remove], *predicates: str, app_ids: Iterable[str] = ()
     ) -> ReadSet:
         """The read set of a transaction that read these files, chosen by these predicates."""
-        keys = frozenset(file_key(file.path) for file in files)
+        keys = frozenset(same_path(file.path) for file in files)
         return cls(version=version, predicates=predicates, files=keys, app_ids=frozenset(app_ids))
 
     @property
@@ -55,4 +51,4 @@ class ReadSet:
 
     def reads(self, file: Add | Remove) -> bool:
         """Whether this file, live at the snapshot, was read."""
-        return self.whole_table or file_key(file.path) in self.files
+        return self.whole_table or same_path(file.path) in self.files

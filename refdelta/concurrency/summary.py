@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from refdelta.concurrency.read_set import file_key
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.codec import decode_summary
+from refdelta.protocol.paths import same_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,7 @@ class CommitSummary:
     @property
     def removed_keys(self) -> frozenset[str]:
         """The removed files, as :func:`~refdelta.concurrency.read_set.file_key` gives their paths."""
-        return frozenset(file_key(remove.path) for remove in self.removes)
+        return frozenset(same_path(remove.path) for remove in self.removes)
 
 
 def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:

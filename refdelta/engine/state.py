@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+from refdelta.protocol.paths import ODD_PATH, same_path
 from refdelta.protocol.replay import FileKey, file_key
 
 if TYPE_CHECKING:
@@ -138,12 +139,21 @@ def _key_set(keys: Iterable[FileKey]) -> pa.Array:
 def _keys(files: pa.Table) -> pa.ChunkedArray:
     """One string for each row that tells logical files apart: a path never contains the separator, U+0000."""
     vectors = files.column("deletionVector")
-    paths = files.column("path")
+    paths = _same_paths(files.column("path"))
     if vectors.null_count == files.num_rows:
         return paths
     ids = unique_ids(files)
     joined = pc.binary_join_element_wise(paths, ids, "\0")
     return pc.coalesce(joined, paths)
+
+
+def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """:func:`refdelta.protocol.paths.same_path` of each; most logs have no path that it changes."""
+    odd = pc.match_substring_regex(paths, ODD_PATH)
+    if not pc.any(odd).as_py():
+        return paths
+    changed = [same_path(path) for path in paths.filter(odd).to_pylist()]
+    return pc.replace_with_mask(paths.combine_chunks(), odd.combine_chunks(), pa.array(changed, pa.string()))
 
 
 def unique_ids(files: pa.Table) -> pa.ChunkedArray:

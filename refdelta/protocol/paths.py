@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from refdelta.errors import InvalidLogError, UnsafePathError
 
@@ -166,6 +166,26 @@ def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
     if place != table_place or not inside.startswith(base):
         raise UnsafePathError(f"the path {raw_path!r} is outside the table at {table_uri}", file=file)
     return _clean(inside[len(base) :], raw_path, file)
+
+
+ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:"
+"""A path of the log that matches this may be another spelling of a path that looks different: see :func:`same_path`."""
+
+
+def same_path(raw_path: str) -> str:
+    """The form in which two paths of the log are compared: equal for the spellings of one URI.
+
+    Engines differ in what they percent-encode, and in whether a local absolute path carries its scheme (``/a``,
+    ``file:/a``, ``file:///a``). As in delta-spark, a relative path stays another one than the absolute path of the
+    same file.
+    """
+    if "%" not in raw_path and not raw_path.startswith("/") and _SCHEME.match(raw_path) is None:
+        return raw_path
+    decoded = unquote(raw_path)
+    if raw_path.startswith("/") or _SCHEME.match(raw_path):
+        place, path = _split(decoded)
+        return f"{place}{path}"
+    return decoded
 
 
 def sidecar_key(path: str, table_uri: str = "", *, file: str | None = None) -> str:

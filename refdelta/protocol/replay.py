@@ -22,14 +22,15 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
+from refdelta.protocol.paths import same_path
 
 FileKey = tuple[str, str | None]
 
 
 def file_key(action: Add | Remove) -> FileKey:
-    """The identity of a logical file: its path as the log writes it, and the id of its deletion vector or None."""
+    """The identity of a logical file: its path as ``same_path`` has it, and the id of its deletion vector or None."""
     vector = action.deletion_vector
-    return action.path, None if vector is None else vector.unique_id
+    return same_path(action.path), None if vector is None else vector.unique_id
 
 
 class Replay:

@@ -99,3 +99,12 @@ def test_struct_statistics_of_a_checkpoint_stay_beside_new_files():
     assert files.column("path").to_pylist() == ["b", "c"]
     assert files.column(STATS_PARSED).to_pylist() == [{"numRecords": 6}, None]
     assert [add.path for add in to_adds(files)] == ["b", "c"]
+
+
+def test_one_path_in_two_spellings_is_one_file():
+    def add(path):
+        return Add(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+
+    base = adds_table([add("file:/some/a%20b"), add("x%2Fy"), add("plain")])
+    removes = [Remove(path="/some/a b", data_change=True), Remove(path="x/y", data_change=True)]
+    assert reconcile(base, [removes]).column("path").to_pylist() == ["plain"]

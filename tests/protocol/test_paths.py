@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from refdelta.errors import InvalidLogError, UnsafePathError
 from refdelta.protocol import paths
-from refdelta.protocol.paths import LogName, data_key, encode_path, parse_log_name, partition_prefix, sidecar_key
+from refdelta.protocol.paths import (
+    LogName,
+    data_key,
+    encode_path,
+    parse_log_name,
+    partition_prefix,
+    same_path,
+    sidecar_key,
+)
 
 TABLE = "file:///data/my%20table"
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
@@ -205,3 +213,24 @@ def _unescape(text):
         else:
             yield text[position]
             position += 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a b/c", "a%20b/c"),
+        ("p=%C3%BC/x", "p=ü/x"),
+        ("/some/place", "file:/some/place"),
+        ("file:///some/place", "file:/some/place"),
+        ("file:/with%20space/p%40h", "/with space/p@h"),
+        ("s3a://bucket/x", "s3://bucket/x"),
+    ],
+)
+def test_spellings_of_one_path_are_the_same(one, other):
+    assert same_path(one) == same_path(other)
+
+
+def test_a_relative_path_is_never_the_absolute_one():
+    assert same_path("x") != same_path("/x")
+    assert same_path("s3://a/x") != same_path("s3://b/x")
+    assert same_path("a/b") == "a/b"
