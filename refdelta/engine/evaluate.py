@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from refdelta.engine.partition import from_internal
 from refdelta.engine.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.protocol.like import like_regex
 from refdelta.protocol.predicate import (
     FLIPPED,
     And,
@@ -26,7 +27,6 @@ from refdelta.protocol.predicate import (
     Or,
     Predicate,
     Value,
-    like_regex,
 )
 from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from refdelta.engine.evaluate import cast, compare, row_mask, scalar
 from refdelta.engine.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.engine.partition import partition_table
+from refdelta.protocol.like import like_prefix
 from refdelta.protocol.predicate import (
     And,
     BoolLiteral,
@@ -32,7 +33,6 @@ from refdelta.protocol.predicate import (
     Value,
     column_refs,
     columns,
-    like_prefix,
     order,
     push_not,
 )

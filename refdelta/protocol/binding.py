@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import ColumnNotFoundError, PredicateError
 from refdelta.protocol import partition_values
+from refdelta.protocol.like import like_tokens
 from refdelta.protocol.predicate import (
     FALSE,
     NULL,
@@ -32,7 +33,6 @@ from refdelta.protocol.predicate import (
     cast_value,
     compare,
     disjunction,
-    like_tokens,
 )
 from refdelta.protocol.types import (
     BINARY,

@@ -17,18 +17,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from refdelta.errors import PredicateError
 from refdelta.protocol import partition_values
+from refdelta.protocol.like import like_regex
+from refdelta.protocol.sql_text import literal_sql, quoted, string_sql
 from refdelta.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
     DATE,
     DOUBLE,
     FLOAT,
-    LONG,
-    SHORT,
-    STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
@@ -50,7 +45,7 @@ class Column:
     type: DataType = VOID
 
     def __str__(self) -> str:
-        return ".".join(_quoted(part) for part in self.path)
+        return ".".join(quoted(part) for part in self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +127,8 @@ class Like:
     escape: str = "\\"
 
     def __str__(self) -> str:
-        tail = "" if self.escape == "\\" else f" ESCAPE {_string_sql(self.escape)}"
-        return f"{self.child} LIKE {_string_sql(self.pattern)}{tail}"
+        tail = "" if self.escape == "\\" else f" ESCAPE {string_sql(self.escape)}"
+        return f"{self.child} LIKE {string_sql(self.pattern)}{tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,133 +357,6 @@ def cast_value(value: Any, source: DataType, target: DataType) -> Any:
     return value
 
 
-# --- LIKE --------------------------------------------------------------------------------------------------------
-
-
-def like_tokens(pattern: str, escape: str) -> list[str]:
-    """The pattern as characters, with ``%`` and ``_`` as they are where they are wild and escaped as two characters
-    where not.
-
-    Raises:
-        PredicateError: the escape stands before another character, or at the end.
-    """
-    tokens: list[str] = []
-    rest = iter(pattern)
-    for char in rest:
-        if char != escape:
-            tokens.append(char)
-            continue
-        escaped = next(rest, None)
-        if escaped is None or escaped not in ("%", "_", escape):
-            raise PredicateError(f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself")
-        tokens.append("\\" + escaped)
-    return tokens
-
-
-def like_regex(pattern: str, escape: str) -> str:
-    """A regular expression, for Python and for RE2, that fully matches what the pattern does."""
-    wild = {"%": ".*", "_": "."}
-    return "(?s:" + "".join(wild.get(t) or _escaped(t[-1]) for t in like_tokens(pattern, escape)) + ")"
-
-
-def _escaped(char: str) -> str:
-    return f"\\x{ord(char):02x}" if char.isascii() and not char.isalnum() else char
-
-
-def like_prefix(pattern: str, escape: str) -> tuple[str, bool]:
-    """The characters before the first wild one, and whether none is wild."""
-    prefix = ""
-    for token in like_tokens(pattern, escape):
-        if token in ("%", "_"):
-            return prefix, False
-        prefix += token[-1]
-    return prefix, True
-
-
-# --- SQL ---------------------------------------------------------------------------------------------------------
-
-
 def to_sql(predicate: Predicate) -> str:
     """The predicate in Spark's dialect; parsing it gives an equal tree."""
     return str(predicate)
-
-
-def _quoted(name: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _WORDS
-    return name if plain else "`" + name.replace("`", "``") + "`"
-
-
-_WORDS = frozenset(
-    [
-        "all",
-        "and",
-        "any",
-        "as",
-        "between",
-        "both",
-        "by",
-        "case",
-        "cast",
-        "date",
-        "distinct",
-        "else",
-        "end",
-        "escape",
-        "exists",
-        "false",
-        "from",
-        "group",
-        "having",
-        "in",
-        "interval",
-        "is",
-        "join",
-        "like",
-        "limit",
-        "not",
-        "null",
-        "on",
-        "or",
-        "order",
-        "select",
-        "some",
-        "table",
-        "then",
-        "timestamp",
-        "true",
-        "union",
-        "using",
-        "when",
-        "where",
-    ]
-)
-
-
-def _string_sql(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t").replace("\0", "\\0") + "'"
-
-
-_SUFFIX: dict[DataType, str] = {LONG: "L", SHORT: "S", BYTE: "Y"}
-
-
-def literal_sql(value: Any, data_type: DataType) -> str:
-    """An internal value as a literal of Spark's dialect."""
-    if value is None:
-        return "NULL"
-    if data_type == STRING:
-        return _string_sql(value)
-    if data_type == BOOLEAN:
-        return str(value).upper()
-    if data_type == BINARY:
-        return f"X'{bytes(value).hex().upper()}'"
-    if data_type == DATE:
-        return f"DATE '{partition_values.format_date(value)}'"
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        zone = data_type == TIMESTAMP
-        return f"TIMESTAMP{'' if zone else '_NTZ'} '{partition_values.format_timestamp(value, zone=zone)}'"
-    if isinstance(data_type, DecimalType):
-        return f"CAST('{value:f}' AS DECIMAL({data_type.precision}, {data_type.scale}))"
-    if data_type in (DOUBLE, FLOAT):
-        return f"CAST('{partition_values.format_float(value)}' AS {str(data_type).upper()})"
-    return f"{value}{_SUFFIX.get(data_type, '')}"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from predicate_strategies import PREDICATES, SCHEMA, rows
 from refdelta.errors import PredicateError
 from refdelta.protocol.binding import bind
+from refdelta.protocol.like import like_prefix
 from refdelta.protocol.predicate import (
     FALSE,
     NULL,
@@ -31,7 +32,6 @@ from refdelta.protocol.predicate import (
     conjunction,
     disjunction,
     evaluate,
-    like_prefix,
     possible,
     push_not,
     to_sql,
