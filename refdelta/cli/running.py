@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -153,4 +155,12 @@ def _show_what_next(folder: Path, version: int) -> None:
         f"history {table}",
         f"log {table}",
     ):
-        click.echo(f"  refdelta {command}")
+        click.echo(f"  {_program()} {command}")
+
+
+def _program() -> str:
+    """How this program is called here: by its name only where the shell would find it."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "python -m refdelta"
+    return called.name if shutil.which(called.name) else str(called)

@@ -93,7 +93,7 @@ def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path,
     assert "commits/s" in result.out
     assert "month 12, part 3 of 3" in result.out or "part 3 of 3" in result.out
     assert result.out.count("  ok  ") == 5
-    assert f"refdelta read {tmp_path / 't'}" in result.out
+    assert f" read {tmp_path / 't'} --where" in result.out
     assert DeltaTable(tmp_path / "t").version() == 36
 
 
@@ -125,3 +125,16 @@ def test_without_java_one_line_says_how_to_get_it(monkeypatch, some, tmp_path):
     monkeypatch.setenv("CI", "true")
     with pytest.raises(OracleUnavailableError):
         running._second_opinion(tmp_path, some)
+
+
+@pytest.mark.parametrize(
+    ("called", "shown"),
+    [
+        ("/usr/bin/sh", "sh"),
+        (".venv/bin/refdelta-that-no-path-has", ".venv/bin/refdelta-that-no-path-has"),
+        ("/x/refdelta/__main__.py", "python -m refdelta"),
+    ],
+)
+def test_what_to_do_next_is_shown_as_it_was_called(monkeypatch, called, shown):
+    monkeypatch.setattr("sys.argv", [called])
+    assert running._program() == shown
