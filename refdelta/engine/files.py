@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from refdelta_storage.base import Store
 
-# What pyarrow raises for content that is not what it should be. OSError is the store's trouble or a short file.
-ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, KeyError, UnicodeDecodeError)
+# What pyarrow raises for content that is not what it should be.
+_BAD_CONTENT = (pa.ArrowException, OSError, ValueError, IndexError, KeyError)
 
 
 @contextmanager
@@ -33,34 +33,42 @@ def store_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def data_errors(key: str) -> Iterator[None]:
-    """Turn whatever reading a data file raises into one :class:`~refdelta.errors.DataFileError` that names it."""
+    """Turn whatever reading a data file raises into one :class:`~refdelta.errors.DataFileError` that names it.
+
+    Trouble that is not the file's is raised as :class:`~refdelta.errors.StoreError`, or as it is.
+    """
     try:
         yield
-    except DeltaError:
+    except (DeltaError, MemoryError):
         raise
     except FileNotFoundError as error:
         raise DataFileNotFoundError("the log names this file, but it does not exist", file=key) from error
-    except StorageError as error:
-        raise StoreError(f"cannot read {key}: {error}") from error
-    except PermissionError as error:
-        raise StoreError(f"cannot read {key}: {error.strerror or error}") from error
-    except ARROW_ERRORS as error:
+    except _BAD_CONTENT as error:
+        _raise_trouble(key, error)
         raise DataFileError(f"cannot be read as Parquet: {_first_line(error)}", file=key) from error
 
 
 @contextmanager
 def log_errors(key: str) -> Iterator[None]:
-    """Turn whatever reading a checkpoint raises into one :class:`~refdelta.errors.InvalidLogError` that names it."""
+    """Turn whatever reading a checkpoint raises into one :class:`~refdelta.errors.InvalidLogError` that names it.
+
+    A file that is gone stays ``ObjectNotFoundError``: log cleanup may have been here, and the caller lists again.
+    """
     try:
         yield
-    except (DeltaError, ObjectNotFoundError):
-        raise  # where the object is gone, the caller lists again: log cleanup may have been here
+    except (DeltaError, MemoryError, ObjectNotFoundError):
+        raise
     except FileNotFoundError as error:
-        raise ObjectNotFoundError(key) from error
-    except StorageError as error:
-        raise StoreError(f"cannot read {key}: {error}") from error
-    except ARROW_ERRORS as error:
+        raise ObjectNotFoundError(f"no object {key!r}") from error
+    except _BAD_CONTENT as error:
+        _raise_trouble(key, error)
         raise InvalidLogError(f"cannot be read: {_first_line(error)}", file=key) from error
+
+
+def _raise_trouble(key: str, error: Exception) -> None:
+    """Raise a ``StoreError`` for what the store or the system could not do; its number tells it from bad content."""
+    if isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno is not None):
+        raise StoreError(f"cannot read {key}: {_first_line(error)}") from error
 
 
 def open_parquet(store: Store, key: str, **options: Any) -> Any:

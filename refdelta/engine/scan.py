@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from refdelta.engine.partition import partition_table
 from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
+from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.paths import data_key
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from refdelta.engine.filters import Pruned, RowFilter
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.types import StructField, StructType
 
 
 @dataclass(frozen=True)
@@ -226,11 +229,12 @@ def plan_scan(
 
     Raises:
         ColumnNotFoundError: there is no such column.
+        InvalidArgumentError: a column is asked for twice.
         PredicateError: the predicate cannot be parsed or bound.
         UnsupportedTypeError: a column has a type that this engine lacks.
     """
     schema = snapshot.schema
-    wanted = tuple(schema) if columns is None else tuple(schema.field(name) for name in columns)
+    wanted = tuple(schema) if columns is None else _chosen(schema, columns)
     files, flt, pruned = snapshot.files, row_filter(predicate, schema), None
     if flt is not None:
         pruned = flt.prune(files, schema, snapshot.partition_columns)
@@ -245,6 +249,16 @@ def plan_scan(
         by_id=snapshot.properties.column_mapping_mode == "id",
     )
     return Scan(snapshot, plan, files, flt, pruned, executor or ThreadExecutor())
+
+
+def _chosen(schema: StructType, columns: Sequence[str]) -> tuple[StructField, ...]:
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns is a list of names, not the text {columns!r}")
+    wanted = tuple(schema.field(name) for name in columns)
+    twice = [name for name, count in Counter(item.name for item in wanted).items() if count > 1]
+    if twice:
+        raise InvalidArgumentError(f"the column {twice[0]!r} is asked for twice")
+    return wanted
 
 
 def scan_files(scan: Scan) -> list[ScanFile]:

@@ -23,12 +23,14 @@ from refdelta.errors import (
     ColumnNotFoundError,
     DataFileError,
     DataFileNotFoundError,
+    InvalidArgumentError,
     InvalidLogError,
     PredicateError,
+    StoreError,
     UnsafePathError,
 )
 from refdelta.protocol.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
-from refdelta_storage import LocalStore, MemoryStore
+from refdelta_storage import LocalStore, MemoryStore, StorageError
 
 XS = struct(field("x", "long"), field("s", "string"))
 
@@ -81,6 +83,9 @@ def test_columns_are_chosen_in_any_case_and_order():
     assert scan(table, ["s"]).to_table().column_names == ["s"]
     with pytest.raises(ColumnNotFoundError, match="nope"):
         scan(table, ["nope"])
+    for bad in ("x", ["x", "X"]):
+        with pytest.raises(InvalidArgumentError):
+            scan(table, bad)
 
 
 def test_no_columns_is_still_rows():
@@ -543,6 +548,28 @@ def test_a_file_that_is_not_parquet(store, damage):
     with pytest.raises(DataFileError) as caught:
         scan(table).to_table()
     assert caught.value.file == "f1.parquet"
+
+
+def test_trouble_of_the_system_is_not_blamed_on_the_file():
+    class Troubled(MemoryStore):
+        error = StorageError("no connection")
+
+        def open_input(self, key):
+            raise self.error
+
+    table = three_files()
+    content = {info.key: table.store.get(info.key) for info in table.store.list()}
+    store = Troubled()
+    for key, data in content.items():
+        store.put(key, data)
+    planned = plan_scan(load_snapshot(store))
+    for error in (StorageError("no connection"), OSError(24, "Too many open files")):
+        store.error = error
+        with pytest.raises(StoreError, match=r"f0\.parquet"):
+            planned.to_table()
+    store.error = MemoryError()
+    with pytest.raises(MemoryError):
+        planned.to_table()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ vectors = st.none() | st.builds(
 strings = st.dictionaries(st.sampled_from(["p", "q"]), st.none() | st.text(max_size=3))
 adds = st.builds(
     Add,
-    path=st.sampled_from(["a", "b", "c=1/d", "e%20f"]),
+    path=st.sampled_from(["a", "b", "c=1/d", "e%20f", "e f"]),
     partition_values=strings,
     size=st.integers(0, 2**63 - 1),
     modification_time=st.integers(-(2**63), 2**63 - 1),
@@ -47,7 +47,7 @@ adds = st.builds(
 )
 removes = st.builds(
     Remove,
-    path=st.sampled_from(["a", "b", "c=1/d", "e%20f"]),
+    path=st.sampled_from(["a", "b", "c=1/d", "e%20f", "e f"]),
     deletion_timestamp=st.none() | st.integers(0, 9),
     data_change=st.booleans(),
     partition_values=st.none() | strings,
