@@ -52,10 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message())
     except BrokenPipeError:
-        _quiet_pipe()
+        _drop_output()
         return 0
     except (DeltaError, StorageError) as error:
         return _fail(str(error) or type(error).__name__)
+    except OSError as error:  # our own files and streams: a full disk behind `> file`, for one
+        if error.filename is None:
+            _drop_output()
+        return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
         return _fail(f"unexpected {type(error).__name__}: {error} (REFDELTA_DEBUG=1 shows where)")
     return 0
@@ -69,6 +73,6 @@ def _fail(message: str, status: int = 1) -> int:
     return status
 
 
-def _quiet_pipe() -> None:
-    """The reader of our output went away (``| head``): what is still buffered must not fail again at exit."""
+def _drop_output() -> None:
+    """Nobody takes our output any more (``| head``, a full disk): what is buffered must not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

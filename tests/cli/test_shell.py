@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -83,6 +84,14 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     assert running.stderr.read() == b""
     running.stderr.close()
     assert running.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("shape", ["csv", "json", "table"])
+def test_a_full_disk_behind_the_output_is_one_line(table, shape):
+    command = [sys.executable, "-m", "refdelta", "read", table, "--format", shape]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, b"refdelta: No space left on device\n")
 
 
 def test_an_interrupt_is_quiet(process):
