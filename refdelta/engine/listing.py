@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from refdelta.engine.files import store_errors
@@ -87,25 +86,24 @@ def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...
 
     Returns:
         The commits after it, none if there are none, with the segment of the newest version; or None where they do
-        not follow on
-        from it: its own last commit is gone or is another one, because the log was cleaned up or the table was
-        replaced.
+        not follow on from it, or where its own last commit is gone or is another one: the log was cleaned up, or the
+        table was replaced.
     """
     listing = list_log(store, segment.version)
     last = segment.last_commit
     if last is None or (last.key, last.size, last.mtime_ms) not in listing:
         return None
-    names = [(parse_log_name(key), LogFile(key, size, mtime_ms, -1, -1)) for key, size, mtime_ms in listing]
-    commits = tuple(
-        replace(file, version=name.version, hi=name.version)
-        for name, file in names
-        if name is not None and name.kind == "commit" and name.version > segment.version
-    )
-    newest = segment.version + len(commits)
-    highest = max(name.version for name, _ in names if name is not None)
-    if highest > newest or any(commit.version > newest for commit in commits):
+    commits, highest = [], segment.version
+    for key, size, mtime_ms in listing:
+        name = parse_log_name(key)
+        if name is None:
+            continue
+        highest = max(highest, name.version)
+        if name.kind == "commit" and name.version > segment.version:
+            commits.append(LogFile(key, size, mtime_ms, name.version, name.hi))
+    if highest != segment.version + len(commits):
         return None
-    return commits, _extended(segment, commits, listing) if commits else segment
+    return tuple(commits), _extended(segment, tuple(commits), listing) if commits else segment
 
 
 def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:

@@ -110,11 +110,14 @@ class Snapshot:
 
         Raises:
             InvalidLogError: the log broke since the snapshot was loaded.
+            VersionNotFoundError: the version was cleaned up since.
         """
-        checkpoint = self.segment.checkpoint
         try:
-            base = TOMBSTONE_SCHEMA.empty_table() if checkpoint is None else read_tombstones(self.store, checkpoint)
-            return reconcile_tombstones(base, read_commits(self.store, self.segment.commits))
+            return _tombstones(self.store, self.segment)
+        except ObjectNotFoundError:
+            pass  # cleanup took a file; what it left makes the same version
+        try:
+            return _tombstones(self.store, find_segment(self.store, self.version, hinted=False))
         except ObjectNotFoundError as error:
             raise InvalidLogError(f"a log file of version {self.version} is gone: {error}") from error
 
@@ -195,6 +198,13 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
         base, files = content.actions, content.files
     return _fold(store, segment, base, files, read_commits(store, segment.commits))
+
+
+def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
+    base = TOMBSTONE_SCHEMA.empty_table()
+    if segment.checkpoint is not None:
+        base = read_tombstones(store, segment.checkpoint)
+    return reconcile_tombstones(base, read_commits(store, segment.commits))
 
 
 def _fold(

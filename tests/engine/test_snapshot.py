@@ -264,6 +264,18 @@ def test_files_that_cleanup_takes_while_we_read():
     assert paths(load_snapshot(Cleaned(table.store))) == [f"f{i}" for i in range(1, 6)]
 
 
+def test_tombstones_of_a_log_that_was_cleaned_up_meanwhile():
+    table = make()
+    table.commit(remove("f2"))
+    snapshot = load_snapshot(table.store)
+    table.checkpoint(4, [*SMALL, add("f1"), add("f3"), remove("f2")])
+    table.store.delete([f"_delta_log/{version:020d}.json" for version in range(4)])
+    assert snapshot.tombstones().column("path").to_pylist() == ["f2"]
+    table.store.delete([info.key for info in table.store.list()])
+    with pytest.raises(TableNotFoundError):
+        snapshot.tombstones()
+
+
 def test_a_log_that_cannot_be_held_still():
     class Vanishing(WrapperStore):
         def get_many(self, keys):
