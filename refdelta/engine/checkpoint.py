@@ -1,5 +1,4 @@
-"""Checkpoints, read into columns (PROTOCOL.md, "Checkpoints"): classic, multi-part and V2, in Parquet or JSON, with
-sidecars.
+"""Checkpoints of every kind, read into columns (PROTOCOL.md, "Checkpoints").
 
 Only the columns that a snapshot needs are read: the tombstones stay where they are until someone asks for them.
 """

@@ -62,8 +62,7 @@ class ThreadExecutor:
         """The results of all tasks, each of which gives many, in the order of the tasks.
 
         Tasks run ahead of the consumer until the results that wait weigh more than ``budget``. The task whose turn it
-        is
-        has a share of its own, so that it can always go on.
+        is has a share of its own, so that it can always go on.
         """
         tasks = list(tasks)
         if len(tasks) == 1:  # nothing to run beside it but the consumer itself

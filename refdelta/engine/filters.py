@@ -56,8 +56,7 @@ class Pruned:
 
 
 def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
-    """A predicate in any of the forms that users have: SQL, deltalake's lists, a ``pyarrow.compute.Expression``, or
-    bound already.
+    """A filter from any form that users have: SQL, deltalake's lists, a pyarrow ``Expression``, a bound predicate.
 
     Raises:
         PredicateError: it cannot be parsed or bound to the schema.

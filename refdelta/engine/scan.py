@@ -220,8 +220,7 @@ def plan_scan(
         columns: the columns that come out, in this order, by name in any case; None for all. An empty list gives rows
             without columns.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
-            which it is
-            unknown are left out.
+            which it is unknown are left out.
         executor: who reads; None for threads.
 
     Returns:

@@ -42,8 +42,8 @@ class Snapshot:
         version: the version.
         protocol: the protocol in force.
         metadata: the metadata in force.
-        files: the live files, of ``FILE_SCHEMA``; with a column ``stats_parsed`` where a checkpoint has statistics
-            only as a struct.
+        files: the live files, of ``FILE_SCHEMA``; with one more column ``stats_parsed`` where a checkpoint has
+            statistics only as a struct.
         txns: the newest ``txn`` of each application id.
         domains: the domains that are not removed.
         segment: the files of the log that make this version.
