@@ -39,7 +39,7 @@ def commit_timestamp(snapshot: Snapshot) -> int:
 
 
 def version_at(store: Store, timestamp_ms: int) -> int:
-    """The newest version that was committed at or before a time.
+    """The newest version that was committed at or before a time; for a time to come, the newest of all.
 
     Without in-commit timestamps a commit's time is its file's modification time, moved forward where needed so that
     every version is later than the one before. Only versions that can still be rebuilt count.
@@ -49,7 +49,7 @@ def version_at(store: Store, timestamp_ms: int) -> int:
         timestamp_ms: the time, in milliseconds since 1970 (UTC).
 
     Raises:
-        VersionNotFoundError: the time is before the first of these versions or after the last.
+        VersionNotFoundError: the time is before the first of these versions.
         TableNotFoundError: there is no log.
     """
     commits = readable_commits(list_log(store))
@@ -62,12 +62,11 @@ def version_at(store: Store, timestamp_ms: int) -> int:
         version, time = times[index]
         return time if since is None or version < since.version else _stamp(store, version)
 
-    first, last = time_of(0), time_of(-1)
-    if not first <= timestamp_ms <= last:
-        relation = "before the first" if timestamp_ms < first else "after the last"
+    first = time_of(0)
+    if timestamp_ms < first:
         raise VersionNotFoundError(
-            f"the time {_text(timestamp_ms)} is {relation} version that can be read; there are versions "
-            f"{commits[0][0]} ({_text(first)}) to {commits[-1][0]} ({_text(last)})"
+            f"the time {_text(timestamp_ms)} is before the first version that can be read; there are versions "
+            f"{commits[0][0]} ({_text(first)}) to {commits[-1][0]} ({_text(time_of(-1))})"
         )
     return rules.version_at(timestamp_ms, commits, since, lambda version: _stamp(store, version))
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.engine.files import store_errors
+from refdelta.engine.listing import list_log
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.paths import LOG, commit_key, parse_log_name
+from refdelta.protocol.in_commit_timestamp import enablement, rising
+from refdelta.protocol.paths import commit_key, parse_log_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,30 +29,27 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """One mapping a version, newest first: the fields of its commitInfo, ``version``, and ``timestamp`` in
-    milliseconds since 1970.
+    """One mapping a version, newest first: the fields of its commitInfo where it has one, and
+    its ``version``.
 
-    A version whose commit has no commitInfo (the specification does not ask for one) has the time of its file.
+    ``timestamp`` is the time by which time travel finds the version, in milliseconds since 1970 (UTC), as in Spark's
+    history: the in-commit timestamp where the table has them, else the time of the file.
     """
-    with store_errors("list the log"):
-        listed = [(item, parse_log_name(item.key.rpartition("/")[2])) for item in snapshot.store.list(f"{LOG}/")]
-    commits = sorted(
-        (
-            (name.version, item.mtime_ms)
-            for item, name in listed
-            if name and name.kind == "commit" and "/" not in item.key[len(LOG) + 1 :]
-        ),
-        reverse=True,
-    )
-    commits = [c for c in commits if c[0] <= snapshot.version][:limit]
+    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in list_log(snapshot.store)]
+    listed = [(name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit"]
+    commits = [commit for commit in rising(listed) if commit[0] <= snapshot.version]
+    commits = commits[::-1][:limit]
+    since = enablement(snapshot.protocol, snapshot.metadata)
     for start in range(0, len(commits), _AT_ONCE):
         some = commits[start : start + _AT_ONCE]
         keys = [commit_key(version) for version, _ in some]
         with store_errors("read the log"):
             contents = snapshot.store.get_many(keys)
-        for (version, mtime), key, data in zip(some, keys, contents, strict=True):
+        for (version, time_ms), key, data in zip(some, keys, contents, strict=True):
             info = _commit_info(data, key)
-            yield {"timestamp": mtime, **info, "version": version}
+            stamped = since is not None and version >= since.version
+            timestamp = info.get("inCommitTimestamp", time_ms) if stamped else time_ms
+            yield {**info, "timestamp": timestamp, "version": version}
 
 
 def _commit_info(data: bytes, key: str) -> dict[str, Any]:

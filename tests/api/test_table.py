@@ -62,11 +62,18 @@ def test_time_travel_by_time(versions, moment, version):
     assert DeltaTable(versions, version=moment).version() == version
 
 
-def test_a_time_outside_of_the_history_is_an_error_that_names_its_ends(versions):
-    with pytest.raises(errors.VersionNotFoundError, match="2024-01-01"):
+def test_a_time_before_the_history_is_an_error_that_names_its_ends(versions):
+    with pytest.raises(errors.VersionNotFoundError, match="2024-01-01T00:00:00"):
         DeltaTable(versions, version="2023-12-31")
-    with pytest.raises(errors.VersionNotFoundError, match="2024-01-01"):
-        DeltaTable(versions, version="2024-01-01T04:00:01")
+    assert DeltaTable(versions, version="2124-01-01").version() == 4
+
+
+def test_a_time_from_the_history_leads_to_its_version(path):
+    for version in range(5):
+        write_deltalake(path, pa.table({"v": [version]}), mode="append")
+    for entry in DeltaTable(path).history():
+        moment = dt.datetime.fromtimestamp(entry["timestamp"] / 1000, dt.UTC)
+        assert DeltaTable(path, version=moment).version() == entry["version"]
 
 
 def test_a_handle_moves_only_when_told(versions):
