@@ -64,6 +64,7 @@ from refdelta.errors import (
 from refdelta.protocol.actions import AnyAction, CommitInfo
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.paths import commit_key
+from refdelta.protocol.replay import validate_commit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -153,6 +154,7 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         CommitFailedError: the handle is too old; nothing was committed.
         InvalidLogError: a winner's file is broken or missing; nothing was committed.
         CommitOutcomeUnknownError: nobody can tell.
+        InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
         Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
     """
     return _Loop(prepared, limits or Limits()).run()
@@ -177,6 +179,7 @@ class _Loop:
         prepared = self.prepared
         info = {**prepared.commit_info, "txnId": prepared.txn_id}
         self.base = prepared.read_version
+        validate_commit(prepared.actions, version=0 if self.base < 0 else None)
         self.data = encode_commit([CommitInfo(fields=info), *prepared.actions])
         self.staged = fold(prepared.read_version, prepared.actions)
 

@@ -26,7 +26,7 @@ from refdelta.concurrency.effects import (
     Yes,
 )
 from refdelta.concurrency.read_set import ReadSet
-from refdelta.protocol.actions import Add, CommitInfo
+from refdelta.protocol.actions import Add, CommitInfo, Metadata, Protocol
 from refdelta.protocol.codec import encode_commit
 
 ADD = Add(path="p", partition_values={}, size=1, modification_time=1, data_change=True)
@@ -204,8 +204,21 @@ def test_a_file_that_may_be_part_of_the_table_stays(newest, following):
 
 
 def test_a_new_table_where_one_is_whose_beginning_was_cleaned_up():
+    actions = [
+        Protocol(min_reader_version=1, min_writer_version=2),
+        Metadata(id="t", schema_string="{}", partition_columns=[]),
+    ]
     creation = PreparedCommit(
-        read_version=-1, read_set=ReadSet(version=-1), actions=[], commit_info={}, txn_id="our-id"
+        read_version=-1, read_set=ReadSet(version=-1), actions=actions, commit_info={}, txn_id="our-id"
     )
     with pytest.raises(errors.CommitFailedError, match="there is a table at this place already"):
         run(Confirm(-1), No(), ReadCommits(0, 0), Commits((None,)), prepared=creation)
+
+
+def test_what_breaks_the_rules_of_a_commit_is_never_put():
+    twice = [Add(path="x", partition_values={}, size=1, modification_time=1, data_change=True)] * 2
+    prepared = PreparedCommit(
+        read_version=4, read_set=ReadSet(version=4), actions=twice, commit_info={}, txn_id="our-id"
+    )
+    with pytest.raises(errors.InvalidLogError, match="more than one add"):
+        next(commit_loop(prepared))

@@ -21,17 +21,20 @@ from refdelta.concurrency.effects import (
 )
 from refdelta.concurrency.read_set import ReadSet
 from refdelta.errors import CommitFailedError
-from refdelta.protocol.actions import Add, CommitInfo, Protocol
+from refdelta.protocol.actions import Add, CommitInfo, Metadata, Protocol
 from refdelta.protocol.codec import encode_commit
 
 
 def transaction(name: str, version: int, *, reads: bool = False) -> PreparedCommit:
     add = Add(path=name, partition_values={}, size=1, modification_time=1, data_change=True)
-    protocol = [Protocol(min_reader_version=1, min_writer_version=2)] if version < 0 else []
+    created = [
+        Protocol(min_reader_version=1, min_writer_version=2),
+        Metadata(id=name, schema_string="{}", partition_columns=[]),
+    ]
     return PreparedCommit(
         read_version=version,
         read_set=ReadSet(version=version, whole_table=reads),
-        actions=[*protocol, add],
+        actions=[*(created if version < 0 else ()), add],
         commit_info={"operation": "WRITE"},
         txn_id=f"txn-{name}",
     )
