@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import one_array
 from refdelta.engine.schema import arrow_type
 from refdelta.protocol import partition_values
 from refdelta.protocol.types import (
@@ -44,8 +45,7 @@ def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: st
         InvalidLogError: a string is no value of the type.
     """
     target = arrow_type(data_type)
-    if isinstance(strings, pa.ChunkedArray):
-        strings = strings.combine_chunks()
+    strings = one_array(strings)
     if data_type == VOID:
         return pa.nulls(len(strings), target)
     if data_type == STRING:
@@ -66,8 +66,7 @@ def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a p
     Raises:
         SchemaMismatchError: a value has no string that every reader takes back to the same value.
     """
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
+    column = one_array(column)
     encoded = column.dictionary_encode() if not pa.types.is_null(column.type) else None
     if encoded is None:
         return pa.nulls(len(column), pa.string())
@@ -103,9 +102,7 @@ def partition_table(files: pa.Table, schema: StructType, partition_columns: Sequ
         ColumnNotFoundError: the schema has no such column.
     """
     fields = [schema.field(name) for name in partition_columns]
-    maps = files["partitionValues"].combine_chunks()
-    if isinstance(maps, pa.ChunkedArray):  # without any chunk, older versions keep it chunked
-        maps = pa.concat_arrays(maps.chunks)
+    maps = one_array(files["partitionValues"])
     columns = [
         parse_partition_column(
             pc.map_lookup(maps, physical_name(item), "first").cast(pa.string()), item.type, column=item.name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import one_array
 from refdelta.engine.evaluate import cast, compare, row_mask, scalar
 from refdelta.engine.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.engine.partition import partition_table
@@ -157,7 +158,7 @@ class _Pruner:
                 return Bounds(low, high, inner.nulls, inner.nested)
             case Column(path):
                 if path[0] in self.partitions.column_names:
-                    fixed = _array(self.partitions[path[0]])
+                    fixed = one_array(self.partitions[path[0]])
                     # One value for all rows: the count of nulls is none, or all of them.
                     return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.view.rows, 0))
                 return self.view.bounds[path]
@@ -238,8 +239,3 @@ def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
         compare("=", one.low, other.low),
     ]
     return pc.fill_null(reduce(pc.and_kleene, parts), False)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
