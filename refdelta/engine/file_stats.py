@@ -17,6 +17,7 @@ from refdelta.engine.arrays import one_array
 from refdelta.engine.evaluate import compare
 from refdelta.engine.schema import arrow_type
 from refdelta.engine.stats_json import Statistic, child_of, read_statistics
+from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.types import (
     BINARY,
     DOUBLE,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MILLISECOND = 1_000
-_TYPE_CHANGES = "delta.typeChanges"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _wanted(schema: StructType, path: tuple[str, ...]) -> _Wanted:
             break
         fields.append(item)
         here = item.type
-    changed = fields[-1].metadata.get(_TYPE_CHANGES) and here == DOUBLE
+    changed = fields[-1].metadata.get(TYPE_CHANGES) and here == DOUBLE
     # A float's shortest text is not that of the double that equals it, so old bounds of a widened column would be off.
     bounded = not (is_nested(here) or here in (BINARY, VOID) or changed)
     nested = any(field.nullable for field in fields[:-1])

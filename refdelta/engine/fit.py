@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from refdelta.engine.schema import arrow_type, delta_type, to_arrow
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.protocol.evolution import widens
 from refdelta.protocol.types import (
     ArrayType,
     DataType,
     MapType,
     StructField,
     StructType,
-    widens,
 )
 
 if TYPE_CHECKING:

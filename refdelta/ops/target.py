@@ -13,9 +13,11 @@ import msgspec
 
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.protocol.actions import AnyAction, Format, Metadata
-from refdelta.protocol.features import check_writable, protocol_for_new_table, upgraded
+from refdelta.protocol.evolution import Changes, merge_schemas
+from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.properties import TableProperties, validate
-from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, merge_schemas, schema_json
+from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
+from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +97,7 @@ def existing_table(
     _same_configuration(snapshot, configuration)
     current = snapshot.schema
     partitioning = tuple(snapshot.partition_columns)
-    schema = data if schema_mode == "overwrite" else merge_schemas(current, data) if schema_mode == "merge" else current
+    schema = data if schema_mode == "overwrite" else _merged(snapshot, data) if schema_mode == "merge" else current
     if schema_mode == "overwrite":
         partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
     elif partition_by is not None and _names(partition_by) != [c.lower() for c in partitioning]:
@@ -113,6 +115,17 @@ def existing_table(
     check_writable(protocol, metadata)
     changes: list[AnyAction] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
     return Target(schema, partitioning, snapshot.properties, tuple(changes))
+
+
+def _merged(snapshot: Snapshot, data: StructType) -> StructType:
+    features = features_of(snapshot.protocol)
+    changes: Changes = "silent"
+    if snapshot.properties.enable_type_widening and "typeWidening" in features:
+        changes = "recorded"
+    elif snapshot.properties.enable_type_widening and "typeWidening-preview" in features:
+        # The preview records the version of a change too, which is not known before the commit.
+        changes = "refused"
+    return merge_schemas(snapshot.schema, data, changes=changes)
 
 
 def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:

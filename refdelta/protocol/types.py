@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import (
@@ -388,85 +388,3 @@ def _check_nested(data_type: DataType, path: str, mapped: bool) -> None:
         case MapType():
             _check_nested(data_type.key, f"{path}key.", mapped)
             _check_nested(data_type.value, f"{path}value.", mapped)
-
-
-# --- evolution ---------------------------------------------------------------------------------------------------
-
-
-def as_nullable(data_type: DataType) -> DataType:
-    """The same type with every field, element and value nullable: what a column that is added later must be."""
-    match data_type:
-        case StructType():
-            return StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in data_type))
-        case ArrayType():
-            return ArrayType(as_nullable(data_type.element), True)
-        case MapType():
-            return MapType(as_nullable(data_type.key), as_nullable(data_type.value), True)
-        case _:
-            return data_type
-
-
-def widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether every value of ``narrow`` is a value of ``wide``, so that it may be stored there unchanged.
-
-    Integers into wider integers, float into double, integers and decimals into decimals with room for them.
-    """
-    if narrow in (wide, VOID):
-        return True
-    if narrow in INTEGRAL and wide in INTEGRAL:
-        return INTEGRAL[narrow] <= INTEGRAL[wide]
-    if narrow == FLOAT and wide == DOUBLE:
-        return True
-    if isinstance(wide, DecimalType):
-        room = wide.precision - wide.scale
-        if isinstance(narrow, DecimalType):
-            return narrow.scale <= wide.scale and narrow.precision - narrow.scale <= room
-        return narrow in INTEGRAL and _DIGITS[INTEGRAL[narrow]] <= room
-    return False
-
-
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-
-
-def merge_schemas(old: StructType, new: StructType) -> StructType:
-    """The table's schema after a write with ``schema_mode="merge"``.
-
-    Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
-    the type, the nullability, the metadata and the spelling of ``old``; narrower data fit into it, other data are
-    refused. A column of type void takes the new type.
-
-    Raises:
-        SchemaMismatchError: a column of both has types that do not fit; all such columns are named.
-    """
-    problems: list[str] = []
-    merged = _merge_structs(old, new, "", problems)
-    if problems:
-        raise SchemaMismatchError("the data's schema cannot be merged into the table's: " + "; ".join(problems))
-    return merged
-
-
-def _merge_structs(old: StructType, new: StructType, path: str, problems: list[str]) -> StructType:
-    fields = []
-    for item in old:
-        twin = new.find(item.name)
-        merged = item if twin is None else replace(item, type=_merge(item.type, twin.type, path + item.name, problems))
-        fields.append(merged)
-    added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
-    return StructType((*fields, *added))
-
-
-def _merge(old: DataType, new: DataType, path: str, problems: list[str]) -> DataType:
-    match old, new:
-        case StructType(), StructType():
-            return _merge_structs(old, new, f"{path}.", problems)
-        case ArrayType(), ArrayType():
-            return replace(old, element=_merge(old.element, new.element, f"{path}.element", problems))
-        case MapType(), MapType():
-            key = _merge(old.key, new.key, f"{path}.key", problems)
-            return replace(old, key=key, value=_merge(old.value, new.value, f"{path}.value", problems))
-        case _:
-            if old == VOID:
-                return as_nullable(new)
-            if not widens(new, old):
-                problems.append(f"column {path} is {old} in the table and {new} in the data")
-            return old

@@ -162,6 +162,27 @@ def test_dynamic_partition_overwrite(path):
         write_deltalake(path.parent / "flat", SMALL, mode="overwrite", partition_overwrite="dynamic")
 
 
+@pytest.mark.parametrize("widening", ["false", "true"])
+def test_merging_lets_small_integers_grow(path, widening):
+    def data(kind, value):
+        inner = pa.array([[value, None]], pa.list_(kind))
+        return pa.table({"a": pa.array([value], kind), "l": inner, "p": pa.array([value], kind)})
+
+    configuration = {"delta.enableTypeWidening": widening}
+    write_deltalake(path, data(pa.int8(), -7), partition_by=["p"], configuration=configuration)
+    with pytest.raises(errors.SchemaMismatchError, match="column a is byte in the table and integer in the data"):
+        write_deltalake(path, data(pa.int32(), 70_000), mode="append")
+    write_deltalake(path, data(pa.int32(), 70_000), mode="append", schema_mode="merge")
+    write_deltalake(path, data(pa.int16(), 9), mode="append", schema_mode="merge")
+    table = DeltaTable(path)
+    assert table.schema().to_arrow().field("a").type == pa.int32()
+    assert [(r["a"], r["l"][0], r["p"]) for r in rows(table, "a")] == [(-7,) * 3, (70_000,) * 3, (9,) * 3]
+    assert table.to_pyarrow_table(filters="a < 0 and p = -7").num_rows == 1
+    (item, *_) = (f for f in table.schema().fields if f.name == "l")
+    recorded = [{"fromType": "byte", "toType": "integer", "fieldPath": "element"}]
+    assert item.metadata == ({"delta.typeChanges": recorded} if widening == "true" else {})
+
+
 def test_schema_mode_merge_and_overwrite(path):
     write_deltalake(path, SMALL)
     wider = pa.table({"id": [4], "extra": [1.5]})

@@ -17,14 +17,8 @@ from refdelta.errors import (
 )
 from refdelta.protocol import types
 from refdelta.protocol.types import (
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
     LONG,
-    SHORT,
     STRING,
-    VARIANT,
     VOID,
     ArrayType,
     DecimalType,
@@ -32,10 +26,8 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
     check_field_names,
-    merge_schemas,
     parse_schema,
     schema_json,
-    widens,
 )
 
 PRIMITIVES = st.sampled_from(
@@ -190,62 +182,3 @@ def test_names_that_differ_in_case_only_are_refused_at_any_depth():
             check_field_names(StructType((StructField("name", LONG), StructField(twin, LONG))))
     with pytest.raises(InvalidArgumentError, match="empty name"):
         check_field_names(StructType((StructField("", LONG),)))
-
-
-def test_merging_adds_what_is_new_and_keeps_what_is_there():
-    old = StructType(
-        (
-            StructField("A", LONG, False, {"comment": "x"}),
-            StructField("s", StructType((StructField("x", DOUBLE),))),
-            StructField("l", ArrayType(StructType((StructField("p", LONG),)), False)),
-            StructField("v", VOID),
-        )
-    )
-    new = StructType(
-        (
-            StructField("b", StructType((StructField("q", LONG, False),)), False),
-            StructField("S", StructType((StructField("y", ArrayType(LONG, False), False), StructField("X", FLOAT)))),
-            StructField("a", SHORT),
-            StructField("l", ArrayType(StructType((StructField("r", MapType(STRING, LONG, False)),)))),
-            StructField("v", DATE),
-        )
-    )
-    merged = merge_schemas(old, new)
-    assert merged.names == ["A", "s", "l", "v", "b"]
-    assert merged.field("A") == old.field("A")
-    assert merged.field("A").metadata == {"comment": "x"}
-    assert merged.field("s").type == StructType((StructField("x", DOUBLE), StructField("y", ArrayType(LONG))))
-    assert merged.field("l").type == ArrayType(
-        StructType((StructField("p", LONG), StructField("r", MapType(STRING, LONG)))), False
-    )
-    assert merged.field("v").type == DATE
-    # What comes later is null in the rows that are there.
-    assert merged.field("b") == StructField("b", StructType((StructField("q", LONG),)))
-    assert merge_schemas(old, old) == old
-    assert merge_schemas(merged, new) == merged
-
-
-def test_merging_refuses_other_types_and_names_them_all():
-    old = StructType((StructField("a", INTEGER), StructField("s", StructType((StructField("x", LONG),)))))
-    new = StructType((StructField("a", LONG), StructField("s", StructType((StructField("x", STRING),)))))
-    with pytest.raises(
-        SchemaMismatchError, match=r"column a is integer .* and long .*; column s\.x is long .* and string"
-    ):
-        merge_schemas(old, new)
-
-
-@given(st.one_of(PRIMITIVES, DECIMALS), st.one_of(PRIMITIVES, DECIMALS), st.one_of(PRIMITIVES, DECIMALS))
-def test_widening_is_an_order(a, b, c):
-    assert widens(a, a)
-    assert not (widens(a, b) and widens(b, c)) or widens(a, c)
-    assert not (widens(a, b) and widens(b, a)) or a == b
-
-
-def test_no_value_is_lost_by_widening():
-    assert widens(INTEGER, DecimalType(10, 0))
-    assert not widens(INTEGER, DecimalType(9, 0))
-    assert not widens(LONG, DOUBLE)
-    assert widens(DecimalType(5, 2), DecimalType(7, 4))
-    assert not widens(DecimalType(5, 2), DecimalType(6, 4))
-    assert not widens(DATE, types.TIMESTAMP)
-    assert not widens(VARIANT, STRING)

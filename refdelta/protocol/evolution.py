@@ -1,0 +1,144 @@
+"""How a table's schema grows with the data that is written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from refdelta.errors import SchemaMismatchError
+from refdelta.protocol.types import (
+    BYTE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    INTEGRAL,
+    SHORT,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+TYPE_CHANGES = "delta.typeChanges"
+
+# Parquet holds these as one and the same type, so a column may pass from one to the next with its files as they are.
+_SMALL_INTEGERS = (BYTE, SHORT, INTEGER)
+
+Changes = Literal["silent", "recorded", "refused"]
+
+
+def as_nullable(data_type: DataType) -> DataType:
+    """The same type with every field, element and value nullable: what a column that is added later must be."""
+    match data_type:
+        case StructType():
+            return StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in data_type))
+        case ArrayType():
+            return ArrayType(as_nullable(data_type.element), True)
+        case MapType():
+            return MapType(as_nullable(data_type.key), as_nullable(data_type.value), True)
+        case _:
+            return data_type
+
+
+def widens(narrow: DataType, wide: DataType) -> bool:
+    """Whether every value of ``narrow`` is a value of ``wide``, so that it may be stored there unchanged.
+
+    Integers into wider integers, float into double, integers and decimals into decimals with room for them.
+    """
+    if narrow in (wide, VOID):
+        return True
+    if narrow in INTEGRAL and wide in INTEGRAL:
+        return INTEGRAL[narrow] <= INTEGRAL[wide]
+    if narrow == FLOAT and wide == DOUBLE:
+        return True
+    if isinstance(wide, DecimalType):
+        room = wide.precision - wide.scale
+        if isinstance(narrow, DecimalType):
+            return narrow.scale <= wide.scale and narrow.precision - narrow.scale <= room
+        return narrow in INTEGRAL and _DIGITS[INTEGRAL[narrow]] <= room
+    return False
+
+
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+def merge_schemas(old: StructType, new: StructType, *, changes: Changes = "silent") -> StructType:
+    r"""The table's schema after a write with ``schema_mode="merge"``.
+
+    Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
+    the nullability, the metadata and the spelling of ``old``. It keeps its type too, with two exceptions, as in
+    delta-spark: of byte, short and integer the wider one stays, and void gives way to any type. Narrower data fit into
+    a column; other data are refused.
+
+    Args:
+        old: the table's schema.
+        new: the data's.
+        changes: what becomes of a byte or short column that must grow: its type changes ``silent``\ly, as in a table
+            without type widening, or is ``recorded`` in the field's metadata (PROTOCOL.md, "Type Change Metadata"),
+            or is ``refused``.
+
+    Raises:
+        SchemaMismatchError: a column of both has types that do not fit; all such columns are named.
+    """
+    problems: list[str] = []
+    merged = _merge_structs(old, new, "", changes, problems)
+    if problems:
+        raise SchemaMismatchError("the data's schema cannot be merged into the table's: " + "; ".join(problems))
+    return merged
+
+
+def _merge_structs(old: StructType, new: StructType, path: str, changes: Changes, problems: list[str]) -> StructType:
+    fields = []
+    for item in old:
+        twin = new.find(item.name)
+        if twin is not None:
+            merged = replace(item, type=_merge(item.type, twin.type, path + item.name, changes, problems))
+            item = _with_changes(item, merged) if changes == "recorded" else merged  # noqa: PLW2901
+        fields.append(item)
+    added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
+    return StructType((*fields, *added))
+
+
+def _merge(old: DataType, new: DataType, path: str, changes: Changes, problems: list[str]) -> DataType:
+    match old, new:
+        case StructType(), StructType():
+            return _merge_structs(old, new, f"{path}.", changes, problems)
+        case ArrayType(), ArrayType():
+            return replace(old, element=_merge(old.element, new.element, f"{path}.element", changes, problems))
+        case MapType(), MapType():
+            key = _merge(old.key, new.key, f"{path}.key", changes, problems)
+            return replace(old, key=key, value=_merge(old.value, new.value, f"{path}.value", changes, problems))
+        case _:
+            if old == VOID:
+                return as_nullable(new)
+            if widens(new, old):
+                return old
+            if changes != "refused" and old in _SMALL_INTEGERS and new in _SMALL_INTEGERS:
+                return new
+            problems.append(f"column {path} is {old} in the table and {new} in the data")
+            return old
+
+
+def _with_changes(old: StructField, new: StructField) -> StructField:
+    changes = list(_type_changes(old.type, new.type, ()))
+    if not changes:
+        return new
+    return replace(new, metadata={**new.metadata, TYPE_CHANGES: [*new.metadata.get(TYPE_CHANGES, ()), *changes]})
+
+
+def _type_changes(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The changes that belong to one field: within arrays and maps, not within the fields of structs."""
+    match old, new:
+        case ArrayType(), ArrayType():
+            yield from _type_changes(old.element, new.element, (*path, "element"))
+        case MapType(), MapType():
+            yield from _type_changes(old.key, new.key, (*path, "key"))
+            yield from _type_changes(old.value, new.value, (*path, "value"))
+        case _:
+            if old != new and old in _SMALL_INTEGERS:
+                where = {"fieldPath": ".".join(path)} if path else {}
+                yield {"fromType": str(old), "toType": str(new), **where}
