@@ -8,14 +8,13 @@ nothing to honour until it is active; ``write`` says which.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
+from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.protocol.actions import Metadata, Protocol
-from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROTOCOL_KEYS, get, requested_features
-from refdelta.protocol.types import StructType, schema_json
+from refdelta.protocol.properties import CONSTRAINT_PREFIX, get
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,6 @@ _ROWS: tuple[Feature, ...] = (
     _unknown_here("adaptiveMetadata-preview", "reader_writer"),
 )
 REGISTRY: Final[Mapping[str, Feature]] = {row.name: row for row in _ROWS}
-_BY_LOWER: Final = {name.lower(): row for name, row in REGISTRY.items()}
 
 MAX_READER: Final = 3
 MAX_WRITER: Final = 7
@@ -259,7 +257,7 @@ def check_readable(protocol: Protocol) -> None:
         return
     lacking = [name for name in protocol.reader_features or () if name not in REGISTRY or not REGISTRY[name].read]
     if lacking:
-        raise UnsupportedFeatureError(lacking, "read", _hints(lacking))
+        raise UnsupportedFeatureError(lacking, "read", hints(lacking))
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
@@ -275,14 +273,14 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     validate_protocol(protocol)
     facts = Facts.of(metadata.schema_string, metadata.configuration)
     supported = features_of(protocol)
-    lacking = sorted(name for name in supported if not _can_write(name, facts))
+    lacking = sorted(name for name in supported if not can_write(name, facts))
     # A property may ask for what the protocol does not have: the engine that set it broke the rules, but meant it.
-    lacking += sorted(name for name in _activated(facts) - supported if REGISTRY[name].write != "always")
+    lacking += sorted(name for name in activated(facts) - supported if REGISTRY[name].write != "always")
     if lacking:
-        raise UnsupportedFeatureError(lacking, "write to", _hints(lacking))
+        raise UnsupportedFeatureError(lacking, "write to", hints(lacking))
 
 
-def _activated(facts: Facts) -> set[str]:
+def activated(facts: Facts) -> set[str]:
     """The features that properties and types use. Marks on fields mean nothing where the protocol lacks their feature.
 
     delta-spark reads a generation expression that an old table carries likewise.
@@ -291,118 +289,14 @@ def _activated(facts: Facts) -> set[str]:
     return {row.name for row in _ROWS if row.active(without_marks)}
 
 
-def _can_write(name: str, facts: Facts) -> bool:
+def can_write(name: str, facts: Facts) -> bool:
+    """Whether this engine writes a table that supports the feature and whose metadata says this."""
     row = REGISTRY.get(name)
     if row is None or row.write == "never":
         return False
     return row.write == "always" or not row.active(facts)
 
 
-def _hints(names: Iterable[str]) -> str:
+def hints(names: Iterable[str]) -> str:
+    """Why these features are not supported, where their names do not say it."""
     return "; ".join(sorted({REGISTRY[name].hint for name in names if name in REGISTRY and REGISTRY[name].hint}))
-
-
-# --- protocols to write ------------------------------------------------------------------------------------------
-
-# Every table of delta-spark starts at (1, 2), which implies these.
-_BASE: Final = frozenset(("appendOnly", "invariants"))
-_LEGACY: Final = tuple(
-    Protocol(min_reader_version=reader, min_writer_version=writer)
-    for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (1, 6), (2, 6))
-)
-
-
-def minimal_protocol(features: Collection[str]) -> Protocol:
-    """The lowest protocol that supports just these features and those that they require.
-
-    A pair of old versions where one implies exactly these; else it names them. delta-spark normalizes likewise.
-
-    Raises:
-        InvalidArgumentError: a feature that does not exist.
-    """
-    wanted = _closure(features)
-    return next((protocol for protocol in _LEGACY if features_of(protocol) == wanted), _named(wanted, 1))
-
-
-def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str, str]) -> Protocol:
-    """The protocol of a table that is created with this schema and these properties, as delta-spark chooses it.
-
-    Args:
-        schema: the table's schema, typed or as the log's JSON.
-        configuration: the properties that the user gives, ``delta.feature.*`` and the minimum versions among them.
-
-    Raises:
-        UnsupportedFeatureError: the schema or a property needs a feature that this engine does not write.
-        InvalidArgumentError: a feature or a version that does not exist.
-    """
-    text = schema if isinstance(schema, str) else schema_json(schema)
-    lower = {key.lower(): value for key, value in configuration.items()}
-    reader, writer = (_version(lower, key) for key in PROTOCOL_KEYS[:2])
-    if reader > MAX_READER or writer > MAX_WRITER or (reader == MAX_READER and writer < MAX_WRITER):
-        raise InvalidArgumentError(f"there is no protocol with reader version {reader} and writer version {writer}")
-    facts = Facts.of(text, configuration)
-    wanted = {
-        *_BASE,
-        *(row.name for row in _ROWS if row.active(facts)),
-        *map(_known, requested_features(configuration)),
-    }
-    if writer < MAX_WRITER:
-        wanted |= features_of(Protocol(min_reader_version=reader, min_writer_version=writer))
-    lacking = sorted(name for name in _closure(wanted) if not _can_write(name, facts))
-    if lacking:
-        raise UnsupportedFeatureError(lacking, "create", _hints(lacking))
-    protocol = minimal_protocol(wanted)
-    return _named(_closure(wanted), reader) if protocol.min_writer_version < writer == MAX_WRITER else protocol
-
-
-def upgraded(protocol: Protocol, metadata: Metadata) -> Protocol:
-    """The protocol that a table needs with this metadata: its own, and what properties and types add.
-
-    Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
-    """
-    facts = Facts.of(metadata.schema_string, metadata.configuration)
-    have = features_of(protocol)
-    added = _activated(facts) - have
-    if not added:
-        return protocol
-    wanted = _closure(have | added)
-    if protocol.min_writer_version >= MAX_WRITER:
-        return _named(wanted, protocol.min_reader_version)
-    fits = (p for p in _LEGACY if features_of(p) == wanted and p.min_reader_version >= protocol.min_reader_version)
-    return next(fits, _named(wanted, protocol.min_reader_version))
-
-
-def _version(lower: Mapping[str, str], key: str) -> int:
-    value = get({key: lower[key.lower()]}, key) if key.lower() in lower else 1
-    return int(value)
-
-
-def _known(name: str) -> str:
-    row = _BY_LOWER.get(name.lower())
-    if row is None:
-        raise InvalidArgumentError(f"there is no table feature {name!r}")
-    return row.name
-
-
-def _closure(features: Collection[str]) -> frozenset[str]:
-    """With what they require. A feature that this registry lacks requires nothing that it could know."""
-    found: set[str] = set()
-    todo = list(features)
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found.add(name)
-            todo.extend(REGISTRY[name].requires if name in REGISTRY else ())
-    return frozenset(found)
-
-
-def _named(features: Collection[str], at_least_reader: int) -> Protocol:
-    rows = [REGISTRY[_known(name)] for name in sorted(features)]
-    readers = [row for row in rows if row.kind == "reader_writer"]
-    reader = max(at_least_reader, 1, *(row.legacy[0] if row.legacy else MAX_READER for row in readers))
-    return Protocol(
-        min_reader_version=reader,
-        min_writer_version=MAX_WRITER,
-        reader_features=[row.name for row in readers] if reader >= MAX_READER else None,
-        writer_features=[row.name for row in rows],
-    )

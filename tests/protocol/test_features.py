@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol import features
+from refdelta.protocol import protocol_choice
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.features import (
     REGISTRY,
     check_readable,
     check_writable,
     features_of,
-    minimal_protocol,
-    protocol_for_new_table,
-    upgraded,
     validate_protocol,
 )
+from refdelta.protocol.protocol_choice import minimal_protocol, protocol_for_new_table, upgraded
 from refdelta.protocol.types import parse_schema
 
 # PROTOCOL.md, "Valid Feature Names in Table Features", and the three that its body adds.
@@ -170,7 +168,7 @@ ACTIVE = {
 
 
 def with_requirements(name):
-    return supporting(*sorted(features._closure([name])))
+    return supporting(*sorted(protocol_choice.with_requirements([name])))
 
 
 @pytest.mark.parametrize("name", sorted(n for n, f in REGISTRY.items() if f.write == "inactive"))
@@ -280,7 +278,7 @@ names = st.frozensets(st.sampled_from(sorted(REGISTRY)), max_size=8)
 def test_minimal_protocols_are_valid_and_support_what_was_asked(wanted):
     made = minimal_protocol(wanted)
     validate_protocol(made)
-    assert features_of(made) == features._closure(wanted)
+    assert features_of(made) == protocol_choice.with_requirements(wanted)
     assert minimal_protocol(features_of(made)) == made
 
 
