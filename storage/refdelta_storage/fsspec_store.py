@@ -25,8 +25,8 @@ from refdelta_storage.base import (
     check_range,
     order_key,
 )
+from refdelta_storage.disk import OutputFile
 from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found
-from refdelta_storage.local import OutputFile
 
 NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, remote=True)
 

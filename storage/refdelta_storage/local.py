@@ -10,11 +10,11 @@ import io
 import os
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from refdelta_storage.base import (
     Capabilities,
@@ -29,12 +29,12 @@ from refdelta_storage.base import (
     check_range,
     order_key,
 )
+from refdelta_storage.disk import OutputFile, drop_checksum, link_count, sync, sync_folder, unlink
 from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
 from refdelta_storage.rename import rename_noreplace
 
 TEMPORARY = ".refdelta-tmp-"
 _BUFFER = 1 << 20
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 # What a reader calls "there is no such object": a folder has the name, or a file stands where a folder is needed.
@@ -104,10 +104,10 @@ class LocalStore(Store):
                 return self._taken(path)
             temporary = self._write_temporary(path, data)
             try:
-                _drop_checksum(path)
+                drop_checksum(path)
                 outcome = self._claim(temporary, path)
             finally:
-                _unlink(temporary)
+                unlink(temporary)
         if isinstance(outcome, Created):
             try:
                 self._sync_folder(os.path.dirname(path))
@@ -129,12 +129,12 @@ class LocalStore(Store):
                 os.link(temporary, path)
             except FileExistsError:
                 # A network file system that resent the request answers about our own link.
-                return Created() if _link_count(temporary) > 1 else self._taken(path)
+                return Created() if link_count(temporary) > 1 else self._taken(path)
             except OSError as error:
                 if error.errno in _CERTAIN:
                     raise
                 if error.errno not in _LINKS_REFUSED:
-                    return Created() if _link_count(temporary) > 1 else Unknown(error)
+                    return Created() if link_count(temporary) > 1 else Unknown(error)
                 self._links = False
             else:
                 return Created()
@@ -176,21 +176,21 @@ class LocalStore(Store):
             with self._errors("write", key):
                 stream.close()
                 if self._fsync:
-                    _sync(temporary, os.O_RDWR)
+                    sync(temporary, os.O_RDWR)
                 self._publish(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 stream.close()
-            _unlink(temporary)
+            unlink(temporary)
             raise
 
     def _publish(self, temporary: str, path: str) -> None:
         """Put the finished file in the place of whatever has the name."""
         try:
-            _drop_checksum(path)
+            drop_checksum(path)
             os.replace(temporary, path)
         except BaseException:
-            _unlink(temporary)
+            unlink(temporary)
             raise
         self._sync_folder(os.path.dirname(path))
 
@@ -207,7 +207,7 @@ class LocalStore(Store):
             finally:
                 os.close(descriptor)
         except BaseException:
-            _unlink(temporary)
+            unlink(temporary)
             raise
         return temporary
 
@@ -236,13 +236,8 @@ class LocalStore(Store):
         self._sync_folder(parent)
 
     def _sync_folder(self, folder: str) -> None:
-        if self._fsync and hasattr(os, "O_DIRECTORY"):
-            try:
-                _sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY)
-            except OSError as error:
-                # Some file systems have no sync of folders, and some folders may be written and not read.
-                if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
-                    raise
+        if self._fsync:
+            sync_folder(folder)
 
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None
@@ -251,7 +246,7 @@ class LocalStore(Store):
             try:
                 with self._errors("delete", key):
                     self._unlink_object(path)
-                    _drop_checksum(path)
+                    drop_checksum(path)
             except StorageError as error:
                 first = first or error
         if first is not None:
@@ -373,20 +368,6 @@ class LocalStore(Store):
             raise failure(action, key, self.uri, error) from error
 
 
-class OutputFile(io.FileIO):
-    """A file whose failed writes are already a ``StorageError``, since they happen in the caller's block."""
-
-    def __init__(self, descriptor: int, translate: Callable[[OSError], StorageError]) -> None:
-        super().__init__(descriptor, "wb")
-        self._translate = translate
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise self._translate(error) from error
-
-
 def _hidden(name: str) -> bool:
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".crc"))
 
@@ -413,28 +394,3 @@ def _wanted(
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _link_count(path: str) -> int:
-    try:
-        return os.stat(path).st_nlink
-    except OSError:
-        return 0
-
-
-def _sync(path: str, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _drop_checksum(path: str) -> None:
-    folder, _, name = path.rpartition("/")
-    _unlink(f"{folder}/.{name}.crc")
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
