@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
+
 from refdelta.spark import oracle
 
 if TYPE_CHECKING:
@@ -11,6 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+
+def examples(most: int) -> hypothesis.settings:
+    """How many tables a property tries. A try takes about a second, so a failure is shrunk but not explained."""
+    phases = [phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
+    return hypothesis.settings(max_examples=most, phases=phases)
 
 
 def create(

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from refdelta.errors import DeltaError
+from refdelta.errors import DeltaError, InvalidLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -217,12 +217,17 @@ def validate_checksum(spark: Any, path: str | Path) -> bool:
         False where that version has no checksum file; True where it agrees.
 
     Raises:
-        pyspark.errors.PySparkException: it disagrees; the message names what differs.
+        InvalidLogError: it disagrees; the message is delta-spark's and names what differs.
     """
+    from py4j.protocol import Py4JJavaError
+
     snapshot = delta_log(spark, path).unsafeVolatileSnapshot()
     if not snapshot.checksumOpt().isDefined():
         return False
-    return bool(snapshot.validateChecksum(spark._jvm.PythonUtils.toScalaMap({})))  # noqa: SLF001
+    try:
+        return bool(snapshot.validateChecksum(spark._jvm.PythonUtils.toScalaMap({})))  # noqa: SLF001
+    except Py4JJavaError as error:
+        raise InvalidLogError(error.java_exception.getMessage(), file=f"{snapshot.version():020d}.crc") from None
 
 
 def clear_cache(spark: Any) -> None:

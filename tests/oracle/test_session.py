@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,12 +70,16 @@ def test_a_missing_package_is_named(monkeypatch):
     assert "pip install 'refdelta[spark]'" in (oracle.availability() or "")
 
 
-def test_a_start_that_fails_gives_the_reason(only_this_java, tmp_path):
-    """This Java calls itself 17 and then ends at once."""
+def test_a_start_that_fails_gives_the_reason(only_this_java):
+    """This Java calls itself 17 and then ends at once. In a process of its own: this one may have a session."""
     only_this_java('openjdk version "17.0.1"')
-    with pytest.raises(oracle.OracleUnavailableError, match="did not start") as raised:
-        oracle.start_session()
-    assert "\n" not in str(raised.value)
+    program = "from refdelta.spark import oracle; oracle.start_session()"
+    command = [sys.executable, "-W", "error", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "OracleUnavailableError: delta-spark did not start: " in ended.stderr.splitlines()[-1]
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):

@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
+from spark_tables import examples
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +97,7 @@ def expected(before: pa.Table, step: tuple[str, str, Any]) -> pa.Table:
     return kept if what == "delete" else pa.concat_tables([kept, data])
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(first=some_rows(), steps=st.lists(STEPS, min_size=3, max_size=6), vectors=st.booleans())
 def test_turns(spark, fresh_path, first, steps, vectors):
     path = fresh_path()
@@ -127,7 +128,9 @@ def test_a_checkpoint_over_one_of_spark_leaves_no_stale_companion(spark, tmp_pat
     DeltaTable(path).create_checkpoint()
 
     hint = path / "_delta_log" / "_last_checkpoint"
-    assert [row.value for row in spark.read.text(str(hint)).collect()] == hint.read_text().splitlines()
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(str(hint))
+    stream = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).open(hadoop_path)
+    assert spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8") == hint.read_text()
 
 
 def test_a_handle_follows_commits_of_spark(spark, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import spark_tables
@@ -18,6 +18,7 @@ import strategies
 from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
+from spark_tables import examples
 
 pytestmark = pytest.mark.spark
 
@@ -32,8 +33,8 @@ VALUES: dict[str, tuple[pa.DataType, Any, str]] = {
     "double": (pa.float64(), lambda i: i / 3, "{c} BETWEEN 0.6D AND 0.7D"),
     "float": (pa.float32(), lambda i: i / 2, "{c} = CAST(1.0 AS FLOAT)"),
     "string": (pa.string(), lambda i: "abcd"[i], "{c} = 'c'"),
-    "long string": (pa.string(), lambda i: "abcd"[i] * 50 + "😀", "{c} > 'cc' AND {c} < 'd'"),
-    "beyond the basic plane": (pa.string(), lambda i: chr(0x1F600 + i) * 40, "{c} > '😂' AND {c} < '😃'"),
+    "long_string": (pa.string(), lambda i: "abcd"[i] * 50 + "😀", "{c} > 'cc' AND {c} < 'd'"),
+    "beyond_the_basic_plane": (pa.string(), lambda i: chr(0x1F600 + i) * 40, "{c} > '😂' AND {c} < '😃'"),
     "date": (pa.date32(), lambda i: dt.date(1, 1, 1 + i), "{c} = DATE'0001-01-03'"),
     "timestamp": (
         strategies.TIMESTAMP,
@@ -46,10 +47,10 @@ VALUES: dict[str, tuple[pa.DataType, Any, str]] = {
         "{c} = TIMESTAMP_NTZ'2020-01-01 00:00:00.004007'",
     ),
     "decimal": (pa.decimal128(38, 10), lambda i: decimal.Decimal(i).scaleb(20), "{c} = 2e20BD"),
-    "small decimal": (pa.decimal128(5, 2), lambda i: decimal.Decimal(i) / 4, "{c} = 0.50"),
+    "small_decimal": (pa.decimal128(5, 2), lambda i: decimal.Decimal(i) / 4, "{c} = 0.50"),
     "nested.leaf": (pa.struct([("x", pa.int32())]), lambda i: {"x": i}, "{c}.x = 2"),
-    "only file 2 has nulls": (pa.int32(), lambda i: None if i == 2 else i, "{c} IS NULL"),
-    "only file 2 has values": (pa.int32(), lambda i: i if i == 2 else None, "{c} IS NOT NULL"),
+    "only_file_2_has_nulls": (pa.int32(), lambda i: None if i == 2 else i, "{c} IS NULL"),
+    "only_file_2_has_values": (pa.int32(), lambda i: i if i == 2 else None, "{c} IS NOT NULL"),
 }
 
 
@@ -188,7 +189,7 @@ def tagged(frame: Any, wanted: list[str]) -> pa.Table:
     return functools.reduce(lambda a, b: a.unionAll(b), each).toArrow()
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(case=tables_and_predicates())
 def test_filters_are_right_whichever_engine_skips(spark, fresh_path, case):
     """The truth is Spark's evaluation over the rows in memory, where nothing can be skipped."""
@@ -205,7 +206,7 @@ def test_filters_are_right_whichever_engine_skips(spark, fresh_path, case):
         assert_same_rows(ours.to_pyarrow_table(filters=predicate), want)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(case=tables_and_predicates())
 def test_refdelta_skips_rightly_by_statistics_of_spark(spark, fresh_path, case):
     table, wanted = case
