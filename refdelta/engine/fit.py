@@ -3,6 +3,7 @@
 Columns and nested fields are found by name in any case, in any order. A value is stored unchanged or not at all: the
 only casts are into types that hold every value of the data's type, and the data that could still lose something
 (nanoseconds) are checked value by value. What the schemas alone can tell is told before the first byte is written.
+Strings of char(n) and varchar(n) columns are the exception: they are padded and trimmed as Spark does it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import pyarrow.compute as pc
 
 from refdelta.engine.schema import arrow_type, delta_type, to_arrow
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.protocol.char_varchar import Length, Lengths, lengths_of
 from refdelta.protocol.evolution import widens
 from refdelta.protocol.types import (
+    STRING,
     ArrayType,
     DataType,
     MapType,
@@ -43,7 +46,7 @@ class Fitter:
         """The batch in the table's schema: its columns in order, missing ones null.
 
         Raises:
-            ConstraintViolationError: a null where the table has none; the column is named.
+            ConstraintViolationError: a null where the table has none, a string that is too long; the column is named.
             SchemaMismatchError: a value that the column's type cannot hold (nanoseconds, a time beyond the range).
         """
         columns = [
@@ -65,11 +68,12 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
     Raises:
         SchemaMismatchError: columns that the table does not have, columns that it must have, types that do not fit:
             all of them are named.
+        UnsupportedFeatureError: a note of lengths that cannot be read.
         UnsupportedTypeError: the same, where the reason is an Arrow type that Delta lacks.
     """
     target = to_arrow(table_schema)
     problems: list[Exception] = []
-    plan = _plan_struct(list(data_schema), table_schema, "", problems)
+    plan = _plan_struct(list(data_schema), table_schema, "", None, problems)
     if problems:
         # The narrower class only where it tells the whole story.
         kind = (
@@ -86,9 +90,13 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
 class _Leaf:
     path: str
     target: pa.DataType
+    length: Length | None = None
 
     def convert(self, array: pa.Array) -> pa.Array:
-        array = _plain(array)
+        array = self._cast(_plain(array))
+        return array if self.length is None else _of_length(array, self.length, self.path)
+
+    def _cast(self, array: pa.Array) -> pa.Array:
         if array.type == self.target:
             return array
         try:
@@ -168,7 +176,9 @@ class _Map:
 _Plan = _Leaf | _Struct | _List | _Map
 
 
-def _plan_struct(fields: Sequence[pa.Field], table: StructType, path: str, problems: list[Exception]) -> _Struct:
+def _plan_struct(
+    fields: Sequence[pa.Field], table: StructType, path: str, lengths: Lengths | None, problems: list[Exception]
+) -> _Struct:
     sources: dict[str, int] = {}
     for index, item in enumerate(fields):
         if item.name.lower() in sources:
@@ -180,12 +190,17 @@ def _plan_struct(fields: Sequence[pa.Field], table: StructType, path: str, probl
                 SchemaMismatchError(f'the table has no column {path}{item.name} (schema_mode="merge" would add it)')
             )
         sources.setdefault(item.name.lower(), index)
-    children = [_plan_child(item, sources.get(item.name.lower()), fields, path, problems) for item in table]
+    children = [_plan_child(item, sources.get(item.name.lower()), fields, path, lengths, problems) for item in table]
     return _Struct(arrow_type(table), tuple(child for child in children if child is not None))
 
 
 def _plan_child(
-    item: StructField, source: int | None, fields: Sequence[pa.Field], path: str, problems: list[Exception]
+    item: StructField,
+    source: int | None,
+    fields: Sequence[pa.Field],
+    path: str,
+    lengths: Lengths | None,
+    problems: list[Exception],
 ) -> _Child | None:
     here = path + item.name
     target = arrow_type(item.type)
@@ -193,32 +208,39 @@ def _plan_child(
         if not item.nullable:
             problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
         return _Child(here, None, _Leaf(here, target), target, item.nullable)
-    plan = _plan(fields[source].type, item.type, here, problems)
+    lengths = lengths_of(item) or _part(lengths, item.name.lower())
+    plan = _plan(fields[source].type, item.type, here, lengths, problems)
     return None if plan is None else _Child(here, source, plan, target, item.nullable)
 
 
-def _plan(data: pa.DataType, table: DataType, path: str, problems: list[Exception]) -> _Plan | None:
+def _part(lengths: Lengths | None, name: str) -> Lengths | None:
+    return lengths.get(name) if isinstance(lengths, dict) else None
+
+
+def _plan(
+    data: pa.DataType, table: DataType, path: str, lengths: Lengths | None, problems: list[Exception]
+) -> _Plan | None:
     if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
-        return _plan(data.value_type, table, path, problems)
+        return _plan(data.value_type, table, path, lengths, problems)
     target = arrow_type(table)
     if isinstance(table, StructType) and pa.types.is_struct(data):
-        return _plan_struct(list(data.fields), table, f"{path}.", problems)
+        return _plan_struct(list(data.fields), table, f"{path}.", lengths, problems)
     try:
         kind = delta_type(data, path)
     except SchemaMismatchError as error:
         problems.append(error)
         return None
     if isinstance(table, ArrayType) and isinstance(kind, ArrayType):
-        element = _plan(data.value_type, table.element, f"{path}.element", problems)
+        element = _plan(data.value_type, table.element, f"{path}.element", _part(lengths, "element"), problems)
         return None if element is None else _List(path, target, element, table.contains_null)
     if isinstance(table, MapType) and isinstance(kind, MapType):
-        key = _plan(data.key_type, table.key, f"{path}.key", problems)
-        value = _plan(data.item_type, table.value, f"{path}.value", problems)
+        key = _plan(data.key_type, table.key, f"{path}.key", _part(lengths, "key"), problems)
+        value = _plan(data.item_type, table.value, f"{path}.value", _part(lengths, "value"), problems)
         return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
     if not widens(kind, table):
         problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
         return None
-    return _Leaf(path, target)
+    return _Leaf(path, target, lengths if table == STRING and isinstance(lengths, Length) else None)
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------
@@ -242,6 +264,23 @@ def _offsets(array: pa.Array) -> pa.Array:
 def _as_lists(array: pa.Array) -> pa.Array:
     """A map array as lists of its entries, for which Arrow has more functions."""
     return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
+    """Strings as Spark writes them to char(n) and varchar(n): too many spaces at the end are cut off, and those that
+    are still too long refused.
+    """
+    size = pc.utf8_length(strings)
+    if pc.any(pc.greater(size, length.limit)).as_py():
+        cut = pc.utf8_slice_codeunits(strings, 0, length.limit)
+        lost = pc.not_equal(pc.utf8_rtrim(strings, " "), pc.utf8_rtrim(cut, " "))
+        if pc.any(lost).as_py():
+            first = size.filter(lost)[0].as_py()
+            raise ConstraintViolationError(
+                f"column {path} is {length} in the table, and the data hold a string of {first} characters there"
+            )
+        strings = cut
+    return pc.utf8_rpad(strings, length.limit) if length.padded else strings
 
 
 def _checked(child: _Child, array: pa.Array, parent_nulls: int) -> pa.Array:

@@ -9,7 +9,7 @@ import pytest
 
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import from_arrow, to_arrow
-from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
 from refdelta.protocol.types import (
     BOOLEAN,
     BYTE,
@@ -238,3 +238,78 @@ def test_values_under_a_null_parent_do_not_reappear():
     array = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True, False]))
     out = fit(pa.record_batch({"c": array}), struct(c=struct(x=LONG, b=BOOLEAN))).column(0)
     assert out.to_pylist() == [{"x": 1, "b": None}, None, {"x": 3, "b": None}]
+
+
+# --- char(n) and varchar(n) --------------------------------------------------------------------------------------
+
+
+def noted(kind, note):
+    return StructType((StructField("c", kind, True, {"__CHAR_VARCHAR_TYPE_STRING": note}),))
+
+
+NESTED = struct(X=STRING, s=STRING, l=ArrayType(STRING), n=DecimalType(4, 2))
+NESTED_NOTE = "struct<x:varchar(2),s:string,l:array<char(3)>,n:decimal(4,2)>"
+
+
+@pytest.mark.parametrize(
+    ("note", "value", "stored"),
+    [
+        ("varchar(3)", "abc", "abc"),
+        ("varchar(3)", "a", "a"),
+        ("varchar(3)", "abc  ", "abc"),
+        ("varchar(3)", "a     ", "a  "),
+        ("varchar(3)", "abcd", 4),
+        ("varchar(3)", "abc d", 5),
+        ("varchar(3)", "abc\t", 4),
+        ("varchar(3)", None, None),
+        ("varchar(3)", "\u00e4\U0001f600x", "\u00e4\U0001f600x"),
+        ("varchar(3)", "\u00e4\U0001f600xy", 4),
+        ("char(3)", "a", "a  "),
+        ("char(3)", "", "   "),
+        ("char(3)", "abc   ", "abc"),
+        ("char(3)", "\U0001f600", "\U0001f600  "),
+        ("char(3)", "abcd", 4),
+        ("VARCHAR(3) collate UTF8_LCASE", "abcd", 4),
+        ("string", "abcd", "abcd"),
+    ],
+)
+def test_strings_have_the_length_that_spark_gives_them(note, value, stored):
+    batch = pa.record_batch({"c": pa.array([None, "x" * 3, value], pa.string()).dictionary_encode()})
+    if isinstance(stored, int):
+        with pytest.raises(ConstraintViolationError, match=rf"column c is v?a?r?char\(3\).* {stored} characters"):
+            fit(batch, noted(STRING, note))
+    else:
+        assert fit(batch, noted(STRING, note)).column(0).to_pylist() == [None, "xxx", stored]
+
+
+def test_lengths_within_nested_columns():
+    def stored(kind, note, value):
+        return fit(pa.record_batch({"c": [value, None]}), noted(kind, note)).column(0).to_pylist()[0]
+
+    assert stored(ArrayType(STRING), "array<char(3)>", ["a", None, "abc "]) == ["a  ", None, "abc"]
+    maps = MapType(STRING, ArrayType(STRING))
+    entries = pa.array([[("k  ", ["v"])]], pa.map_(pa.string(), pa.list_(pa.string())))
+    table = noted(maps, "map<varchar(2),array<char(2)>>")
+    assert fit(pa.record_batch({"c": entries}), table).column(0).to_pylist() == [[("k ", ["v "])]]
+    value = {"l": ["a"], "s": "long enough", "x": "a"}
+    assert stored(NESTED, NESTED_NOTE, value) == {"X": "a", "s": "long enough", "l": ["a  "], "n": None}
+    for odd, path in (({"x": "abc"}, r"c\.X"), ({"l": ["abc", "abcd"]}, r"c\.l\.element")):
+        with pytest.raises(ConstraintViolationError, match=path):
+            stored(NESTED, NESTED_NOTE, odd)
+    with pytest.raises(ConstraintViolationError, match=r"c\.key is varchar\(2\)"):
+        fit(pa.record_batch({"c": pa.array([[("key", None)]], entries.type)}), table)
+    # Fields that came later have no length, and those that went need none.
+    assert stored(struct(y=STRING), "struct<x:char(1)>", {"y": "abc"}) == {"y": "abc"}
+
+
+def test_a_null_struct_hides_what_is_in_it():
+    inner = pa.StructArray.from_arrays([pa.array(["too long"])], ["x"], mask=pa.array([True]))
+    assert fit(pa.record_batch({"c": inner}), noted(struct(x=STRING), "struct<x:char(1)>")).to_pylist() == [{"c": None}]
+
+
+@pytest.mark.parametrize(
+    "note", ["", "array<", "array<char(3)", "struct<a>", "map<string>", "char(3)>", "struct<:int>"]
+)
+def test_a_note_that_is_no_type_is_refused_by_name(note):
+    with pytest.raises(UnsupportedFeatureError, match="of column c"):
+        fit(pa.record_batch({"c": ["x"]}), noted(STRING, note))

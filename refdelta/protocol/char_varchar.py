@@ -1,0 +1,114 @@
+"""char(n) and varchar(n): strings to the log, whose lengths Spark notes in the metadata of the column.
+
+The note is the type of the whole column as SQL writes it, so ``array<varchar(5)>`` stands at a column of arrays. It is
+no part of PROTOCOL.md; a writer that passes over it would store what Spark promised its users not to find.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from refdelta.errors import UnsupportedFeatureError
+from refdelta.protocol.types import StructField
+
+NOTE = "__CHAR_VARCHAR_TYPE_STRING"
+
+_NESTED = re.compile(r"(struct|array|map)<")
+_FIELD = re.compile(r"(?:`((?:[^`]|``)+)`|([^`:<>,]+)):")
+_PLAIN = re.compile(r"(?:[^<>,()]|\([^()]*\))+")
+# A collation may stand behind it.
+_LENGTH = re.compile(r"(char|varchar)\((\d+)\)(?: collate \S+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """The length of the strings of a column, in characters (code points).
+
+    Attributes:
+        limit: the most that a string may have.
+        padded: whether shorter ones are filled with spaces: ``char``, not ``varchar``.
+    """
+
+    limit: int
+    padded: bool
+
+    def __str__(self) -> str:
+        return f"{'char' if self.padded else 'varchar'}({self.limit})"
+
+
+Lengths = Length | dict[str, "Lengths"]
+"""Of a string, or of what is in a nested type: by the names of a struct's fields in lower case, or ``element``,
+``key`` and ``value``; what has no length is not there."""
+
+
+def lengths_of(column: StructField) -> Lengths | None:
+    """The lengths that a column's metadata note, or None where there are none.
+
+    Raises:
+        UnsupportedFeatureError: a note that is not a type.
+    """
+    note = column.metadata.get(NOTE)
+    if note is None:
+        return None
+    try:
+        return _Reader(str(note)).whole()
+    except (_BadNoteError, RecursionError):
+        raise UnsupportedFeatureError([f"the type {note} of column {column.name}"], "write to") from None
+
+
+class _BadNoteError(Exception):
+    """Our own signal, which does not leave this module."""
+
+
+class _Reader:
+    """Reads one note from left to right."""
+
+    def __init__(self, text: str):
+        self.text, self.at = text, 0
+
+    def whole(self) -> Lengths | None:
+        found = self._type()
+        if self.at != len(self.text):
+            raise _BadNoteError
+        return found
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return found
+
+    def _expect(self, mark: str) -> None:
+        if not self.text.startswith(mark, self.at):
+            raise _BadNoteError
+        self.at += len(mark)
+
+    def _type(self) -> Lengths | None:
+        nested = self._take(_NESTED)
+        if nested is None:
+            plain = self._take(_PLAIN)
+            if plain is None:
+                raise _BadNoteError
+            length = _LENGTH.fullmatch(plain[0])
+            return Length(int(length[2]), length[1].lower() == "char") if length else None
+        if nested[1] == "struct":
+            parts = self._fields()
+        elif nested[1] == "array":
+            parts = {"element": self._type()}
+        else:
+            parts = {"key": self._type()}
+            self._expect(",")
+            parts["value"] = self._type()
+        self._expect(">")
+        return {name: lengths for name, lengths in parts.items() if lengths is not None} or None
+
+    def _fields(self) -> dict[str, Lengths | None]:
+        parts: dict[str, Lengths | None] = {}
+        while not self.text.startswith(">", self.at):
+            if parts:
+                self._expect(",")
+            name = self._take(_FIELD)
+            if name is None:
+                raise _BadNoteError
+            parts[(name[2] or name[1].replace("``", "`")).lower()] = self._type()
+        return parts
