@@ -57,6 +57,8 @@ def frame(spark: Any, data: pa.Table) -> Any:
     """A DataFrame of Arrow data, timestamps with and without zone kept apart."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    # PySpark 4.2 loses the rows that come after an empty chunk.
+    data = data.combine_chunks()
     return spark.createDataFrame(data, schema=from_arrow_schema(data.schema, prefer_timestamp_ntz=True))
 
 
