@@ -189,7 +189,7 @@ def tagged(frame: Any, wanted: list[str]) -> pa.Table:
     return functools.reduce(lambda a, b: a.unionAll(b), each).toArrow()
 
 
-@examples(10)
+@examples(7)
 @given(case=tables_and_predicates())
 def test_filters_are_right_whichever_engine_skips(spark, fresh_path, case):
     """The truth is Spark's evaluation over the rows in memory, where nothing can be skipped."""

@@ -25,7 +25,7 @@ def write_parts(path: Any, table: strategies.RandomTable, **options: Any) -> Non
         write_deltalake(path, part, mode="append", partition_by=table.partition_by or None, **options)
 
 
-@examples(30)
+@examples(25)
 @given(table=strategies.tables())
 def test_spark_reads_what_refdelta_wrote(spark, fresh_path, table):
     path = fresh_path()

@@ -17,7 +17,7 @@ from spark_tables import examples
 pytestmark = pytest.mark.spark
 
 
-@examples(20)
+@examples(12)
 @given(table=strategies.tables())
 def test_refdelta_reads_what_spark_wrote(spark, fresh_path, table):
     path = fresh_path()
