@@ -21,6 +21,7 @@ from refdelta.ops import describe, target
 from refdelta.ops.history import history
 from refdelta.protocol.paths import parse_log_name
 from refdelta.schema import Schema
+from refdelta.staging import Staging
 from refdelta.transaction import WriteTransaction
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class DeltaTable:
         made = target.new_table(
             struct, partition_by=partition_by, configuration=configuration, name=name, description=description
         )
-        with WriteTransaction(store, None, commit_properties=commit_properties) as txn:
+        with Staging(store, None, commit_properties=commit_properties) as txn:
             creation.create(txn, made)
         return cls(table_uri, storage_options=storage_options)
 
@@ -253,6 +254,45 @@ class DeltaTable:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.scan().__arrow_c_stream__(requested_schema)
+
+    # --- writing ---
+
+    def begin(
+        self,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> WriteTransaction:
+        """Begin a transaction by hand, on the newest version. Nothing is visible before its ``commit()``.
+
+        Args:
+            isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
+                that.
+            app_id: with ``app_version``, makes it idempotent: it writes nothing if the table records this version of
+                the application, or a later one.
+            app_version: see ``app_id``.
+            commit_properties: how to commit, and what to note in the commit.
+
+        Raises:
+            ReadOnlyTableError: the handle is pinned to a version.
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        """
+        snapshot = self.newest_for_writing()
+        staging = Staging(
+            self._store,
+            snapshot,
+            commit_properties=commit_properties,
+            app_id=app_id,
+            app_version=app_version,
+            isolation=isolation,
+        )
+        return WriteTransaction(staging, snapshot, self._follow)
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        if not self._pinned:
+            self.adopt(snapshot)
 
     # --- keeping the log short ---
 

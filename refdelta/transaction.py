@@ -1,86 +1,62 @@
-"""A transaction: one snapshot, what it read, the actions that it stages, one commit.
-
-Verbs (``refdelta/ops``) stage actions here and never write the log themselves.
-"""
+"""A transaction by hand: one snapshot at the beginning, statements as they are called, one commit at the end."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
-import time
-import uuid
 from typing import TYPE_CHECKING, Any, Self
 
-from refdelta._version import __version__
-from refdelta.concurrency.commit import PreparedCommit
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.driver import RetryPolicy, commit
-from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.engine.write import abort_files
-from refdelta.errors import CommitFailedError, InvalidArgumentError, InvalidLogError, StoreError
-from refdelta.hooks import after_commit
-from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
-from refdelta.protocol.properties import TableProperties
-from refdelta.results import CommitProperties, CommitResult
+import pyarrow as pa
+
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.filters import BoundFilter, row_filter
+from refdelta.engine.scan import plan_scan
+from refdelta.engine.schema import from_arrow
+from refdelta.engine.state import to_adds
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.append import Written, append
+from refdelta.ops.insert import describe_write
+from refdelta.ops.overwrite import overwrite, replace_where
+from refdelta.ops.rewrite import Rewritten
+from refdelta.ops.source import Source, open_source
+from refdelta.ops.target import existing_table
+from refdelta.protocol.features import check_writable
+from refdelta.results import CommitResult
+from refdelta.staging import Staging
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from refdelta_storage import Store
-
-log = logging.getLogger("refdelta")
-
-_OWN_FIELDS = frozenset({
-    "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
-    "isBlindAppend", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
-})  # fmt: skip
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.target import Target
 
 
 class WriteTransaction:
-    """One snapshot, a read set, staged actions, one commit. As a context manager it aborts when the block raises.
+    """One snapshot, statements over it, one commit; made by :meth:`refdelta.DeltaTable.begin`.
+
+    Statements read and write files when they are called, so that every interleaving of transactions can be written
+    down. None of them sees what the transaction itself has written, and nobody else does before :meth:`commit`. A
+    transaction may read and append as often as it wants, and may hold one statement of any other kind.
+
+    As a context manager it is aborted when the block is left without a commit.
 
     Args:
-        store: the table's store.
-        snapshot: what the transaction sees, or None where it creates the table.
-        commit_properties: see :class:`~refdelta.results.CommitProperties`.
-        app_id: with ``app_version``, the application transaction that this commit records.
-        app_version: see ``app_id``.
-        fresh: whether the snapshot was the newest a moment ago, or the log was just seen to be empty.
+        staging: what becomes of the transaction.
+        snapshot: what it sees.
+        on_commit: called with the snapshot after the commit, where that could be read.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        snapshot: Snapshot | None,
-        *,
-        commit_properties: CommitProperties | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        fresh: bool = True,
-    ) -> None:
-        if (app_id is None) != (app_version is None):
-            raise InvalidArgumentError("app_id and app_version go together: give both or neither")
-        self.store = store
-        self.snapshot = snapshot
-        self.properties = commit_properties or CommitProperties()
-        self.txn_id = str(uuid.uuid4())
-        self.started_ms = time.time_ns() // 1_000_000
-        self._seen_at = time.monotonic() if fresh else None
-        self.metrics: dict[str, int] = {}
-        self.reads = ReadSet(version=snapshot.version if snapshot else -1)
-        self.result_snapshot: Snapshot | None = None
-        self._actions: list[AnyAction] = []
-        self._written: list[Add] = []
-        self._applications = [
-            Txn(app_id=t.app_id, version=t.version, last_updated=getattr(t, "last_updated", None) or self.started_ms)
-            for t in getattr(self.properties, "app_transactions", None) or ()
-        ]
-        if app_id is not None and app_version is not None:
-            self._applications.append(Txn(app_id=app_id, version=app_version, last_updated=self.started_ms))
-        twice = len({t.app_id for t in self._applications}) != len(self._applications)
-        if twice:
-            raise InvalidArgumentError("one commit records at most one version of an application")
+    def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[[Snapshot], None] | None = None):
+        check_writable(snapshot.protocol, snapshot.metadata)
+        self._staging = staging
+        self._snapshot = snapshot
+        self._on_commit = on_commit
+        self._over: str | None = None
+        self._statement: str | None = None
+        self._appended = Written([], 0)
 
     def __enter__(self) -> Self:
         return self
@@ -88,124 +64,157 @@ class WriteTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if self._over is None:
             self.abort()
 
     @property
-    def already_recorded(self) -> bool:
-        """Whether the snapshot records one of the application transactions already, at this version or a later one."""
-        known = self.snapshot.txns if self.snapshot else {}
-        return any(t.app_id in known and known[t.app_id].version >= t.version for t in self._applications)
+    def version(self) -> int:
+        """The version that the transaction sees."""
+        return self._snapshot.version
 
-    def read_whole_table(self) -> None:
-        """Record that what the transaction does rests on every row of its snapshot."""
-        self.reads = dataclasses.replace(self.reads, whole_table=True)
+    # --- reading ---
 
-    def read_files(self, files: Iterable[Add], predicate: str) -> None:
-        """Record that the transaction read these files, chosen by ``predicate``, and none that it did not choose."""
-        read = ReadSet.of_files(self.reads.version, files)
-        self.reads = dataclasses.replace(
-            self.reads, files=self.reads.files | read.files, predicates=(*self.reads.predicates, predicate)
-        )
-
-    def stage(self, actions: Iterable[AnyAction]) -> None:
-        """Add actions to the commit."""
-        self._actions.extend(actions)
-
-    def stage_written(self, adds: list[Add]) -> None:
-        """Add data files that this transaction wrote, and will remove again if it does not commit."""
-        self._written.extend(adds)
-        self._actions.extend(adds)
-
-    def abort(self) -> None:
-        """Forget what was staged and remove the files that were written.
-
-        Nothing of the transaction was ever visible.
-        """
-        written, self._written, self._actions = self._written, [], []
-        if written:
-            abort_files(self.store, written)
-
-    def commit(
-        self, operation: str, parameters: Mapping[str, str], operation_metrics: Mapping[str, int]
-    ) -> CommitResult:
-        """Commit what is staged, over whatever was committed meanwhile and does not conflict.
+    def read(self, columns: Sequence[str] | None = None, predicate: Any = None) -> pa.Table:
+        """Rows of the snapshot; what is read here, later appends and statements may rest on, so it is recorded.
 
         Args:
-            operation: the name under which Spark's history knows the operation.
-            parameters: its ``operationParameters``, each value a string as Spark writes it.
-            operation_metrics: its ``operationMetrics``.
+            columns: names of top-level columns, in the order wanted; None for all.
+            predicate: SQL in Spark's dialect, the list form that deltalake takes, or a ``pyarrow.compute.Expression``,
+                which counts as a read of the whole table. None for all rows.
 
         Raises:
-            ConcurrentModificationError: a winner conflicts; the files that were written are removed.
-            CommitRetriesExhaustedError: as above, because attempts or time ran out.
-            CommitOutcomeUnknownError: nobody can tell; the files stay.
+            ColumnNotFoundError: there is no such column.
+            PredicateError: the predicate cannot be parsed or bound.
         """
-        prepared = PreparedCommit(
-            read_version=self.snapshot.version if self.snapshot else -1,
-            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
-            actions=[*self._actions, *self._applications],
-            commit_info=self._commit_info(operation, parameters, operation_metrics),
-            txn_id=self.txn_id,
-        )
-        try:
-            outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
-        except (CommitFailedError, StoreError, InvalidLogError):
-            # Certain that nothing became visible. Any other way out (an unknown outcome, an interrupt) leaves the
-            # files, since the log may name them.
-            self.abort()
-            raise
-        self._written = []
-        self.result_snapshot = self._after(outcome.version)
-        metrics = {**self.metrics, "execution_time_ms": time.time_ns() // 1_000_000 - self.started_ms}
-        metrics["num_retries"] = outcome.attempts - 1
-        return CommitResult(
-            version=outcome.version,
-            attempts=outcome.attempts,
-            rebased_over=tuple(outcome.rebased_over),
-            metrics=metrics,
-        )
+        self._check_open("read")
+        snapshot = self._snapshot
+        scan = plan_scan(snapshot, columns, predicate)
+        flt = row_filter(predicate, snapshot.schema)
+        if isinstance(flt, BoundFilter):
+            self._staging.read_predicate(flt.predicate)
+        else:
+            self._staging.read_whole_table()
 
-    def _after(self, version: int) -> Snapshot | None:
-        try:
-            snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
-            after_commit(snapshot, committed=version)
-        except Exception as error:  # noqa: BLE001
-            # The commit stands, whatever befalls the housekeeping behind it.
-            log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
-            return None
-        return snapshot
+        def rows(index: int) -> pa.Table:
+            alone = dataclasses.replace(snapshot, files=scan.files.slice(index, 1))
+            return plan_scan(alone, columns, flt.predicate if isinstance(flt, BoundFilter) else predicate).to_table()
 
-    @property
-    def _table_properties(self) -> TableProperties:
-        return self.snapshot.properties if self.snapshot else TableProperties.parse({})
+        tables = list(ThreadExecutor().map(rows, range(scan.files.num_rows)))
+        hit = [scan.files.slice(index, 1) for index, table in enumerate(tables) if table.num_rows]
+        self._staging.read_files(add for file in hit for add in to_adds(file))
+        return pa.concat_tables(tables) if tables else scan.to_table()
 
-    @property
-    def _is_blind_append(self) -> bool:
-        return self.reads.blind and not any(isinstance(a, Remove) for a in self._actions)
+    # --- writing ---
 
-    def _commit_info(self, operation: str, parameters: Mapping[str, str], metrics: Mapping[str, int]) -> dict[str, Any]:
-        custom = dict(getattr(self.properties, "custom_metadata", None) or {})
-        taken = sorted(_OWN_FIELDS & custom.keys())
-        if taken:
-            raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
-        info: dict[str, Any] = {"timestamp": time.time_ns() // 1_000_000, "operation": operation}
-        info["operationParameters"] = dict(parameters)
-        if self.snapshot:
-            info["readVersion"] = self.snapshot.version
-        info["isolationLevel"] = self._table_properties.isolation_level
-        info["isBlindAppend"] = self._is_blind_append
-        info["operationMetrics"] = {name: str(value) for name, value in metrics.items()}
-        user = getattr(self.properties, "user_metadata", None)
-        if user is not None:
-            info["userMetadata"] = user
-        return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": self.txn_id, **custom}
+    def append(self, data: Any, *, target_file_size: int | None = None) -> None:
+        """Write rows as new files of the table. A transaction that appends and reads nothing conflicts with no data.
 
-    def _policy(self) -> RetryPolicy:
-        given = {
-            "max_attempts": None
-            if self.properties.max_commit_retries is None
-            else self.properties.max_commit_retries + 1,
-            "max_seconds": getattr(self.properties, "max_commit_seconds", None),
-        }
-        return RetryPolicy(**{name: value for name, value in given.items() if value is not None})
+        Args:
+            data: as :func:`refdelta.write_deltalake` takes it. Where it reads this table, it must be the version that
+                the transaction sees; that is recorded as a read of the whole table.
+            target_file_size: at which size in bytes a data file is closed; None for the table's own.
+
+        Raises:
+            SchemaMismatchError: the data does not fit; nothing was written.
+            ConstraintViolationError: a null where there may be none.
+        """
+        self._check_open("append")
+        source = self._source(data)
+        if self._staging.already_recorded:
+            return
+        target = self._target(source)
+        written = append(self._staging, source, target, target_file_size=target_file_size)
+        self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
+        if self._statement is None:
+            describe_write(self._staging, target, self._appended, Rewritten([], [], 0), mode="append")
+
+    def overwrite(self, data: Any, predicate: str | None = None, *, target_file_size: int | None = None) -> None:
+        """Replace all rows, or those for which ``predicate`` is true; then every new row must satisfy it too.
+
+        Args:
+            data: as for :meth:`append`.
+            predicate: SQL in Spark's dialect.
+            target_file_size: as for :meth:`append`.
+
+        Raises:
+            SchemaMismatchError: the data does not fit; nothing was written.
+            ConstraintViolationError: a row outside of the predicate, or a table that is append-only.
+        """
+        self._begin("overwrite")
+        source = self._source(data)
+        if self._staging.already_recorded:
+            return
+        target = self._target(source)
+        if predicate is None:
+            written, rewritten = overwrite(self._staging, source, target, target_file_size=target_file_size)
+        else:
+            written, rewritten = replace_where(
+                self._staging, source, target, predicate, target_file_size=target_file_size
+            )
+        describe_write(self._staging, target, written, rewritten, mode="overwrite", predicate=predicate)
+
+    # --- the end ---
+
+    def commit(self) -> CommitResult:
+        """Make it all visible as one version, over whatever was committed meanwhile and does not conflict.
+
+        Returns:
+            What was committed. Its version is None where nothing was written: no row matched, or the application's
+            version was recorded already.
+
+        Raises:
+            ConcurrentModificationError: a winner conflicts; nothing is visible, and the files that were written are
+                removed.
+            CommitRetriesExhaustedError: attempts or time ran out; likewise.
+            CommitOutcomeUnknownError: nobody can tell whether the commit happened; the files stay.
+        """
+        self._check_open("commit")
+        self._over = "committed"
+        if self._staging.already_recorded:
+            return CommitResult(version=None)
+        result = self._staging.commit()
+        if self._on_commit and self._staging.result_snapshot:
+            self._on_commit(self._staging.result_snapshot)
+        return result
+
+    def abort(self) -> None:
+        """Give up: nothing becomes visible, and the files that were written are removed."""
+        self._check_open("abort")
+        self._over = "aborted"
+        self._staging.abort()
+
+    # --- how it stands ---
+
+    def _check_open(self, verb: str) -> None:
+        if self._over is not None:
+            raise InvalidArgumentError(
+                f"cannot {verb}: this transaction was {self._over} already; begin() starts another one"
+            )
+
+    def _begin(self, statement: str) -> None:
+        self._check_open(statement)
+        if self._statement is not None:
+            raise InvalidArgumentError(
+                f"cannot {statement}: this transaction holds a statement already ({self._statement}), and one is all "
+                "that a transaction may hold beside reads and appends; commit it and begin another one"
+            )
+        self._statement = statement
+
+    def _source(self, data: Any) -> Source:
+        """The rows to write. Raises ``InvalidArgumentError`` where they are of this table in another version."""
+        # A handle of the table: a version that its user named never changes, and is not read of the snapshot.
+        pinned = getattr(data, "pinned", False) is True
+        source = open_source(data.scan() if hasattr(data, "newest_for_writing") else data)
+        read = source.snapshot
+        if read is None or read.store.uri != self._staging.store.uri or pinned:
+            return source
+        if read.version != self.version:
+            raise InvalidArgumentError(
+                f"the data are of version {read.version} of this table, but the transaction sees version "
+                f"{self.version}; read() gives what it sees"
+            )
+        self._staging.read_whole_table()
+        return source
+
+    def _target(self, source: Source) -> Target:
+        return existing_table(self._snapshot, from_arrow(source.reader.schema), schema_mode=None, partition_by=None)

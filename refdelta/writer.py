@@ -5,28 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableAlreadyExistsError, TableNotFoundError
 from refdelta.location import open_location
 from refdelta.ops.append import Written, append
+from refdelta.ops.insert import MODES, describe_write
 from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
 from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import Target, existing_table, new_table
 from refdelta.results import CommitProperties, CommitResult
+from refdelta.staging import Staging
 from refdelta.table import DeltaTable
-from refdelta.transaction import WriteTransaction
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     from refdelta_storage import Store
-
-_MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "overwrite": "Overwrite"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class _Request:
     partition_overwrite: str | None
 
     def __post_init__(self) -> None:
-        _one_of("mode", self.mode, tuple(_MODES))
+        _one_of("mode", self.mode, tuple(MODES))
         _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
         _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
         if self.target_file_size is not None and self.target_file_size <= 0:
@@ -148,7 +145,7 @@ def write_deltalake(
         # The rows are those of that snapshot, so the transaction begins there. A version that the caller named never
         # changes.
         snapshot = source.snapshot
-    with WriteTransaction(
+    with Staging(
         store,
         snapshot,
         commit_properties=commit_properties,
@@ -166,23 +163,21 @@ def write_deltalake(
     return result
 
 
-def _write(txn: WriteTransaction, source: Source, request: _Request) -> CommitResult:
+def _write(txn: Staging, source: Source, request: _Request) -> CommitResult:
     target = _target(txn.snapshot, source, request)
     written, rewritten = _stage(txn, source, target, request)
-    parameters = {"mode": _MODES[request.mode], "partitionBy": _json(list(target.partition_columns))}
-    if request.predicate is not None:
-        parameters["predicate"] = request.predicate
-    if request.partition_overwrite is not None:
-        parameters["isDynamicPartitionOverwrite"] = "true"
-    txn.metrics = {
-        "num_added_files": len(written.adds) + len(rewritten.added),
-        "num_removed_files": len(rewritten.removed),
-        "num_partitions": len({_json(add.partition_values) for add in written.adds}) if target.partition_columns else 0,
-        "num_added_rows": written.rows,
-        "num_copied_rows": rewritten.copied_rows,
-    }
+    describe_write(
+        txn,
+        target,
+        written,
+        rewritten,
+        mode=request.mode,
+        predicate=request.predicate,
+        dynamic=request.partition_overwrite is not None,
+        always=True,
+    )
     try:
-        return txn.commit("WRITE", parameters, _operation_metrics(written, rewritten, request))
+        return txn.commit()
     except ProtocolChangedException:
         if request.mode == "ignore":
             return CommitResult(version=None)
@@ -208,7 +203,7 @@ def _target(snapshot: Snapshot | None, source: Source, request: _Request) -> Tar
     )
 
 
-def _stage(txn: WriteTransaction, source: Source, target: Target, request: _Request) -> tuple[Written, Rewritten]:
+def _stage(txn: Staging, source: Source, target: Target, request: _Request) -> tuple[Written, Rewritten]:
     size = request.target_file_size
     if request.mode != "overwrite":
         return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
@@ -217,22 +212,6 @@ def _stage(txn: WriteTransaction, source: Source, target: Target, request: _Requ
     if request.partition_overwrite is not None:
         return overwrite_partitions(txn, source, target, target_file_size=size)
     return overwrite(txn, source, target, target_file_size=size)
-
-
-def _operation_metrics(written: Written, rewritten: Rewritten, request: _Request) -> dict[str, int]:
-    metrics = {
-        "numFiles": len(written.adds),
-        "numOutputRows": written.rows,
-        "numOutputBytes": written.size,
-    }
-    if request.mode == "overwrite":
-        metrics["numRemovedFiles"] = len(rewritten.removed)
-        metrics["numRemovedBytes"] = sum(add.size for add in rewritten.removed)
-    if request.predicate is not None:
-        metrics["numFiles"] += len(rewritten.added)
-        metrics["numAddedFiles"] = len(rewritten.added)
-        metrics["numCopiedRows"] = rewritten.copied_rows
-    return metrics
 
 
 def _existing(store: Store) -> Snapshot | None:
@@ -245,7 +224,3 @@ def _existing(store: Store) -> Snapshot | None:
 def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if value not in allowed:
         raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}")
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from refdelta.ops.source import Source
     from refdelta.ops.target import Target
     from refdelta.protocol.actions import Add
-    from refdelta.transaction import WriteTransaction
+    from refdelta.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Written:
 
 
 def append(
-    txn: WriteTransaction,
+    txn: Staging,
     source: Source,
     target: Target,
     *,

@@ -11,10 +11,10 @@ from refdelta.protocol.actions import Metadata
 if TYPE_CHECKING:
     from refdelta.ops.target import Target
     from refdelta.results import CommitResult
-    from refdelta.transaction import WriteTransaction
+    from refdelta.staging import Staging
 
 
-def create(txn: WriteTransaction, target: Target) -> CommitResult:
+def create(txn: Staging, target: Target) -> CommitResult:
     """Commit version 0. Raises ``ProtocolChangedException`` if another writer created the table meanwhile."""
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     txn.stage(target.changes)
@@ -24,4 +24,5 @@ def create(txn: WriteTransaction, target: Target) -> CommitResult:
         "partitionBy": msgspec.json.encode(metadata.partition_columns).decode(),
         "properties": msgspec.json.encode(metadata.configuration or {}).decode(),
     }
-    return txn.commit("CREATE TABLE", parameters, {})
+    txn.describe("CREATE TABLE", parameters, {})
+    return txn.commit()

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.partition import partition_table
+from refdelta.engine.arrays import one_array
+from refdelta.engine.partition import partition_table, to_internal
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import Written, append
 from refdelta.ops.rewrite import Rewritten, delete_where, remove_files, requires
 from refdelta.protocol.actions import Add, Metadata
+from refdelta.protocol.predicate import Column, Comparison, Literal, Predicate, conjunction, disjunction
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.source import Source
     from refdelta.ops.target import Target
     from refdelta.protocol.types import StructType
-    from refdelta.transaction import WriteTransaction
+    from refdelta.staging import Staging
 
 
 def overwrite(
-    txn: WriteTransaction, source: Source, target: Target, *, target_file_size: int | None = None
+    txn: Staging, source: Source, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace all rows.
 
@@ -39,7 +41,7 @@ def overwrite(
 
 
 def replace_where(
-    txn: WriteTransaction, source: Source, target: Target, sql: str, *, target_file_size: int | None = None
+    txn: Staging, source: Source, target: Target, sql: str, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the rows for which ``sql`` is true.
 
@@ -51,13 +53,11 @@ def replace_where(
         return written, Rewritten([], [], 0)
     # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
-    rewritten = delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
-    txn.read_files(rewritten.removed, sql)
-    return written, rewritten
+    return written, delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
 
 
 def overwrite_partitions(
-    txn: WriteTransaction, source: Source, target: Target, *, target_file_size: int | None = None
+    txn: Staging, source: Source, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the partitions that the data has rows of, and leave the others.
 
@@ -67,9 +67,26 @@ def overwrite_partitions(
         raise InvalidArgumentError('partition_overwrite="dynamic" needs a table with partition columns')
     written = append(txn, source, target, target_file_size=target_file_size)
     removed = _in_same_partitions(txn.snapshot, written.adds, target.schema) if txn.snapshot else []
-    txn.read_files(removed, "the partitions of the data")
+    if txn.snapshot:
+        txn.read_predicate(_partitions_of(written.adds, target))
+        txn.read_files(removed)
     remove_files(txn, removed)
     return written, Rewritten(removed, [], 0)
+
+
+def _partitions_of(adds: list[Add], target: Target) -> Predicate:
+    """A predicate for the rows of the partitions that these files are in."""
+    columns = [target.schema.field(name) for name in target.partition_columns]
+    typed = partition_table(adds_table(adds), target.schema, target.partition_columns)
+    distinct = typed.group_by(typed.column_names).aggregate([])
+    values = [to_internal(one_array(distinct.column(f.name)), f.type) for f in columns]
+    return disjunction(
+        conjunction(
+            Comparison("<=>", Column((f.name,), f.type), Literal(value, f.type))
+            for f, value in zip(columns, row, strict=True)
+        )
+        for row in zip(*values, strict=True)
+    )
 
 
 def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType) -> list[Add]:

@@ -1,0 +1,256 @@
+"""What becomes a commit: one snapshot, what was read of it, the actions that are staged.
+
+Verbs (``refdelta/ops``) stage actions here and never write the log themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+
+from refdelta._version import __version__
+from refdelta.concurrency.commit import PreparedCommit
+from refdelta.concurrency.isolation import level_of
+from refdelta.concurrency.read_set import ReadSet
+from refdelta.driver import RetryPolicy, commit
+from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.write import abort_files
+from refdelta.errors import CommitFailedError, InvalidArgumentError, InvalidLogError, StoreError
+from refdelta.hooks import after_commit
+from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
+from refdelta.protocol.properties import TableProperties
+from refdelta.results import CommitProperties, CommitResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from refdelta.protocol.predicate import Predicate
+    from refdelta_storage import Store
+
+log = logging.getLogger("refdelta")
+
+_OWN_FIELDS = frozenset({
+    "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
+    "isBlindAppend", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
+})  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a commit does, see :meth:`Staging.describe`; ``always``: it is made even where nothing is staged."""
+
+    operation: str
+    parameters: Mapping[str, str]
+    operation_metrics: Mapping[str, int]
+    metrics: Mapping[str, Any]
+    always: bool = False
+
+
+class Staging:
+    """One snapshot, a read set, staged actions, one commit. As a context manager it aborts when the block raises.
+
+    Args:
+        store: the table's store.
+        snapshot: what the transaction sees, or None where it creates the table.
+        commit_properties: see :class:`~refdelta.results.CommitProperties`.
+        app_id: with ``app_version``, the application transaction that this commit records.
+        app_version: see ``app_id``.
+        fresh: whether the snapshot was the newest a moment ago, or the log was just seen to be empty.
+        isolation: the level at which to commit: the table's, or a stricter one; None for the table's.
+
+    Raises:
+        InvalidArgumentError: half an application transaction, or two of one application; a level that does not exist
+            or is weaker than the table's.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Snapshot | None,
+        *,
+        commit_properties: CommitProperties | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        fresh: bool = True,
+        isolation: str | None = None,
+    ) -> None:
+        if (app_id is None) != (app_version is None):
+            raise InvalidArgumentError("app_id and app_version go together: give both or neither")
+        self.store = store
+        self.snapshot = snapshot
+        self.properties = commit_properties or CommitProperties()
+        self.txn_id = str(uuid.uuid4())
+        self.started_ms = time.time_ns() // 1_000_000
+        self._seen_at = time.monotonic() if fresh else None
+        self.isolation = level_of(self._table_properties.isolation_level, isolation)
+        self.description: Description | None = None
+        self.reads = ReadSet(version=snapshot.version if snapshot else -1)
+        self.result_snapshot: Snapshot | None = None
+        self._actions: list[AnyAction] = []
+        self._written: list[Add] = []
+        self._applications = [
+            Txn(app_id=t.app_id, version=t.version, last_updated=getattr(t, "last_updated", None) or self.started_ms)
+            for t in getattr(self.properties, "app_transactions", None) or ()
+        ]
+        if app_id is not None and app_version is not None:
+            self._applications.append(Txn(app_id=app_id, version=app_version, last_updated=self.started_ms))
+        twice = len({t.app_id for t in self._applications}) != len(self._applications)
+        if twice:
+            raise InvalidArgumentError("one commit records at most one version of an application")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    @property
+    def already_recorded(self) -> bool:
+        """Whether the snapshot records one of the application transactions already, at this version or a later one."""
+        known = self.snapshot.txns if self.snapshot else {}
+        return any(t.app_id in known and known[t.app_id].version >= t.version for t in self._applications)
+
+    def read_whole_table(self) -> None:
+        """Record that what the transaction does rests on every row of its snapshot."""
+        self.reads = dataclasses.replace(self.reads, whole_table=True)
+
+    def read_predicate(self, predicate: Predicate) -> None:
+        """Record that what the transaction does rests on the rows for which ``predicate`` is true, and on there being
+        no others.
+        """
+        self.reads = dataclasses.replace(self.reads, predicates=(*self.reads.predicates, str(predicate)))
+
+    def read_files(self, files: Iterable[Add]) -> None:
+        """Record that rows of these files were read. A file without a row that was wanted was not."""
+        read = ReadSet.of_files(self.reads.version, files)
+        self.reads = dataclasses.replace(self.reads, files=self.reads.files | read.files)
+
+    def stage(self, actions: Iterable[AnyAction]) -> None:
+        """Add actions to the commit."""
+        self._actions.extend(actions)
+
+    def stage_written(self, adds: list[Add]) -> None:
+        """Add data files that this transaction wrote, and will remove again if it does not commit."""
+        self._written.extend(adds)
+        self._actions.extend(adds)
+
+    def abort(self) -> None:
+        """Forget what was staged and remove the files that were written.
+
+        Nothing of the transaction was ever visible.
+        """
+        written, self._written, self._actions = self._written, [], []
+        if written:
+            abort_files(self.store, written)
+
+    def describe(
+        self,
+        operation: str,
+        parameters: Mapping[str, str],
+        operation_metrics: Mapping[str, int],
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Say what the commit does, for its commitInfo and for its result.
+
+        Args:
+            operation: the name under which Spark's history knows the operation.
+            parameters: its ``operationParameters``, each value a string as Spark writes it.
+            operation_metrics: its ``operationMetrics``.
+            metrics: what the caller is told, by deltalake's names.
+            always: commit even where nothing is staged, as Spark does for a write without rows.
+        """
+        self.description = Description(operation, parameters, operation_metrics, metrics or {}, always)
+
+    def commit(self) -> CommitResult:
+        """Commit what is staged, over whatever was committed meanwhile and does not conflict.
+
+        Where nothing is staged and no application's version is to be recorded, nothing is committed, and the version
+        of the result is None.
+
+        Raises:
+            ConcurrentModificationError: a winner conflicts; the files that were written are removed.
+            CommitRetriesExhaustedError: as above, because attempts or time ran out.
+            CommitOutcomeUnknownError: nobody can tell; the files stay.
+        """
+        described = self.description or Description("WRITE", {}, {}, {})
+        if not self._actions and not self._applications and not described.always:
+            return CommitResult(version=None, metrics=self._result_metrics(described, 0))
+        prepared = PreparedCommit(
+            read_version=self.snapshot.version if self.snapshot else -1,
+            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
+            actions=[*self._actions, *self._applications],
+            commit_info=self._commit_info(described),
+            txn_id=self.txn_id,
+        )
+        try:
+            outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
+        except (CommitFailedError, StoreError, InvalidLogError):
+            # Certain that nothing became visible. Any other way out (an unknown outcome, an interrupt) leaves the
+            # files, since the log may name them.
+            self.abort()
+            raise
+        self._written = []
+        self.result_snapshot = self._after(outcome.version)
+        return CommitResult(
+            version=outcome.version,
+            attempts=outcome.attempts,
+            rebased_over=tuple(outcome.rebased_over),
+            metrics=self._result_metrics(described, outcome.attempts - 1),
+        )
+
+    def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
+        elapsed = time.time_ns() // 1_000_000 - self.started_ms
+        return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
+
+    def _after(self, version: int) -> Snapshot | None:
+        try:
+            snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
+            after_commit(snapshot, committed=version)
+        except Exception as error:  # noqa: BLE001
+            # The commit stands, whatever befalls the housekeeping behind it.
+            log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
+            return None
+        return snapshot
+
+    @property
+    def _table_properties(self) -> TableProperties:
+        return self.snapshot.properties if self.snapshot else TableProperties.parse({})
+
+    @property
+    def _is_blind_append(self) -> bool:
+        return self.reads.blind and not any(isinstance(a, Remove) for a in self._actions)
+
+    def _commit_info(self, described: Description) -> dict[str, Any]:
+        custom = dict(getattr(self.properties, "custom_metadata", None) or {})
+        taken = sorted(_OWN_FIELDS & custom.keys())
+        if taken:
+            raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
+        info: dict[str, Any] = {"timestamp": time.time_ns() // 1_000_000, "operation": described.operation}
+        info["operationParameters"] = dict(described.parameters)
+        if self.snapshot:
+            info["readVersion"] = self.snapshot.version
+        info["isolationLevel"] = self.isolation.value
+        info["isBlindAppend"] = self._is_blind_append
+        info["operationMetrics"] = {name: str(value) for name, value in described.operation_metrics.items()}
+        user = getattr(self.properties, "user_metadata", None)
+        if user is not None:
+            info["userMetadata"] = user
+        return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": self.txn_id, **custom}
+
+    def _policy(self) -> RetryPolicy:
+        given = {
+            "max_attempts": None
+            if self.properties.max_commit_retries is None
+            else self.properties.max_commit_retries + 1,
+            "max_seconds": getattr(self.properties, "max_commit_seconds", None),
+        }
+        return RetryPolicy(**{name: value for name, value in given.items() if value is not None})

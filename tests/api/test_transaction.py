@@ -1,0 +1,205 @@
+"""Transactions by hand: one snapshot, one commit, and clear words where they are misused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+
+
+def ids(*values):
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def held(path):
+    return sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist())
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "t"
+    write_deltalake(where, ids(1, 2))
+    write_deltalake(where, ids(11, 12), mode="append")
+    return where
+
+
+def data_files(path):
+    return sorted(p.name for p in path.rglob("*.parquet") if "_delta_log" not in p.parts)
+
+
+def test_nothing_is_visible_before_the_commit_nor_to_the_transaction_itself(path):
+    table = DeltaTable(path)
+    txn = table.begin()
+    txn.append(ids(3))
+    txn.append(ids(4))
+    assert sorted(txn.read().column("id").to_pylist()) == [1, 2, 11, 12]
+    assert held(path) == [1, 2, 11, 12]
+    result = txn.commit()
+    assert result.version == 2 == table.version()
+    assert held(path) == [1, 2, 3, 4, 11, 12]
+    assert result["num_added_rows"] == 2
+
+
+def test_blind_appends_pass_each_other_and_say_that_they_are_blind(path):
+    table = DeltaTable(path)
+    one, two = table.begin(), table.begin()
+    one.append(ids(3))
+    two.append(ids(4))
+    assert two.commit().version == 2
+    result = one.commit()
+    assert (result.version, result.rebased_over) == (3, (2,))
+    assert [entry["isBlindAppend"] for entry in table.history(2)] == [True, True]
+
+
+def test_an_append_after_a_read_is_not_blind(path):
+    table = DeltaTable(path)
+    one, two = table.begin(), table.begin()
+    assert one.read(predicate="id < 5").column("id").to_pylist() == [1, 2]
+    one.append(ids(3))
+    two.read()
+    two.append(ids(4))
+    two.commit()
+    with pytest.raises(errors.ConcurrentAppendException):
+        one.commit()
+    assert table.history(1)[0]["isBlindAppend"] is False
+    assert held(path) == [1, 2, 4, 11, 12]
+
+
+def test_read_takes_columns_and_every_form_of_predicate(path):
+    import pyarrow.compute as pc
+
+    txn = DeltaTable(path).begin()
+    for predicate in ("id > 10", [("id", ">", 10)], pc.field("id") > 10):
+        assert txn.read(["id"], predicate).to_pydict() == {"id": [11, 12]}
+    assert txn.read(predicate="id > 100").schema.names == ["id"]
+    with pytest.raises(errors.ColumnNotFoundError):
+        txn.read(["nope"])
+
+
+def test_overwrite_all_and_by_predicate(path):
+    table = DeltaTable(path)
+    with table.begin() as txn:
+        txn.overwrite(ids(13), predicate="id > 10")
+        assert txn.commit()["num_removed_files"] == 1
+    assert held(path) == [1, 2, 13]
+    with table.begin() as txn:
+        txn.overwrite(ids(7))
+        txn.commit()
+    assert held(path) == [7]
+
+
+def test_a_transaction_that_writes_nothing_commits_nothing(path):
+    table = DeltaTable(path)
+    txn = table.begin()
+    txn.read()
+    assert txn.commit().version is None
+    assert table.begin().commit().version is None
+    txn = table.begin()
+    txn.append(ids())
+    assert txn.commit().version is None
+    assert DeltaTable(path).version() == 1
+
+
+def fail_after_writing(path):
+    before = data_files(path)
+    with DeltaTable(path).begin() as txn:
+        txn.append(ids(3))
+        assert data_files(path) != before
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("leave", ["abort", "error", "silently", "conflict"])
+def test_what_was_written_is_removed_without_a_commit(path, leave):
+    before = data_files(path)
+    table = DeltaTable(path)
+    if leave == "error":
+        with pytest.raises(ZeroDivisionError):
+            fail_after_writing(path)
+    elif leave == "silently":
+        with table.begin() as txn:
+            txn.append(ids(3))
+    elif leave == "conflict":
+        txn = table.begin()
+        txn.read()
+        txn.append(ids(3))
+        write_deltalake(path, ids(), mode="overwrite")
+        with pytest.raises(errors.ConcurrentModificationError):
+            txn.commit()
+    else:
+        txn = table.begin()
+        txn.append(ids(3))
+        txn.abort()
+    assert data_files(path) == before
+
+
+def test_a_transaction_that_is_over_says_so(path):
+    txn = DeltaTable(path).begin()
+    txn.append(ids(3))
+    txn.commit()
+    for verb in (txn.commit, txn.abort, txn.read, lambda: txn.append(ids(4)), lambda: txn.overwrite(ids(4))):
+        with pytest.raises(errors.InvalidArgumentError, match=r"was committed already; begin\(\) starts another one"):
+            verb()
+    txn = DeltaTable(path).begin()
+    txn.abort()
+    with pytest.raises(errors.InvalidArgumentError, match="was aborted already"):
+        txn.commit()
+
+
+def test_one_statement_a_transaction(path):
+    txn = DeltaTable(path).begin()
+    txn.overwrite(ids(3))
+    txn.append(ids(4))
+    with pytest.raises(errors.InvalidArgumentError, match=r"cannot overwrite.*holds a statement already \(overwrite\)"):
+        txn.overwrite(ids(5))
+    txn.commit()
+    assert held(path) == [3, 4]
+
+
+def test_application_transactions_are_idempotent(path):
+    table = DeltaTable(path)
+    for _ in range(2):
+        txn = table.begin(app_id="etl", app_version=1)
+        txn.append(ids(3))
+        txn.commit()
+    assert held(path) == [1, 2, 3, 11, 12]
+    assert table.transaction_version("etl") == 1
+    with pytest.raises(errors.InvalidArgumentError, match="go together"):
+        table.begin(app_id="etl")
+
+
+def test_isolation_may_be_stricter_than_the_tables_and_is_noted(tmp_path, path):
+    table = DeltaTable(path)
+    txn = table.begin(isolation="Serializable")
+    txn.append(ids(3))
+    txn.commit()
+    assert table.history(1)[0]["isolationLevel"] == "Serializable"
+    strict = tmp_path / "strict"
+    write_deltalake(strict, ids(1), configuration={"delta.isolationLevel": "Serializable"})
+    with pytest.raises(errors.InvalidArgumentError, match="weaker than the table's"):
+        DeltaTable(strict).begin(isolation="WriteSerializable")
+    with pytest.raises(errors.InvalidArgumentError, match="isolation level 'SnapshotIsolation' is none of"):
+        table.begin(isolation="SnapshotIsolation")
+
+
+def test_data_of_the_table_itself_counts_as_read(path):
+    table = DeltaTable(path)
+    txn = table.begin()
+    txn.append(DeltaTable(path))
+    txn.commit()
+    assert table.count() == 8
+    assert table.history(1)[0]["isBlindAppend"] is False
+    old = DeltaTable(path).scan()
+    write_deltalake(path, ids(5), mode="append")
+    with pytest.raises(errors.InvalidArgumentError, match="version 2 of this table, but .* version 3"):
+        table.begin().append(old)
+    txn = table.begin()
+    txn.append(DeltaTable(path, version=0))
+    txn.commit()
+    assert table.count() == 11
+    assert table.history(1)[0]["isBlindAppend"] is True
+
+
+def test_a_pinned_handle_begins_nothing(path):
+    with pytest.raises(errors.ReadOnlyTableError):
+        DeltaTable(path, version=0).begin()
