@@ -1,0 +1,142 @@
+"""What transactions do in the judge's world, where a row is ``(key, colour)`` and one more row stands for the metadata.
+
+Every operation but one that only shows the table also reads the metadata, as each writer of Delta does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from model.judge import Effect, Row, State
+
+Values = tuple[int, int]
+Where = Callable[[int, int], bool]
+
+METADATA = "metadata"
+
+
+def rows(*values: Values) -> State:
+    """Rows of version 0."""
+    return frozenset(Row(f"row {i}", v) for i, v in enumerate(values))
+
+
+def metadata(*settings: str) -> Row:
+    """The row that stands for the metadata of version 0."""
+    return Row(METADATA, (METADATA, *settings))
+
+
+def data_of(state: State) -> list[Values]:
+    """The values of the table's rows, in order."""
+    return sorted(row.values for row in state if row.values[0] != METADATA)
+
+
+def colour(wanted: int) -> Where:
+    return lambda _, a: a == wanted
+
+
+def key(*wanted: int) -> Where:
+    return lambda k, _: k in wanted
+
+
+def everything(_k: int, _a: int) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An operation that reads the rows of one predicate.
+
+    Attributes:
+        reads: the rows that it asks for; None if it is blind.
+        does: its effect, of its name and the rows that it found. It cannot depend on more.
+        lists: whether the caller sees the rows.
+        alters: whether it rests on the metadata alone, and changes it.
+    """
+
+    reads: Where | None
+    does: Callable[[str, State], tuple[State, State]]
+    lists: bool = False
+    alters: bool = False
+
+    def __call__(self, name: str, state: State) -> Effect:
+        found = self.found(state)
+        header = frozenset(row for row in state if row.values[0] == METADATA)
+        if self.alters:
+            changed = frozenset(Row((name, row.identity), (*row.values, name)) for row in header)
+            return Effect(header, changed, None)
+        removed, added = self.does(name, found)
+        return Effect(removed, added, (header, found if self.lists else None))
+
+    def found(self, state: State) -> State:
+        if self.reads is None:
+            return frozenset()
+        return frozenset(row for row in state if row.values[0] != METADATA and self.reads(*row.values))
+
+
+def _new(name: str, values: tuple[Values, ...]) -> State:
+    return frozenset(Row((name, i), v) for i, v in enumerate(values))
+
+
+def insert(*values: Values) -> Statement:
+    """A blind append."""
+    return Statement(None, lambda name, _: (frozenset(), _new(name, values)))
+
+
+def copy(where: Where, change: Callable[[int, int], Values] = lambda k, a: (k, a)) -> Statement:
+    """INSERT INTO t SELECT ... FROM t WHERE ..."""
+    return Statement(where, lambda name, found: (frozenset(), _changed(name, found, change)), lists=True)
+
+
+def read_then_insert(where: Where, *values: Values) -> Statement:
+    """Looks at some rows and inserts what does not depend on them: its caller saw them nevertheless."""
+    return Statement(where, lambda name, _: (frozenset(), _new(name, values)), lists=True)
+
+
+def show(where: Where) -> Statement:
+    return Statement(where, lambda _name, _found: (frozenset(), frozenset()), lists=True)
+
+
+def delete(where: Where) -> Statement:
+    return Statement(where, lambda _, found: (found, frozenset()))
+
+
+def update(where: Where, change: Callable[[int, int], Values]) -> Statement:
+    """UPDATE: each row that is found makes way for its next version."""
+    return Statement(where, lambda name, found: (found, _changed(name, found, change)))
+
+
+def paint(before: int, after: int) -> Statement:
+    """UPDATE SET a = after WHERE a = before"""
+    return update(colour(before), lambda k, _: (k, after))
+
+
+def _changed(name: str, found: State, change: Callable[[int, int], Values]) -> State:
+    return frozenset(Row((name, row.identity), change(*row.values)) for row in found)
+
+
+def merge(source: Mapping[int, int], *, matched: str = "update") -> Statement:
+    """MERGE ON the key: WHEN MATCHED the colour is taken, the row deleted, or nothing done; otherwise INSERT."""
+
+    def does(name: str, found: State) -> tuple[State, State]:
+        present = {row.values[0] for row in found}
+        added = frozenset(Row((name, k), (k, a)) for k, a in source.items() if k not in present)
+        if matched == "update":
+            return found, added | _changed(name, found, lambda k, _: (k, source[k]))
+        return (found if matched == "delete" else frozenset()), added
+
+    return Statement(key(*source), does)
+
+
+def replace(where: Where, *values: Values) -> Statement:
+    """INSERT REPLACE WHERE, and with everything as its predicate the full overwrite."""
+    return Statement(where, lambda name, found: (found, _new(name, values)))
+
+
+def rearrange() -> Statement:
+    """Compaction: the rows stay who they are."""
+    return Statement(None, lambda _name, _found: (frozenset(), frozenset()))
+
+
+def set_property() -> Statement:
+    return Statement(None, lambda _name, _found: (frozenset(), frozenset()), alters=True)
