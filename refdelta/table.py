@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from refdelta.protocol.actions import Metadata, Protocol
-    from refdelta.results import CommitProperties
+    from refdelta.results import CommitProperties, CommitResult
     from refdelta_storage import Store
 
 Version = int | str | dt.datetime
@@ -289,6 +289,41 @@ class DeltaTable:
             isolation=isolation,
         )
         return WriteTransaction(staging, snapshot, self._follow)
+
+    def delete(
+        self,
+        predicate: str | None = None,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
+
+        Rows for which the predicate is null stay, as in SQL. Files that hold other rows too are written anew.
+
+        Args:
+            predicate: SQL in Spark's dialect; None deletes every row.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            ``num_removed_files``, ``num_deleted_rows``, ``num_copied_rows``.
+
+        Raises:
+            PredicateError: the predicate cannot be parsed or bound.
+            ConstraintViolationError: the table is append-only.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+        ) as txn:
+            txn.delete(predicate)
+            return txn.commit()
 
     def _follow(self, snapshot: Snapshot) -> None:
         if not self._pinned:

@@ -14,6 +14,7 @@ from refdelta.engine.schema import from_arrow
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import Written, append
+from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.rewrite import Rewritten
@@ -152,6 +153,20 @@ class WriteTransaction:
                 self._staging, source, target, predicate, target_file_size=target_file_size
             )
         describe_write(self._staging, target, written, rewritten, mode="overwrite", predicate=predicate)
+
+    def delete(self, predicate: str | None = None) -> None:
+        """Delete the rows for which ``predicate`` is true, or all rows. Rows for which it is null stay.
+
+        Args:
+            predicate: SQL in Spark's dialect.
+
+        Raises:
+            PredicateError: the predicate cannot be parsed or bound.
+            ConstraintViolationError: the table is append-only.
+        """
+        self._begin("delete")
+        if not self._staging.already_recorded:
+            delete(self._staging, self._snapshot, predicate)
 
     # --- the end ---
 

@@ -191,7 +191,7 @@ def test_data_of_the_table_itself_counts_as_read(path):
     assert table.history(1)[0]["isBlindAppend"] is False
     old = DeltaTable(path).scan()
     write_deltalake(path, ids(5), mode="append")
-    with pytest.raises(errors.InvalidArgumentError, match="version 2 of this table, but .* version 3"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"version 2 of this table, but .* version 3"):
         table.begin().append(old)
     txn = table.begin()
     txn.append(DeltaTable(path, version=0))

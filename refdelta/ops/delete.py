@@ -1,0 +1,71 @@
+"""DELETE: the rows of a predicate, or all of them, leave the table."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from refdelta.engine.scan import plan_scan
+from refdelta.engine.sql import parse_predicate
+from refdelta.engine.state import to_adds
+from refdelta.ops.rewrite import Rewritten, delete_where, may_remove, remove_files
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+
+def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:
+    """Stage the removal of the rows for which ``predicate`` is true; of all rows where it is None.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        predicate: SQL in Spark's dialect.
+
+    Raises:
+        PredicateError: the predicate cannot be parsed or bound.
+        ConstraintViolationError: the table is append-only.
+    """
+    may_remove(txn)
+    started = time.monotonic()
+    if predicate is None:
+        removed = to_adds(snapshot.files)
+        rows = plan_scan(snapshot, columns=[]).count()
+        txn.read_whole_table()
+        remove_files(txn, removed)
+        gone = Rewritten(removed, [], 0, rows)
+    else:
+        gone = delete_where(txn, snapshot, parse_predicate(predicate, snapshot.schema))
+    elapsed = int((time.monotonic() - started) * 1000)
+    noted = {
+        "numRemovedFiles": len(gone.removed),
+        "numRemovedBytes": gone.removed_bytes,
+        "numAddedFiles": len(gone.added),
+        "numAddedBytes": gone.added_bytes,
+        "numDeletedRows": gone.matched_rows,
+        "numCopiedRows": gone.copied_rows,
+        "numAddedChangeFiles": 0,
+        "executionTimeMs": elapsed,
+        **vectors(gone),
+    }
+    condition = "true" if predicate is None else predicate
+    txn.describe("DELETE", {"predicate": msgspec.json.encode([condition]).decode()}, noted, _metrics(gone))
+
+
+def vectors(gone: Rewritten, prefix: str = "num") -> dict[str, int]:
+    """The operation metrics about deletion vectors of a statement that writes none."""
+    removed = sum(add.deletion_vector is not None for add in gone.removed)
+    counts = {"Added": 0, "Removed": removed, "Updated": 0}
+    return {f"{prefix}DeletionVectors{what}": count for what, count in counts.items()}
+
+
+def _metrics(gone: Rewritten) -> dict[str, int]:
+    return {
+        "num_added_files": len(gone.added),
+        "num_removed_files": len(gone.removed),
+        "num_deleted_rows": gone.matched_rows,
+        "num_copied_rows": gone.copied_rows,
+    }
