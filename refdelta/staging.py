@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 from refdelta._version import __version__
 from refdelta.concurrency.commit import PreparedCommit
 from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.read_set import ReadSet
+from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.driver import RetryPolicy, commit
 from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
 from refdelta.errors import CommitFailedError, InvalidArgumentError, InvalidLogError, StoreError
 from refdelta.hooks import after_commit
@@ -119,18 +120,17 @@ class Staging:
 
     def read_whole_table(self) -> None:
         """Record that what the transaction does rests on every row of its snapshot."""
-        self.reads = dataclasses.replace(self.reads, whole_table=True)
+        self.reads = self.reads.with_everything()
 
     def read_predicate(self, predicate: Predicate) -> None:
         """Record that what the transaction does rests on the rows for which ``predicate`` is true, and on there being
         no others.
         """
-        self.reads = dataclasses.replace(self.reads, predicates=(*self.reads.predicates, str(predicate)))
+        self.reads = self.reads.with_predicate(predicate)
 
     def read_files(self, files: Iterable[Add]) -> None:
         """Record that rows of these files were read. A file without a row that was wanted was not."""
-        read = ReadSet.of_files(self.reads.version, files)
-        self.reads = dataclasses.replace(self.reads, files=self.reads.files | read.files)
+        self.reads = self.reads.with_files(files)
 
     def stage(self, actions: Iterable[AnyAction]) -> None:
         """Add actions to the commit."""
@@ -190,6 +190,8 @@ class Staging:
             actions=[*self._actions, *self._applications],
             commit_info=self._commit_info(described),
             txn_id=self.txn_id,
+            level=self.isolation,
+            table=self._read_table(),
         )
         try:
             outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
@@ -224,6 +226,14 @@ class Staging:
     @property
     def _table_properties(self) -> TableProperties:
         return self.snapshot.properties if self.snapshot else TableProperties.parse({})
+
+    def _read_table(self) -> ReadTable | None:
+        snapshot = self.snapshot
+        if snapshot is None:
+            return None
+        schema = snapshot.schema
+        columns = tuple(snapshot.partition_columns)
+        return ReadTable(schema=schema, partition_columns=columns, parse=lambda sql: parse_predicate(sql, schema))
 
     @property
     def _is_blind_append(self) -> bool:

@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from refdelta.concurrency.conflict import Conflict, check
+from refdelta.concurrency.conflict import ROW_TRACKING, Conflict, check
 from refdelta.concurrency.effects import (
     Answer,
     Commits,
@@ -53,13 +53,17 @@ from refdelta.concurrency.effects import (
     Withdraw,
     Yes,
 )
-from refdelta.concurrency.summary import CommitSummary, fold, summarize
+from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.recorded import recorded_reads
+from refdelta.concurrency.standing import Standing
+from refdelta.concurrency.summary import CommitSummary, summarize
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
     InvalidArgumentError,
     InvalidLogError,
+    UnsupportedFeatureError,
 )
 from refdelta.protocol.actions import AnyAction, CommitInfo
 from refdelta.protocol.codec import encode_commit
@@ -69,7 +73,7 @@ from refdelta.protocol.replay import validate_commit
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from refdelta.concurrency.read_set import ReadSet
+    from refdelta.concurrency.read_set import ReadSet, ReadTable
 
 R = TypeVar("R", bound=Reply)
 
@@ -89,9 +93,12 @@ class PreparedCommit:
         read_set: what it read of that snapshot.
         actions: what it does, without commitInfo.
         commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are
-            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed.
+            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed. Where
+            they have an ``isolationLevel``, it becomes the one that is used; what was read is added to them.
         txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its
             own file.
+        level: the level that it asks for.
+        table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
     """
 
     read_version: int
@@ -99,6 +106,8 @@ class PreparedCommit:
     actions: list[AnyAction]
     commit_info: Mapping[str, Any]
     txn_id: str
+    level: IsolationLevel = IsolationLevel.SERIALIZABLE
+    table: ReadTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +164,7 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         InvalidLogError: a winner's file is broken or missing; nothing was committed.
         CommitOutcomeUnknownError: nobody can tell.
         InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
+        UnsupportedFeatureError: what is staged would have to be merged with a winner's; nothing was written.
         Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
     """
     return _Loop(prepared, limits or Limits()).run()
@@ -168,7 +178,7 @@ class _Loop:
     limits: Limits
     base: int = field(init=False)
     data: bytes = field(init=False)
-    staged: CommitSummary = field(init=False)
+    standing: Standing = field(init=False)
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
@@ -177,11 +187,22 @@ class _Loop:
 
     def __post_init__(self) -> None:
         prepared = self.prepared
-        info = {**prepared.commit_info, "txnId": prepared.txn_id}
         self.base = prepared.read_version
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
-        self.data = encode_commit([CommitInfo(fields=info), *prepared.actions])
-        self.staged = fold(prepared.read_version, prepared.actions)
+        operation = {"operation": prepared.commit_info.get("operation")}
+        actions = [CommitInfo(fields=operation), *prepared.actions]
+        self.standing = Standing(prepared.read_set, actions, prepared.level, prepared.table)
+        if ROW_TRACKING in self.standing.staged.domains:
+            # Its high-water mark would have to be merged with each winner's.
+            raise UnsupportedFeatureError(("rowTracking",), "write to")
+        self._encode()
+
+    def _encode(self) -> None:
+        prepared, standing = self.prepared, self.standing
+        info = {**prepared.commit_info, **recorded_reads(standing), "txnId": prepared.txn_id}
+        if "isolationLevel" in info:
+            info["isolationLevel"] = standing.level_name
+        self.data = encode_commit([CommitInfo(fields=info), *standing.actions[1:]])
 
     def run(self) -> Generator[Effect, Reply, CommitOutcome]:
         while True:
@@ -245,9 +266,11 @@ class _Loop:
     # --- after a loss ---
 
     def _step_over(self, winner: CommitSummary) -> None:
-        verdict = check(self.prepared.read_set, self.staged, winner)
+        verdict = check(self.standing, winner)
         if isinstance(verdict, Conflict):
             raise verdict.error()
+        if self.standing.advance(winner):
+            self._encode()
         self.base = winner.version
         self.rebased_over.append(winner.version)
 

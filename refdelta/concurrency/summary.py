@@ -6,18 +6,22 @@ actions that it stages.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import decode_summary
+from refdelta.protocol.codec import decode_commit, decode_summary
 from refdelta.protocol.paths import same_path
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+READ_PREDICATES = "readPredicates"
+"""The field of commitInfo in which this engine records what a transaction read: SQL texts, of which every row that was
+read satisfies one. A transaction that read nothing says so by ``isBlindAppend``.
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CommitSummary:
     """What the rules need of a commit.
 
@@ -25,6 +29,8 @@ class CommitSummary:
         version: its version; for a transaction that is still to commit, the version that it read.
         operation: ``commitInfo.operation``.
         txn_id: ``commitInfo.txnId``: who wrote it.
+        read_version: ``commitInfo.readVersion``: what it saw.
+        read_predicates: what it read, as its commitInfo records it; None where it does not say.
         changes_protocol: it has a protocol action, whatever that says.
         changes_metadata: it has a metaData action, whatever that says.
         app_ids: the application ids for which it records a version.
@@ -32,11 +38,14 @@ class CommitSummary:
         adds: its add actions, without statistics where they come from a log file.
         removes: its remove actions, likewise.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
+        source: the log file that it comes from, its bytes and its name.
     """
 
     version: int
     operation: str | None = None
     txn_id: str | None = None
+    read_version: int | None = None
+    read_predicates: tuple[str, ...] | None = None
     changes_protocol: bool = False
     changes_metadata: bool = False
     app_ids: frozenset[str] = field(default_factory=frozenset)
@@ -44,31 +53,73 @@ class CommitSummary:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     says_blind_append: bool = False
+    source: tuple[bytes, str] | None = field(default=None, repr=False)
 
-    @property
+    @functools.cached_property
     def added_data(self) -> tuple[Add, ...]:
         """The adds that bring data in, as opposed to those that rearrange it."""
         return tuple(add for add in self.adds if add.data_change)
 
-    @property
+    @functools.cached_property
     def removed_data(self) -> tuple[Remove, ...]:
         """The removes that take data out. One that does not say counts as one that does, as in delta-spark."""
         return tuple(remove for remove in self.removes if remove.data_change is not False)
 
     @property
-    def rearranges(self) -> bool:
-        """Whether there are file actions, and none of them changes data: a compaction, a refresh of statistics."""
-        return bool(self.adds or self.removes) and not (self.added_data or self.removed_data)
+    def changes_data(self) -> bool:
+        """Whether it changes data."""
+        return bool(self.added_data or self.removed_data)
 
     @property
-    def removed_keys(self) -> frozenset[str]:
-        """The removed files, as :func:`~refdelta.concurrency.read_set.file_key` gives their paths."""
-        return frozenset(same_path(remove.path) for remove in self.removes)
+    def rearranges(self) -> bool:
+        """Whether there are file actions, and none of them changes data: a compaction, a refresh of statistics."""
+        return bool(self.adds or self.removes) and not self.changes_data
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether it changes metadata or protocol."""
+        return self.changes_metadata or self.changes_protocol
+
+    @property
+    def blind(self) -> bool:
+        """Whether it is a blind append. One that says so but removes files is not."""
+        return self.says_blind_append and not self.removes
+
+    @functools.cached_property
+    def removed(self) -> dict[str, Remove]:
+        """Its removes by path, as :func:`~refdelta.protocol.paths.same_path` has it."""
+        return {same_path(remove.path): remove for remove in self.removes}
+
+    @functools.cached_property
+    def new_rows(self) -> tuple[Add, ...]:
+        """The adds that may hold rows that the table did not hold before.
+
+        A path that is added again with another deletion vector holds rows that were there. Where its vector grew, none
+        came back; that it did is certain where rows were hidden and none can have been uncovered, as by RESTORE.
+        """
+        return tuple(add for add in self.added_data if not self._only_hides(add))
+
+    def _only_hides(self, add: Add) -> bool:
+        removed = self.removed.get(same_path(add.path))
+        if removed is None or add.deletion_vector is None or self.operation in {None, "RESTORE"}:
+            return False
+        before = removed.deletion_vector.cardinality if removed.deletion_vector else 0
+        return add.deletion_vector.cardinality > before
+
+    def with_statistics(self, add: Add) -> Add:
+        """One of the adds, with what was left out when the log file was folded."""
+        return self._whole_adds.get(add.path, add)
+
+    @functools.cached_property
+    def _whole_adds(self) -> dict[str, Add]:
+        if self.source is None:
+            return {}
+        return {action.path: action for action in decode_commit(*self.source) if isinstance(action, Add)}
 
 
-def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
+def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] | None = None) -> CommitSummary:
     """Fold actions. Actions of kinds that no rule looks at (cdc, sidecar, ...) leave no trace."""
-    info: dict[str, object] = {}
+    info: dict[str, Any] = {}
     adds: list[Add] = []
     removes: list[Remove] = []
     app_ids: set[str] = set()
@@ -88,11 +139,12 @@ def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
                 domains.add(action.domain)
             case _:
                 kinds.add(type(action))
-    operation, txn_id = info.get("operation"), info.get("txnId")
     return CommitSummary(
         version=version,
-        operation=operation if isinstance(operation, str) else None,
-        txn_id=txn_id if isinstance(txn_id, str) else None,
+        operation=_typed(info.get("operation"), str),
+        txn_id=_typed(info.get("txnId"), str),
+        read_version=_typed(info.get("readVersion"), int),
+        read_predicates=_texts(info.get(READ_PREDICATES)),
         changes_protocol=Protocol in kinds,
         changes_metadata=Metadata in kinds,
         app_ids=frozenset(app_ids),
@@ -100,7 +152,17 @@ def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
         adds=tuple(adds),
         removes=tuple(removes),
         says_blind_append=info.get("isBlindAppend") is True,
+        source=source,
     )
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """A field of free JSON, or None where it is of another type."""
+    return value if type(value) is kind else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
 
 
 def summarize(version: int, data: bytes, file: str) -> CommitSummary:
@@ -114,4 +176,4 @@ def summarize(version: int, data: bytes, file: str) -> CommitSummary:
     Raises:
         InvalidLogError: the file is not what PROTOCOL.md, "Delta Log Entries", says; names file and line.
     """
-    return fold(version, decode_summary(data, file))
+    return fold(version, decode_summary(data, file), (data, file))

@@ -284,7 +284,7 @@ def test_a_failing_source_leaves_nothing(path):
 
 
 def test_an_insert_that_reads_its_own_table_is_not_blind(path):
-    write_deltalake(path, SMALL)
+    write_deltalake(path, SMALL, configuration={"delta.isolationLevel": "Serializable"})
     table = DeltaTable(path)
     write_deltalake(path, table.scan(predicate="id > 1"), mode="append")
     assert info_of(path, 1)["isBlindAppend"] is False

@@ -8,7 +8,9 @@ import pytest
 
 from refdelta import errors
 from refdelta.concurrency.conflict import RULES, Clear, Conflict, check
+from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.concurrency.read_set import ReadSet
+from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import fold, summarize
 from refdelta.protocol.actions import (
     Add,
@@ -22,6 +24,7 @@ from refdelta.protocol.actions import (
     Txn,
 )
 from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.predicate import TRUE
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 METADATA = Metadata(id="m", schema_string="{}", partition_columns=[])
@@ -46,13 +49,18 @@ def domain(name: str) -> DomainMetadata:
 
 BLIND = ReadSet(version=4)
 EVERYTHING = ReadSet(version=4, whole_table=True)
-FILE_A = ReadSet(version=4, files=frozenset({"a"}))
+FILE_A = ReadSet(version=4, files={"a": None})
 
 
-def verdict(read: ReadSet, ours: list[AnyAction], theirs: list[AnyAction]) -> str | None:
+def verdict(
+    read: ReadSet,
+    ours: list[AnyAction],
+    theirs: list[AnyAction],
+    level: IsolationLevel = IsolationLevel.SERIALIZABLE,
+) -> str | None:
     """The id of the rule that fires. The winner goes through its bytes, as in the real loop."""
     winner = summarize(5, encode_commit([INFO, *theirs]), "5.json")
-    outcome = check(read, fold(4, ours), winner)
+    outcome = check(Standing(read, ours, level), winner)
     if isinstance(outcome, Clear):
         return None
     assert outcome.details.version == 5
@@ -81,12 +89,12 @@ def verdict(read: ReadSet, ours: list[AnyAction], theirs: list[AnyAction]) -> st
         (ReadSet(version=4, app_ids=frozenset({"app"})), [add("n")], [txn("app")], "application"),
         # Whoever reads the table conflicts with every change of data.
         (EVERYTHING, [add("n")], [add("b")], "files-added"),
-        (ReadSet(version=4, predicates=("x = 1",)), [add("n")], [add("b")], "files-added"),
+        (ReadSet(version=4, predicates=(TRUE,)), [add("n")], [add("b")], "files-added"),
         (FILE_A, [add("n")], [add("b"), remove("a")], "files-added"),
         (FILE_A, [add("n")], [remove("a")], "read-file-removed"),
-        (FILE_A, [add("n")], [remove("b")], "read-file-removed"),
+        (FILE_A, [add("n")], [remove("b")], None),
         (FILE_A, [add("n")], [remove("a", data_change=None)], "read-file-removed"),
-        (FILE_A, [add("n")], [remove("b", data_change=None)], "read-file-removed"),
+        (FILE_A, [add("n")], [remove("b", data_change=None)], None),
         # A compaction changes no data: it concerns those who read what it moved.
         (FILE_A, [add("n")], [remove("a", data_change=False), add("c", data_change=False)], "read-file-removed"),
         (FILE_A, [add("n")], [remove("b", data_change=False), add("c", data_change=False)], None),
@@ -121,7 +129,7 @@ def test_every_rule_can_be_told_apart_and_says_what_to_do():
 
 def test_the_error_names_rule_winner_files_and_advice_and_survives_a_process_boundary():
     winner = fold(5, [INFO, *(add(f"part-{number}") for number in range(1000))])
-    outcome = check(EVERYTHING, fold(4, [add("n")]), winner)
+    outcome = check(Standing(EVERYTHING, [add("n")]), winner)
     assert isinstance(outcome, Conflict)
     error = pickle.loads(pickle.dumps(outcome.error()))
     assert isinstance(error, errors.ConcurrentAppendException)
@@ -167,7 +175,7 @@ def test_a_broken_winner_is_named():
         (ReadSet(version=1), True),
         (ReadSet(version=1, app_ids=frozenset({"a"})), True),
         (ReadSet(version=1, whole_table=True), False),
-        (ReadSet(version=1, predicates=("a = 1",)), False),
+        (ReadSet(version=1, predicates=(TRUE,)), False),
         (ReadSet.of_files(1, [add("a")]), False),
         (ReadSet.of_files(1, []), True),
     ],
