@@ -15,10 +15,21 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.engine.schema import arrow_type
-from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, field_id, physical_name
+from refdelta.protocol.types import (
+    TIMESTAMP,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    field_id,
+    physical_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from refdelta.engine.legacy_calendar import LegacyCalendar
 
     Convert = Callable[[Any], Any]
 
@@ -47,13 +58,24 @@ class ColumnSource:
         return array if self.convert is None else self.convert(array)
 
 
-def plan_columns(file_schema: pa.Schema, fields: Sequence[StructField], *, by_id: bool) -> list[ColumnSource]:
+@dataclass(frozen=True)
+class _Form:
+    """What the conversion of any column of one file depends on."""
+
+    by_id: bool
+    calendar: LegacyCalendar | None
+
+
+def plan_columns(
+    file_schema: pa.Schema, fields: Sequence[StructField], *, by_id: bool, calendar: LegacyCalendar | None = None
+) -> list[ColumnSource]:
     """How to read columns of the table from a file.
 
     Args:
         file_schema: the file's schema as Arrow reads it.
         fields: the table's columns that are wanted, none of them a partition column.
         by_id: whether columns are found by field id (column mapping mode ``id``).
+        calendar: what of the file is in Spark's old calendar; None for nothing.
 
     Returns:
         One source for each of ``fields``.
@@ -62,15 +84,15 @@ def plan_columns(file_schema: pa.Schema, fields: Sequence[StructField], *, by_id
         ValueError: a column of the file cannot become the table's type.
     """
     # A file without any field id was written before the mapping; its names are the physical ones.
-    by_id = by_id and any(_id_of(item) is not None for item in file_schema)
+    form = _Form(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
     sources = []
     for wanted in fields:
-        found = _match(wanted, list(file_schema), by_id)
+        found = _match(wanted, list(file_schema), form.by_id)
         target = arrow_type(wanted.type)
         if found is None or pt.is_null(target):
             sources.append(ColumnSource(None, target))
         else:
-            sources.append(ColumnSource(found.name, target, _converter(found.type, wanted.type, by_id, wanted.name)))
+            sources.append(ColumnSource(found.name, target, _converter(found.type, wanted.type, form, wanted.name)))
     return sources
 
 
@@ -90,18 +112,28 @@ def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.F
     return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
 
 
-def _converter(source: pa.DataType, target: DataType, by_id: bool, path: str) -> Convert | None:
+def _converter(source: pa.DataType, target: DataType, form: _Form, path: str) -> Convert | None:
     if pt.is_dictionary(source):
-        inner = _converter(source.value_type, target, by_id, path)
+        inner = _converter(source.value_type, target, form, path)
         return _then(lambda array: array.dictionary_decode(), inner)
     match target:
         case StructType():
-            return _struct(source, target, by_id, path)
+            return _struct(source, target, form, path)
         case ArrayType():
-            return _list(source, target, by_id, path)
+            return _list(source, target, form, path)
         case MapType():
-            return _map(source, target, by_id, path)
-    return _leaf(source, arrow_type(target), path)
+            return _map(source, target, form, path)
+    leaf = _leaf(source, arrow_type(target), path)
+    return leaf if form.calendar is None else _moved(leaf, source, target, form.calendar)
+
+
+def _moved(leaf: Convert | None, source: pa.DataType, target: DataType, calendar: LegacyCalendar) -> Convert | None:
+    """The conversion of a leaf of a file that is in the hybrid calendar; times without zone never are."""
+    if calendar.dates and pt.is_date(source):
+        return _then(calendar.move, leaf)
+    if calendar.times and pt.is_timestamp(source) and target == TIMESTAMP:
+        return calendar.move if leaf is None else _then(leaf, calendar.move)
+    return leaf
 
 
 def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None:
@@ -117,18 +149,18 @@ def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None
     return lambda array: array.cast(target)
 
 
-def _struct(source: pa.DataType, target: StructType, by_id: bool, path: str) -> Convert | None:
+def _struct(source: pa.DataType, target: StructType, form: _Form, path: str) -> Convert | None:
     if not pt.is_struct(source):
         raise ValueError(f"its column {path} is {source}, where the table has a struct")
     arrow = arrow_type(target)
     candidates = list(source)
     parts: list[tuple[int | None, Convert | None]] = []
     for wanted in target:
-        found = _match(wanted, candidates, by_id)
+        found = _match(wanted, candidates, form.by_id)
         if found is None or pt.is_null(arrow_type(wanted.type)):
             parts.append((None, None))
         else:
-            inner = _converter(found.type, wanted.type, by_id, f"{path}.{wanted.name}")
+            inner = _converter(found.type, wanted.type, form, f"{path}.{wanted.name}")
             parts.append((candidates.index(found), inner))
     if source == arrow and parts == [(i, None) for i in range(len(arrow))]:
         return None
@@ -150,24 +182,24 @@ def _struct(source: pa.DataType, target: StructType, by_id: bool, path: str) -> 
     return convert
 
 
-def _list(source: pa.DataType, target: ArrayType, by_id: bool, path: str) -> Convert | None:
+def _list(source: pa.DataType, target: ArrayType, form: _Form, path: str) -> Convert | None:
     arrow = arrow_type(target)
     if pt.is_large_list(source) or pt.is_fixed_size_list(source) or pt.is_list_view(source):
         plain = pa.list_(source.value_field)
-        return _then(lambda array: array.cast(plain), _list(plain, target, by_id, path))
+        return _then(lambda array: array.cast(plain), _list(plain, target, form, path))
     if not pt.is_list(source):
         raise ValueError(f"its column {path} is {source}, where the table has an array")
-    inner = _converter(source.value_type, target.element, by_id, f"{path}.element")
+    inner = _converter(source.value_type, target.element, form, f"{path}.element")
     if inner is None and source.equals(arrow, check_metadata=False) and _same_children(source, arrow):
         return None
     return lambda array: _rebuilt(array, arrow, array.values if inner is None else inner(array.values))
 
 
-def _map(source: pa.DataType, target: MapType, by_id: bool, path: str) -> Convert | None:
+def _map(source: pa.DataType, target: MapType, form: _Form, path: str) -> Convert | None:
     arrow = arrow_type(target)
     entries = _entries(source, path)
-    keys = _converter(entries[0].type, target.key, by_id, f"{path}.key")
-    values = _converter(entries[1].type, target.value, by_id, f"{path}.value")
+    keys = _converter(entries[0].type, target.key, form, f"{path}.key")
+    values = _converter(entries[1].type, target.value, form, f"{path}.value")
     if pt.is_map(source) and keys is None and values is None and source == arrow and _same_children(source, arrow):
         return None
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import live_rows, load_deletion_vector
 from refdelta.engine.files import data_errors, open_parquet
+from refdelta.engine.legacy_calendar import legacy_calendar
 from refdelta.engine.row_groups import groups_to_read
 from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
@@ -92,7 +93,7 @@ def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.Recor
     schema = pa.schema([arrow_field(item) for item in plan.read])
     deleted = None if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
     with data_errors(file.key), _opened(store, file.key) as parquet:
-        columns = _Columns(parquet.schema_arrow, plan, file)
+        columns = _Columns(parquet, plan, file)
         groups = None
         if plan.row_filter is not None:
             groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
@@ -142,10 +143,11 @@ def _batches(
 class _Columns:
     """Where each column of a plan comes from in one file: its own columns, or the partition values."""
 
-    def __init__(self, file_schema: pa.Schema, plan: ReadPlan, file: ScanFile):
+    def __init__(self, parquet: Any, plan: ReadPlan, file: ScanFile):
         stored = [item for item in plan.read if item.name not in plan.partition_columns]
         try:
-            sources = plan_columns(file_schema, stored, by_id=plan.by_id)
+            calendar = legacy_calendar(parquet.metadata)
+            sources = plan_columns(parquet.schema_arrow, stored, by_id=plan.by_id, calendar=calendar)
         except UnsupportedTypeError as error:
             raise ValueError(str(error)) from error
         self.stored = {item.name: (item, source) for item, source in zip(stored, sources, strict=True)}
