@@ -25,7 +25,7 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
-from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.codec import decode_commit, without_unset
 from refdelta.protocol.paths import sidecar_key
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _is_set(column: pa.StructArray, name: str) -> pa.Array:
 
 def _convert(row: dict[str, Any], name: str, key: str) -> AnyAction:
     present = {field: value for field, value in row.items() if value is not None}
-    if isinstance(present.get("format"), dict):
-        present["format"] = {field: value for field, value in present["format"].items() if value is not None}
+    if name == "metaData":
+        present = without_unset(present)
     try:
         action: AnyAction = msgspec.convert(present, _SINGLE[name])
     except msgspec.ValidationError as error:

@@ -245,7 +245,7 @@ def plan_scan(
         filter_columns=tuple(i for i in schema if rows is not None and i.name in rows.columns - names),
         partition_columns=frozenset(snapshot.partition_columns),
         row_filter=rows,
-        by_id=snapshot.properties.column_mapping_mode == "id",
+        by_id=snapshot.column_mapping_mode == "id",
     )
     return Scan(snapshot, plan, files, flt, pruned, executor or ThreadExecutor())
 

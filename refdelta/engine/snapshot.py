@@ -15,7 +15,7 @@ from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.features import check_readable
-from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
 from refdelta.protocol.types import parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
@@ -84,6 +84,14 @@ class Snapshot:
     def properties(self) -> TableProperties:
         """The table's properties, typed."""
         return TableProperties.parse(self.metadata.configuration or {})
+
+    @property
+    def column_mapping_mode(self) -> str:
+        """How files hold the columns: by physical name (``none``, ``name``) or by field id (``id``).
+
+        All that a read asks of the properties: it does not fail for what another one says.
+        """
+        return str(get(self.metadata.configuration or {}, "delta.columnMapping.mode"))
 
     @property
     def num_files(self) -> int:

@@ -254,12 +254,22 @@ def _convert(key: str, body: Any) -> AnyAction:
     kind = ACTIONS[key]
     names = _FIELDS[kind]
     known = {name: value for name, value in body.items() if name in names}
+    if kind is Metadata:
+        known = without_unset(known)
     extra = {name: value for name, value in body.items() if name not in names and value is not None}
     try:
         action = msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
         raise msgspec.ValidationError(f"{key}: {error}") from None
     return msgspec.structs.replace(action, extra=extra) if extra else action
+
+
+def without_unset(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``metaData`` without the properties that are null: to some writers, those are not set."""
+    return {
+        name: {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+        for name, value in metadata.items()
+    }
 
 
 _FIELDS = {

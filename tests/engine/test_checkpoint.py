@@ -151,6 +151,12 @@ def test_other_physical_types_and_missing_fields():
     ]
 
 
+def test_a_property_that_is_null_is_not_set():
+    table = Handmade()
+    table.checkpoint(2, [PROTOCOL, metadata(SCHEMA, configuration={"k": "v", "unset": None}), add("a")])
+    assert load_snapshot(table.store).metadata.configuration == {"k": "v"}
+
+
 DAMAGE = {
     "truncated": lambda content: content[: len(content) // 2],
     "empty": lambda content: b"",

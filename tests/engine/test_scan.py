@@ -65,6 +65,14 @@ def three_files(**options):
     return table
 
 
+def test_properties_that_reading_does_not_need_are_not_looked_at():
+    table = Handmade(XS, configuration={"delta.appendOnly": "perhaps", "delta.logRetentionDuration": "long"})
+    table.commit(table.data("f", pa.table({"x": [1], "s": ["a"]})))
+    assert rows(table) == [{"x": 1, "s": "a"}]
+    with pytest.raises(InvalidLogError, match=r"delta\.columnMapping\.mode"):
+        scan(Handmade(XS, configuration={"delta.columnMapping.mode": "perhaps"}))
+
+
 # --- the shape of the result -------------------------------------------------------------------------------------
 
 

@@ -159,6 +159,14 @@ def test_absent_and_null_are_the_same():
     assert b"null" not in codec.encode_action(action)
 
 
+def test_a_property_that_is_null_is_not_set():
+    body = {"id": "i", "schemaString": "{}", "partitionColumns": [], "configuration": {"a": None, "b": "1"}}
+    data = json.dumps({"metaData": body}).encode()
+    for decode in (codec.decode_commit, codec.decode_summary):
+        (action,) = decode(data, FILE)
+        assert action.configuration == {"b": "1"}
+
+
 def test_unknown_fields_are_written_again():
     data = add(newField={"a": [1, 2.5]}, extra={"b": 1}, stats="{}")
     (action,) = codec.decode_commit(data, FILE)
