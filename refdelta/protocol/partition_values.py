@@ -35,7 +35,7 @@ DAY = 86_400_000_000
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _ERA = 146_097  # days in 400 years
-_DATE = re.compile(r"([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})", re.ASCII)
+_DATE = re.compile(r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 _ZONE = re.compile(r"(?:Z|UTC|GMT|(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?)", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -74,7 +74,7 @@ def date_of(days: int) -> tuple[int, int, int]:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01 of ``y-m-d``.
+    """Days since 1970-01-01 of ``y-m-d``; as in Spark's casts, a day or a month that is left out is the first.
 
     Raises:
         ValueError: it is no date.
@@ -82,7 +82,7 @@ def parse_date(text: str) -> int:
     parts = _DATE.fullmatch(text.strip())
     if parts is None:
         raise ValueError(f"{text!r} is not a date")
-    return days_of(int(parts[1]), int(parts[2]), int(parts[3]))
+    return days_of(int(parts[1]), int(parts[2] or 1), int(parts[3] or 1))
 
 
 def parse_timestamp(text: str, *, zone: bool = True) -> int:
@@ -254,7 +254,7 @@ def parse_value(text: str, data_type: DataType) -> Any:
     if data_type == BOOLEAN:
         return _boolean(text)
     if data_type == DATE:
-        return parse_date(text)
+        return parse_date(re.split(r"[ T]", text.strip(), maxsplit=1)[0])  # some writers let a time of day follow
     if data_type == TIMESTAMP:
         return parse_timestamp(text)
     if data_type == TIMESTAMP_NTZ:
