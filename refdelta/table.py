@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.alter import TableAlterer
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.cleanup import cleanup_log
 from refdelta.engine.listing import list_log
@@ -324,6 +325,11 @@ class DeltaTable:
         ) as txn:
             txn.delete(predicate)
             return txn.commit()
+
+    @property
+    def alter(self) -> TableAlterer:
+        """Changes of the table's properties and columns."""
+        return TableAlterer(self.begin)
 
     def _follow(self, snapshot: Snapshot) -> None:
         if not self._pinned:

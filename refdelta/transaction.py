@@ -13,6 +13,7 @@ from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
+from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
 from refdelta.ops.append import Written, append
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
@@ -25,7 +26,7 @@ from refdelta.results import CommitResult
 from refdelta.staging import Staging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from refdelta.engine.snapshot import Snapshot
@@ -167,6 +168,21 @@ class WriteTransaction:
         self._begin("delete")
         if not self._staging.already_recorded:
             delete(self._staging, self._snapshot, predicate)
+
+    def set_properties(self, properties: Mapping[str, Any]) -> None:
+        """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""
+        self._begin("set_properties")
+        set_properties(self._staging, self._snapshot, properties)
+
+    def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
+        """Remove table properties, as :meth:`refdelta.alter.TableAlterer.unset_table_properties`."""
+        self._begin("unset_properties")
+        unset_properties(self._staging, self._snapshot, names, if_exists=if_exists)
+
+    def add_columns(self, fields: Any) -> None:
+        """Add columns, as :meth:`refdelta.alter.TableAlterer.add_columns`."""
+        self._begin("add_columns")
+        add_columns(self._staging, self._snapshot, fields_of(fields))
 
     # --- the end ---
 

@@ -5,7 +5,7 @@ PROTOCOL.md, "Table Features for New and Existing Tables".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
@@ -76,14 +76,22 @@ def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str,
     return _named(with_requirements(wanted), reader) if protocol.min_writer_version < writer == MAX_WRITER else protocol
 
 
-def upgraded(protocol: Protocol, metadata: Metadata) -> Protocol:
+def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = ()) -> Protocol:
     """The protocol that a table needs with this metadata: its own, and what properties and types add.
 
     Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
+
+    Args:
+        protocol: the table's own.
+        metadata: what the table is to be.
+        requested: features that the user asks for by name.
+
+    Raises:
+        InvalidArgumentError: a feature that does not exist.
     """
     facts = Facts.of(metadata.schema_string, metadata.configuration)
     have = features_of(protocol)
-    added = activated(facts) - have
+    added = (activated(facts) | {_known(name) for name in requested}) - have
     if not added:
         return protocol
     wanted = with_requirements(have | added)

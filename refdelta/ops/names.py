@@ -1,0 +1,27 @@
+"""Columns as users name them: paths with dots, backticks where a part holds a dot."""
+
+from __future__ import annotations
+
+import re
+
+from refdelta.errors import InvalidArgumentError
+
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.]+?))\s*(\.|$)")
+
+
+def split_path(name: str) -> tuple[str, ...]:
+    """The parts of ``a.b`` or ```a.b`.c``.
+
+    Raises:
+        InvalidArgumentError: a part is empty, or a backtick is left open.
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        found = _PART.match(name, position) if isinstance(name, str) else None
+        if found is None:
+            raise InvalidArgumentError(f"{name!r} is no name of a column")
+        parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+        position = found.end()
+        if found[3] != ".":
+            return tuple(parts)
