@@ -2,7 +2,7 @@
 
 One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the
 statistics of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source
-that is faster than the encoder waits.
+that is faster than the encoder waits. A single small file needs no thread at all.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from refdelta_storage.errors import StorageError
 
 # Arrow bytes that are queued or in work. A row group has up to 128 MiB, so three of them keep two threads busy.
 IN_FLIGHT_BYTES = 384 * 1024 * 1024
+# A single file of fewer Arrow bytes is encoded on the caller's thread.
+_INLINE_BYTES = 1024 * 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -81,7 +83,8 @@ class Encoder:
 
     def __init__(self, store: Store, schema: pa.Schema, leaves: Sequence[StatsLeaf], codec: str, workers: int):
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
-        self._pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="refdelta-write")
+        self._workers = max(1, workers)
+        self._pool: ThreadPoolExecutor | None = None
         self._changed = threading.Condition()
         self._in_flight = 0
         self._tasks = 0
@@ -128,7 +131,7 @@ class Encoder:
         with self._changed:
             self._changed.wait_for(lambda: not self._tasks)
         self._raise()
-        self._pool.shutdown()
+        self._shut_down()
         return self.files
 
     def abort(self) -> list[str]:
@@ -140,7 +143,7 @@ class Encoder:
         with self._changed:
             self._error = self._error or RuntimeError("the write was given up")
             self._changed.wait_for(lambda: not self._tasks)
-        self._pool.shutdown()
+        self._shut_down()
         for file in self.files:
             _discard(file)
         return [file.key for file in self.files if file.size >= 0]
@@ -148,9 +151,21 @@ class Encoder:
     # --- on the threads ------------------------------------------------------------------------------------------
 
     def _submit(self, task: Callable[[], None]) -> None:
+        # Threads would take longer to start than a single small file to encode.
+        inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
+        if self._pool is None and not inline:
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
+            self._pool.submit(int)  # where the system gives no thread, this fails before anybody waits for one
         with self._changed:
             self._tasks += 1
-        self._pool.submit(self._run, task)
+        if self._pool is None:
+            self._run(task)
+        else:
+            self._pool.submit(self._run, task)
+
+    def _shut_down(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _run(self, task: Callable[[], None]) -> None:
         try:

@@ -6,7 +6,7 @@ property-based test holds this module equal to it.
 
 from __future__ import annotations
 
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -69,6 +69,9 @@ TOMBSTONE_SCHEMA = pa.schema(
 
 STATS_PARSED = "stats_parsed"
 
+# So many pieces of fewer rows than this may a list of files end with.
+_PIECES, _PIECE_ROWS = 16, 8192
+
 
 def adds_table(adds: Sequence[Add]) -> pa.Table:
     """The actions as a table of :data:`FILE_SCHEMA`, in their order."""
@@ -106,9 +109,9 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
     newest = _newest_references(newer)
     if not newest:
         return base
-    kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
+    kept = _without(base, newest)
     added = [action for action in newest.values() if isinstance(action, Add)]
-    return concat_files([kept, adds_table(added)]) if added else kept
+    return _few_pieces(concat_files([kept, adds_table(added)])) if added else kept
 
 
 def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
@@ -116,9 +119,29 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
     newest = _newest_references(newer)
     if not newest:
         return base
-    kept = base.filter(pc.invert(pc.is_in(_keys(base), value_set=_key_set(newest)))) if base.num_rows else base
+    kept = _without(base, newest)
     removed = [action for action in newest.values() if isinstance(action, Remove)]
     return concat_files([kept, removes_table(removed)]) if removed else kept
+
+
+def _without(base: pa.Table, keys: Iterable[FileKey]) -> pa.Table:
+    """The files that have none of these keys. Most commits only add, and then nothing is copied."""
+    hit = pc.is_in(_keys(base), value_set=_key_set(keys))
+    return base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
+
+
+def _few_pieces(files: pa.Table) -> pa.Table:
+    """The same list; small pieces at its end, one from every append, are put together once they are many.
+
+    Each piece costs every later pass over the list.
+    """
+    if files.column(0).num_chunks <= _PIECES:
+        return files
+    pieces = files.to_batches()
+    small = len(list(takewhile(lambda piece: piece.num_rows < _PIECE_ROWS, reversed(pieces))))
+    if small <= _PIECES:
+        return files
+    return pa.Table.from_batches([*pieces[:-small], pa.concat_batches(pieces[-small:])])
 
 
 def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[FileKey, Add | Remove]:

@@ -108,3 +108,23 @@ def test_one_path_in_two_spellings_is_one_file():
     base = adds_table([add("file:/some/a%20b"), add("x%2Fy"), add("plain")])
     removes = [Remove(path="/some/a b", data_change=True), Remove(path="x/y", data_change=True)]
     assert reconcile(base, [removes]).column("path").to_pylist() == ["plain"]
+
+
+def test_many_small_commits_leave_few_pieces():
+    files = adds_table(
+        [Add(path=f"old{i}", size=1, modification_time=1, partition_values={}, data_change=True) for i in range(10_000)]
+    )
+    large = files.column("path").chunk(0)
+    names = files.column("path").to_pylist()
+    for i in range(100):
+        files = reconcile(
+            files, [[Add(path=f"new{i}", partition_values={}, size=1, modification_time=1, data_change=True)]]
+        )
+        names.append(f"new{i}")
+        assert files.column("path").num_chunks < 20
+    assert files.column("path").to_pylist() == names
+    # What is large is not copied again and again.
+    assert files.column("path").chunk(0).buffers()[2].address == large.buffers()[2].address
+    assert [add.path for add in to_adds(reconcile(files, [[Remove(path=n, data_change=True) for n in names[1:]]]))] == [
+        "old0"
+    ]

@@ -385,3 +385,29 @@ def test_local_files_have_no_leftovers(tmp_path):
     adds = write_table(store, numbers(10))
     assert [path.name for path in (tmp_path / "t").iterdir()] == [add.path for add in adds]
     assert pq.read_metadata(tmp_path / "t" / adds[0].path).num_rows == 10
+
+
+def test_a_small_file_is_written_without_threads(monkeypatch):
+    pools = []
+    make = encode.ThreadPoolExecutor
+    monkeypatch.setattr(encode, "ThreadPoolExecutor", lambda *a, **k: pools.append(1) or make(*a, **k))
+    store = MemoryStore(None)
+    adds = write_table(store, numbers(1000))
+    with pytest.raises(StoreError):
+        write_table(FaultyStore(store, [Fault("fail", "open_output")]), numbers(10))
+    assert not pools
+    assert read_back(store, adds, numbers(1000)).equals(numbers(1000))
+    write_table(store, numbers(300_000))
+    write_table(store, numbers(4, p=[1, 1, 2, 2]), ["p"])
+    assert len(pools) == 2
+
+
+def test_a_system_without_threads_fails_and_leaves_nothing(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    store = MemoryStore(None)
+    monkeypatch.setattr(encode.threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        write_table(store, numbers(300_000))
+    assert keys(store) == []
