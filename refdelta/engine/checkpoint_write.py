@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from refdelta.engine.arrays import one_array
 from refdelta.engine.files import store_errors
 from refdelta.engine.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
@@ -214,8 +215,7 @@ def _struct(columns: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
 
 def _blocks(column: pa.ChunkedArray) -> Iterator[pa.Array]:
     for start in range(0, len(column), _BLOCK):
-        block = column.slice(start, _BLOCK)
-        yield block.chunk(0) if block.num_chunks == 1 else pa.concat_arrays(block.chunks)
+        yield one_array(column.slice(start, _BLOCK))
 
 
 def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:

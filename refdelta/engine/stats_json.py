@@ -18,6 +18,7 @@ from refdelta.engine.arrays import one_array
 from refdelta.engine.partition import from_internal
 from refdelta.engine.schema import arrow_type
 from refdelta.protocol import partition_values
+from refdelta.protocol.checksum import unique_keys
 from refdelta.protocol.types import (
     BOOLEAN,
     DATE,
@@ -178,20 +179,9 @@ def _converted(array: pa.Array | None, data_type: DataType, kind: pa.DataType, l
 # --- one by one --------------------------------------------------------------------------------------------------
 
 
-class _TwiceError(ValueError):
-    """A key that occurs twice: nobody can tell which one counts."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _TwiceError
-    return found
-
-
 def _loads(text: str | None) -> Any:
     try:
-        return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
+        return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         return None
 

@@ -49,17 +49,20 @@ ACTIONS: dict[str, type[FileOrTableAction]] = {
 _KEY = {kind: key for key, kind in ACTIONS.items()}
 
 
-class _Line(msgspec.Struct, rename="camel", gc=False):
-    add: Add | None = None
-    remove: Remove | None = None
+class _Shared(msgspec.Struct, rename="camel", gc=False):
     meta_data: Metadata | None = None
     protocol: Protocol | None = None
     txn: Txn | None = None
     domain_metadata: DomainMetadata | None = None
     cdc: Cdc | None = None
+    commit_info: dict[str, Any] | None = None
+
+
+class _Line(_Shared, rename="camel", gc=False):
+    add: Add | None = None
+    remove: Remove | None = None
     sidecar: Sidecar | None = None
     checkpoint_metadata: CheckpointMetadata | None = None
-    commit_info: dict[str, Any] | None = None
 
 
 class _LeanAdd(msgspec.Struct, rename="camel", gc=False):
@@ -82,15 +85,9 @@ class _LeanRemove(msgspec.Struct, rename="camel", gc=False):
     deletion_vector: DeletionVectorDescriptor | None = None
 
 
-class _LeanLine(msgspec.Struct, rename="camel", gc=False):
+class _LeanLine(_Shared, rename="camel", gc=False):
     add: _LeanAdd | None = None
     remove: _LeanRemove | None = None
-    meta_data: Metadata | None = None
-    protocol: Protocol | None = None
-    txn: Txn | None = None
-    domain_metadata: DomainMetadata | None = None
-    cdc: Cdc | None = None
-    commit_info: dict[str, Any] | None = None
 
 
 _LINES = msgspec.json.Decoder(_Line)
