@@ -46,6 +46,10 @@ class PredicateError(InvalidArgumentError):
     """A predicate or expression that cannot be parsed, bound to the schema, or evaluated here."""
 
 
+class ExpressionError(DeltaError, ArithmeticError):
+    """An expression that has no value for some row: a division by zero, a number too large, a text that is no date."""
+
+
 class SchemaMismatchError(DeltaError, ValueError):
     """Data whose schema does not fit the table's."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -15,3 +18,15 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def floor_divide(array: Any, divisor: int) -> Any:
+    """Integers divided by a positive one, rounded down; Arrow rounds towards zero."""
+    cut = pc.divide(array, divisor)
+    below = pc.less(pc.subtract(array, pc.multiply(cut, divisor)), 0)
+    return pc.subtract(cut, below.cast(cut.type))
+
+
+def modulo(array: Any, divisor: int) -> Any:
+    """What is left of :func:`floor_divide`; never negative."""
+    return pc.subtract(array, pc.multiply(floor_divide(array, divisor), divisor))

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.compare import compare
+from refdelta.engine.convert import convert
+from refdelta.engine.functions import call
 from refdelta.engine.partition import from_internal
 from refdelta.engine.schema import arrow_type
-from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.errors import ColumnNotFoundError, ExpressionError
+from refdelta.protocol.functions import FUNCTIONS
 from refdelta.protocol.like import like_regex
 from refdelta.protocol.predicate import (
     FLIPPED,
     And,
     BoolLiteral,
+    Call,
+    Case,
     Cast,
     Column,
     Comparison,
+    Condition,
+    Convert,
+    Expression,
     In,
     IsNull,
     Like,
@@ -27,6 +38,7 @@ from refdelta.protocol.predicate import (
     Or,
     Predicate,
     Value,
+    walk,
 )
 from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
 
@@ -53,51 +65,142 @@ def row_mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.Boole
     return _mask(predicate, batch)
 
 
+def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
+    """A value for every row.
+
+    Args:
+        value: bound to the schema of the table that the rows are of.
+        batch: see :func:`row_mask`; for a value of two relations it has two struct columns, named by the aliases.
+
+    Returns:
+        An array of as many values as there are rows, of the Arrow type of ``value.type``.
+
+    Raises:
+        ColumnNotFoundError: the batch lacks a column.
+        ExpressionError: there is no value for some row: a division by zero, a number that does not fit.
+    """
+    kind = arrow_type(value.type)
+    if isinstance(batch, pa.Table):
+        chunks = batch.combine_chunks().to_batches()
+        return pa.concat_arrays([evaluate_value(value, chunk) for chunk in chunks] or [pa.array([], kind)])
+    found = _array(value, batch)
+    return found if found.type == kind else found.cast(kind)
+
+
 def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     match predicate:
         case BoolLiteral(value):
             return pa.repeat(pa.scalar(value, pa.bool_()), batch.num_rows)
         case And(children):
-            found = _mask(children[0], batch)
-            for child in children[1:]:
-                found = pc.and_kleene(found, _mask(child, batch))
-            return found
+            return _combined(children, batch, pc.and_kleene, over=False)
         case Or(children):
-            found = _mask(children[0], batch)
-            for child in children[1:]:
-                found = pc.or_kleene(found, _mask(child, batch))
-            return found
+            return _combined(children, batch, pc.or_kleene, over=True)
         case Not(child):
             return pc.invert(_mask(child, batch))
         case Comparison(op, left, right) if isinstance(left, Literal):
-            return compare(FLIPPED[op], values(right, batch), values(left, batch))
+            return compare(FLIPPED[op], _array(right, batch), values(left, batch))
         case Comparison(op, left, right):
-            return compare(op, values(left, batch), values(right, batch))
+            return compare(op, _array(left, batch), values(right, batch))
         case In(value, items):
-            return _is_in(values(value, batch), items)
-        case IsNull(column):
-            return values(column, batch).is_null()
-        case Like(column, pattern, escape):
+            return _is_in(_array(value, batch), items)
+        case IsNull(value):
+            return _array(value, batch).is_null()
+        case Like(value, pattern, escape):
             # RE2 anchors by text, not by line, unless told otherwise.
-            return pc.match_substring_regex(values(column, batch), f"^{like_regex(pattern, escape)}$")
+            return pc.match_substring_regex(_array(value, batch), f"^{like_regex(pattern, escape)}$")
+
+
+def _combined(children: tuple[Predicate, ...], batch: pa.RecordBatch, combine: Any, *, over: bool) -> pa.BooleanArray:
+    """AND or OR; a row for which it is ``over`` is not shown to further conditions that may fail."""
+    found = _mask(children[0], batch)
+    for child in children[1:]:
+        if can_fail(child):
+            rows = pc.invert(pc.fill_null(pc.equal(found, over), False))
+            found = combine(found, _for_rows(rows, batch, partial(_mask, child)))
+        else:
+            found = combine(found, _mask(child, batch))
+    return found
+
+
+def _for_rows(rows: pa.BooleanArray, batch: pa.RecordBatch, function: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
+    """What a function makes of some rows, and null for the others, which it does not see."""
+    if pc.all(rows, min_count=0).as_py():
+        return function(batch)
+    found = function(batch.filter(rows))
+    places = pc.subtract(pc.cumulative_sum(rows.cast(pa.int64())), 1)
+    return found.take(pc.if_else(rows, places, pa.scalar(None, pa.int64())))
 
 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
 def values(value: Value, batch: pa.RecordBatch) -> Any:
-    """A column or cast as an array, a literal as a scalar."""
+    """A value as an array, a literal as a scalar.
+
+    Raises:
+        ColumnNotFoundError: the batch lacks a column.
+        ExpressionError: there is no value for some row.
+    """
     match value:
         case Literal(constant, data_type):
             return scalar(constant, data_type)
         case Cast(child, target):
-            return cast(values(child, batch), child.type, target)
+            return cast(_array(child, batch), child.type, target)
+        case Convert(child, target, lenient):
+            return convert(_array(child, batch), child.type, target, lenient=lenient)
+        case Condition(predicate):
+            return _mask(predicate, batch)
+        case Case():
+            return _case(value, batch)
+        case Call("coalesce", args):
+            return _coalesce(args, value.type, batch)
+        case Call(_, args):
+            return call(value, [_array(arg, batch) for arg in args])
         case Column(path):
             index = batch.schema.get_field_index(path[0])
             if index < 0:
                 raise ColumnNotFoundError(path[0], batch.schema.names, "the data")
             array = batch.column(index)
             return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+def _array(value: Value, batch: pa.RecordBatch) -> pa.Array:
+    found = values(value, batch)
+    return pa.repeat(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def _case(node: Case, batch: pa.RecordBatch) -> pa.Array:
+    kind = arrow_type(node.type)
+    found, open_ = pa.nulls(batch.num_rows, kind), pa.repeat(pa.scalar(True), batch.num_rows)
+    for condition, value in node.branches:
+        mask = _for_rows(open_, batch, partial(_mask, condition)) if can_fail(condition) else _mask(condition, batch)
+        hit = pc.and_(open_, pc.fill_null(mask, False))
+        found = _chosen(hit, value, batch, found)
+        open_ = pc.and_(open_, pc.invert(hit))
+    return _chosen(open_, node.otherwise, batch, found)
+
+
+def _coalesce(args: tuple[Value, ...], data_type: DataType, batch: pa.RecordBatch) -> pa.Array:
+    found = pa.nulls(batch.num_rows, arrow_type(data_type))
+    for arg in args:
+        found = _chosen(found.is_null(), arg, batch, found)
+    return found
+
+
+def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: pa.Array) -> pa.Array:
+    """The value for some rows, what there is for the others."""
+    found = _for_rows(rows, batch, partial(_array, value)) if can_fail(value) else values(value, batch)
+    return pc.if_else(rows, found, others)
+
+
+def can_fail(node: Expression) -> bool:
+    """Whether there may be rows for which an expression has no value."""
+    return any(
+        (isinstance(part, Call) and part.name in FUNCTIONS and FUNCTIONS[part.name].fails)
+        or (isinstance(part, Convert) and not part.lenient)
+        or (isinstance(part, Cast) and part.child.type == DATE)
+        for part in walk(node)
+    )
 
 
 def compute_type(data_type: DataType) -> pa.DataType:
@@ -118,7 +221,7 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
     """An array in a wider type, see :class:`refdelta.protocol.predicate.Cast`.
 
     Raises:
-        PredicateError: a date that no timestamp reaches.
+        ExpressionError: a date that no timestamp reaches.
     """
     if source in (TIMESTAMP, TIMESTAMP_NTZ) and target in (TIMESTAMP, TIMESTAMP_NTZ):
         return array.cast(pa.int64()).cast(arrow_type(target))
@@ -129,49 +232,7 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
         # A long that no double equals is compared by the nearest one, as in Spark.
         return pc.cast(array, compute_type(target), safe=source == DATE)
     except pa.ArrowInvalid as error:
-        raise PredicateError(f"a value of type {source} is beyond {target}: {error}") from None
-
-
-# --- comparisons -------------------------------------------------------------------------------------------------
-
-
-def compare(op: str, left: Any, right: Any) -> pa.BooleanArray:
-    """Two columns, or a column and a scalar, under a comparison operator."""
-    match op:
-        case "=":
-            return _equal(left, right)
-        case "<>":
-            return pc.invert(_equal(left, right))
-        case "<":
-            return _less(left, right)
-        case ">":
-            return _less(right, left)
-        case "<=":
-            return pc.invert(_less(right, left))
-        case ">=":
-            return pc.invert(_less(left, right))
-        case _:
-            both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-            return pc.coalesce(_equal(left, right), both_null)
-
-
-def _floating(value: Any) -> bool:
-    return bool(pa.types.is_floating(value.type))
-
-
-def _equal(left: Any, right: Any) -> pa.BooleanArray:
-    found = pc.equal(left, right)
-    if _floating(left):
-        # Arrow follows IEEE, where NaN equals nothing; in Spark it equals itself.
-        return pc.or_(found, pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    return found
-
-
-def _less(left: Any, right: Any) -> pa.BooleanArray:
-    found = pc.less(left, right)
-    if _floating(left):
-        return pc.or_(found, pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
-    return found
+        raise ExpressionError(f"a value of type {source} is beyond {target}: {error}") from None
 
 
 def _is_in(array: Any, items: tuple[Literal, ...]) -> pa.BooleanArray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.sql_reader import Reader, number_literal
+from refdelta.engine.sql_reader import Reader
+from refdelta.engine.sql_words import number_literal
 from refdelta.errors import PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.binding import bind
@@ -19,9 +21,11 @@ from refdelta.protocol.predicate import (
     Literal,
     Not,
     Predicate,
+    Value,
     conjunction,
     disjunction,
 )
+from refdelta.protocol.scope import Scope
 from refdelta.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -39,21 +43,44 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def parse_predicate(sql: str, schema: StructType) -> Predicate:
+def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Predicate:
     """A predicate from SQL, bound to a schema.
 
-    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, IS TRUE, <=>, LIKE, and literals of every type, over columns and
-    fields of structs. The session's time zone is UTC.
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, IS TRUE, <=> and LIKE over values as in :func:`parse_expression`.
 
     Args:
         sql: a condition in Spark's dialect.
-        schema: the table's.
+        schema: the table's, or a scope of several relations.
+        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
 
     Raises:
         PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
         ColumnNotFoundError: a column that the schema does not have.
     """
-    return Reader(sql, schema).read()
+    return Reader(sql, Scope.of(schema), _now(now)).read()
+
+
+def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Value:
+    """A value from SQL, bound to a schema: it knows its ``type``.
+
+    Literals, columns and fields of structs, arithmetic, CASE, CAST, conditions, and the functions of
+    :mod:`refdelta.protocol.functions`. The session's time zone is UTC; what fails in Spark's ANSI mode fails here, when
+    it is evaluated.
+
+    Args:
+        sql: an expression in Spark's dialect.
+        schema: the table's, or a scope of several relations.
+        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
+
+    Raises:
+        PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
+        ColumnNotFoundError: a column that the schema does not have.
+    """
+    return Reader(sql, Scope.of(schema), _now(now), "expression").read_value()
+
+
+def _now(now: int | None) -> int:
+    return time.time_ns() // 1_000 if now is None else now
 
 
 def from_filters(filters: str | Sequence[Any], schema: StructType) -> Predicate:

@@ -1,29 +1,49 @@
-"""Reading a condition in Spark's SQL into a predicate.
+"""Reading an expression in Spark's SQL into a tree.
 
 sqlglot reads the text; what this module does not know by name is refused, with its place. Nothing is guessed: a
-construct gets through only if a table here, or ``Reader``'s values, name it. A further construct is a further entry.
+construct gets through only if a table here, in :mod:`refdelta.engine.sql_words` or in
+:mod:`refdelta.protocol.functions` names it. A further construct is a further entry.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
+from refdelta.engine.sql_words import (
+    ARITHMETIC,
+    CAST_FUNCTIONS,
+    CLOCKS,
+    COMPARISONS,
+    EXTRACTED,
+    NAMES,
+    SHORTHANDS,
+    SUBQUERIES,
+    SUBQUERY_ADVICE,
+    TYPES,
+    Dialect,
+    is_decimal,
+    number_literal,
+)
 from refdelta.errors import ColumnNotFoundError, PredicateError
-from refdelta.protocol.binding import bind, cast_literal
+from refdelta.protocol import partition_values
+from refdelta.protocol.binding import bind, bind_value, cast_literal
+from refdelta.protocol.functions import ALIASES, FUNCTIONS
 from refdelta.protocol.predicate import (
     NULL,
     And,
     BoolLiteral,
+    Call,
+    Case,
     Column,
     Comparison,
+    Condition,
+    Convert,
     In,
     IsNull,
     Like,
@@ -33,106 +53,71 @@ from refdelta.protocol.predicate import (
     Predicate,
     Value,
 )
-from refdelta.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-    StructType,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from refdelta.protocol.scope import Scope
+from refdelta.protocol.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID, DataType, DecimalType, is_numeric
 
 _MAX_LENGTH = 1_000_000
-
-
-class _Dialect(Spark):
-    """Spark's, where two quotes inside a string are one, as Spark 4 has it."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012 - the form that sqlglot has
-
-
-# --- SQL ---------------------------------------------------------------------------------------------------------
-
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
-
-_TYPES: dict[str, DataType] = {
-    "TINYINT": BYTE,
-    "SMALLINT": SHORT,
-    "INT": INTEGER,
-    "BIGINT": LONG,
-    "FLOAT": FLOAT,
-    "DOUBLE": DOUBLE,
-    "BOOLEAN": BOOLEAN,
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMPTZ": TIMESTAMP,
-    "TIMESTAMPLTZ": TIMESTAMP,
-    "TIMESTAMPNTZ": TIMESTAMP_NTZ,
-    "TEXT": STRING,
-    "VARCHAR": STRING,
-    "BINARY": BINARY,
-    "VARBINARY": BINARY,
-}
+_T = TypeVar("_T")
+_NOTHING = Literal(None, VOID)
 
 
 class Reader:
-    """Reads one text, for a schema; see :func:`refdelta.engine.sql.parse_predicate`."""
+    """Reads one text, for a scope; see :func:`refdelta.engine.sql.parse_predicate`."""
 
-    def __init__(self, sql: str, schema: StructType):
-        self.sql, self.schema = sql, schema
+    def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):
+        self.sql, self.scope, self.now, self.what = sql, scope, now, what
         self._conditions: dict[type[exp.Expr], Callable[[Any], Predicate]] = {
             exp.And: self._both,
             exp.Or: self._both,
-            exp.Not: self._negation,
-            exp.Paren: self._paren,
+            exp.Not: lambda node: Not(self._condition(node.this)),
             exp.In: self._membership,
             exp.Between: self._between,
             exp.Is: self._is_test,
-            exp.NullSafeNEQ: self._distinct,
+            exp.NullSafeNEQ: lambda node: Not(Comparison("<=>", *self._sides(node))),
             exp.Escape: self._escape,
             exp.Like: self._like,
+        }
+        self._values: dict[type[exp.Expr], Callable[[Any], Value]] = {
+            exp.Paren: lambda node: self._value(node.this),
             exp.Column: self._column,
             exp.Dot: self._column,
-            exp.Boolean: self._constant,
-            exp.Null: self._constant,
-            exp.Cast: self._cast_condition,
-            exp.TryCast: self._cast_condition,
+            exp.Literal: lambda node: Literal(node.name, STRING) if node.is_string else number_literal(node.name),
+            exp.RawString: lambda node: Literal(node.name, STRING),
+            exp.Null: lambda _: _NOTHING,
+            exp.Boolean: lambda node: Literal(bool(node.this), BOOLEAN),
+            exp.HexString: lambda node: Literal(self._hex(node), BINARY),
+            exp.Neg: self._negative,
+            exp.Concat: lambda node: self._concat(node.expressions),
+            exp.DPipe: lambda node: self._concat([node.this, node.expression]),
+            exp.Cast: self._cast,
+            exp.TryCast: self._cast,
+            exp.Case: self._case,
+            exp.If: self._if,
+            exp.Anonymous: self._function,
+            exp.Extract: self._extract,
+            exp.Trim: self._trim,
+            exp.Substring: self._substring,
         }
 
     def read(self) -> Predicate:
-        """The predicate, bound to the schema. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
+        """The text as a predicate, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
+        return self._read(lambda tree: bind(self._condition(tree), self.scope))
+
+    def read_value(self) -> Value:
+        """The text as a value, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
+        return self._read(lambda tree: bind_value(self._value(tree), self.scope))
+
+    def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
         if len(self.sql) > _MAX_LENGTH:
-            raise PredicateError(f"a predicate of {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
+            raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
         try:
-            tree = sqlglot.parse_one(self.sql, dialect=_Dialect, into=exp.Condition)
+            tree = sqlglot.parse_one(self.sql, dialect=Dialect, into=exp.Condition)
         except ParseError as error:
             raise PredicateError(f"{self._quoted()}: {_complaint(error)}") from None
         except (SqlglotError, RecursionError) as error:
             raise PredicateError(f"{self._quoted()} is not SQL: {_first_line(error)}") from None
         try:
-            return bind(self._condition(tree), self.schema)
+            return made(tree)
         except ColumnNotFoundError:
             raise
         except RecursionError:
@@ -142,24 +127,112 @@ class Reader:
 
     def _quoted(self) -> str:
         text = self.sql if len(self.sql) <= 200 else self.sql[:200] + "..."
-        return f"predicate {text!r}"
+        return f"{self.what} {text!r}"
+
+    # --- conditions ---
 
     def _condition(self, node: exp.Expr) -> Predicate:
-        op = _COMPARISONS.get(type(node))
+        op = COMPARISONS.get(type(node))
         if op is not None:
-            return Comparison(op, self._value(node.this), self._value(node.expression))
+            return Comparison(op, *self._sides(node))
         reader = self._conditions.get(type(node))
-        if reader is None:
-            raise self._unsupported(node)
-        return reader(node)
-
-    def _value(self, node: exp.Expr) -> Value:
+        if reader is not None:
+            return reader(node)
         match node:
             case exp.Paren():
-                return self._value(node.this)
-            case exp.Column() | exp.Dot():
-                return Column(tuple(self._path(node)))
-        return self._literal(node)
+                return self._condition(node.this)
+            case exp.Literal():
+                raise self._unsupported(node)
+        value = self._value(node)
+        if isinstance(value, Literal) and (value.value is None or value.type == BOOLEAN):
+            return BoolLiteral(value.value)
+        return Comparison("=", value, Literal(True, BOOLEAN))
+
+    def _sides(self, node: exp.Expr) -> tuple[Value, Value]:
+        return self._value(node.this), self._value(node.expression)
+
+    def _both(self, node: exp.Expr) -> Predicate:
+        # The tree of a long chain is deep on its left side.
+        kind = type(node)
+        parts: list[exp.Expr] = []
+        while isinstance(node, kind):
+            parts.append(node.expression)
+            node = node.this
+        parts.append(node)
+        children = tuple(self._condition(part) for part in reversed(parts))
+        return And(children) if kind is exp.And else Or(children)
+
+    def _membership(self, node: exp.In) -> Predicate:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            raise self._unsupported(node)
+        value = self._value(node.this)
+        items = [self._value(item) for item in node.expressions]
+        constants = tuple(item for item in items if isinstance(item, Literal))
+        if len(constants) == len(items):
+            return In(value, constants)
+        return Or(tuple(Comparison("=", value, item) for item in items))
+
+    def _between(self, node: exp.Between) -> Predicate:
+        if node.args.get("symmetric"):
+            raise self._unsupported(node, "BETWEEN SYMMETRIC")
+        value = self._value(node.this)
+        low, high = self._value(node.args["low"]), self._value(node.args["high"])
+        return And((Comparison(">=", value, low), Comparison("<=", value, high)))
+
+    def _is_test(self, node: exp.Is) -> Predicate:
+        right = node.expression
+        if isinstance(right, exp.Null):
+            return IsNull(self._value(node.this))
+        if isinstance(right, exp.Boolean):
+            return Comparison("<=>", self._value(node.this), Literal(bool(right.this), BOOLEAN))
+        raise self._unsupported(node)
+
+    def _escape(self, node: exp.Escape) -> Predicate:
+        if not isinstance(node.this, exp.Like) or not isinstance(node.expression, exp.Literal):
+            raise self._unsupported(node)
+        if len(node.expression.name) != 1:
+            raise PredicateError(f"ESCAPE takes one character, not {node.expression.name!r}{self._place(node)}")
+        return self._like(node.this, node.expression.name)
+
+    def _like(self, node: exp.Like, escape: str = "\\") -> Predicate:
+        pattern = node.expression
+        if isinstance(pattern, exp.Null):
+            return NULL
+        if not isinstance(pattern, exp.Literal | exp.RawString):
+            raise self._unsupported(node, "LIKE with anything but a constant pattern")
+        like = Like(self._value(node.this), pattern.name, escape)
+        return Not(like) if node.args.get("negate") else like
+
+    # --- values ---
+
+    def _value(self, node: exp.Expr) -> Value:
+        if type(node) in ARITHMETIC:
+            return self._arithmetic(node)
+        reader = self._values.get(type(node))
+        if reader is not None:
+            return reader(node)
+        if type(node) in COMPARISONS or type(node) in self._conditions:
+            return Condition(self._condition(node))
+        raise self._unsupported(node)
+
+    def _arithmetic(self, node: exp.Expr) -> Value:
+        # The tree of a long sum is deep on its left side.
+        operands: list[tuple[str, exp.Expr]] = []
+        while (op := ARITHMETIC.get(type(node))) is not None:
+            operands.append((op, node.expression))
+            node = node.this
+        value = self._value(node)
+        for op, operand in reversed(operands):
+            value = Call(op, (value, self._value(operand)))
+        return value
+
+    def _column(self, node: exp.Expr) -> Value:
+        if isinstance(node, exp.Column) and not node.args.get("table") and not node.this.args.get("quoted"):
+            # Spark takes these names without brackets, unless a column has one of them.
+            name = node.name.lower()
+            if name in CLOCKS and not any(name in schema for _, schema in self.scope.relations):
+                return self._clock(name)
+        return Column(tuple(self._path(node)))
 
     def _path(self, node: exp.Expr) -> Iterator[str]:
         match node:
@@ -174,46 +247,29 @@ class Reader:
             case _:
                 raise self._unsupported(node)
 
-    def _literal(self, node: exp.Expr) -> Literal:
-        match node:
-            case exp.Literal() if node.is_string:
-                return Literal(node.name, STRING)
-            case exp.Literal():
-                return number_literal(node.name)
-            case exp.RawString():
-                return Literal(node.name, STRING)
-            case exp.Null():
-                return Literal(None, VOID)
-            case exp.Boolean():
-                return Literal(bool(node.this), BOOLEAN)
-            case exp.HexString():
-                return Literal(self._hex(node), BINARY)
-            case exp.Paren():
-                return self._literal(node.this)
-            case exp.Neg():
-                return self._negative(node)
-            case exp.Concat() if all(isinstance(part, exp.Literal) for part in node.expressions):
-                # Strings that stand side by side.
-                return Literal("".join(part.name for part in node.expressions), STRING)
-            case exp.Cast():
-                return self._cast(node)
-        raise self._unsupported(node)
+    def _clock(self, name: str) -> Literal:
+        kind = CLOCKS[name]
+        return Literal(self.now // partition_values.DAY if kind == DATE else self.now, kind)
 
-    def _negative(self, node: exp.Neg) -> Literal:
+    def _concat(self, parts: list[exp.Expr]) -> Value:
+        values = tuple(self._value(part) for part in parts)
+        texts = [value.value for value in values if isinstance(value, Literal) and value.type == STRING]
+        # Strings that stand side by side are one.
+        return Literal("".join(texts), STRING) if len(texts) == len(values) else Call("concat", values)
+
+    def _negative(self, node: exp.Neg) -> Value:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return number_literal("-" + inner.name)
-        if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string:
+        if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.args.get("safe"):
             # The suffix of -9223372036854775808L reads as a cast, and the number without its sign would not fit.
             inner = inner.copy()
-            inner.set("this", exp.Neg(this=inner.this.copy()))
+            inner.this.set("this", "-" + inner.this.name)
             return self._cast(inner)
-        if isinstance(inner, exp.Column | exp.Dot):
-            raise self._unsupported(node)
-        literal = self._literal(inner)
-        if literal.value is None or literal.type in (STRING, BOOLEAN, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ):
-            raise self._unsupported(node)
-        return Literal(-literal.value, literal.type)
+        value = self._value(inner)
+        if isinstance(value, Literal) and value.value is not None and is_numeric(value.type):
+            return Literal(-value.value, value.type)
+        return Call("-", (value,))
 
     def _hex(self, node: exp.HexString) -> bytes:
         digits = node.name
@@ -222,98 +278,87 @@ class Reader:
         except ValueError:
             raise PredicateError(f"X'{digits}' is not hexadecimal{self._place(node)}") from None
 
-    def _cast(self, node: exp.Cast) -> Literal:
+    def _cast(self, node: exp.Cast) -> Value:
         target = self._type(node.args["to"], node)
-        if isinstance(node.this, exp.Column | exp.Dot):
-            raise self._unsupported(node, "CAST of a column")
-        source = self._literal(node.this)
-        return Literal(cast_literal(source.value, source.type, target), target)
+        value = self._value(node.this)
+        lenient = bool(node.args.get("safe"))
+        if isinstance(value, Literal) and not lenient:
+            return Literal(cast_literal(value.value, value.type, target), target)
+        return Convert(value, target, lenient)
 
     def _type(self, node: exp.DataType, where: exp.Expr) -> DataType:
         name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
         if name == "DECIMAL":
             numbers = [int(p.this.name) for p in node.expressions if p.this.name.isdecimal()]
             if not node.expressions and isinstance(where.this, exp.Literal):
-                return number_literal(where.this.name).type if _is_decimal(where.this.name) else DecimalType(10, 0)
+                return number_literal(where.this.name).type if is_decimal(where.this.name) else DecimalType(10, 0)
             precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
             if len(numbers) != len(node.expressions) or not (1 <= precision <= 38 and scale <= precision):
                 raise self._unsupported(where, node.sql(dialect="spark"))
             return DecimalType(precision, scale)
-        if node.expressions or name not in _TYPES:
+        if node.expressions or name not in TYPES:
             raise self._unsupported(where, f"the type {node.sql(dialect='spark')}")
-        return _TYPES[name]
+        return TYPES[name]
 
-    # --- conditions ---
+    def _case(self, node: exp.Case) -> Value:
+        branches = []
+        for branch in node.args["ifs"]:
+            if node.this is None:
+                condition = self._condition(branch.this)
+            else:
+                condition = Comparison("=", self._value(node.this), self._value(branch.this))
+            branches.append((condition, self._value(branch.args["true"])))
+        default = node.args.get("default")
+        return Case(tuple(branches), _NOTHING if default is None else self._value(default))
 
-    def _both(self, node: exp.Expr) -> Predicate:
-        # The tree of a long chain is deep on its left side.
-        kind = type(node)
-        parts: list[exp.Expr] = []
-        while isinstance(node, kind):
-            parts.append(node.expression)
-            node = node.this
-        parts.append(node)
-        children = tuple(self._condition(part) for part in reversed(parts))
-        return And(children) if kind is exp.And else Or(children)
+    def _if(self, node: exp.If) -> Value:
+        if node.args.get("false") is None:
+            raise self._unsupported(node, "IF without a third argument")
+        return Case(((self._condition(node.this), self._value(node.args["true"])),), self._value(node.args["false"]))
 
-    def _negation(self, node: exp.Expr) -> Predicate:
-        return Not(self._condition(node.this))
+    # --- functions ---
 
-    def _paren(self, node: exp.Expr) -> Predicate:
-        return self._condition(node.this)
-
-    def _membership(self, node: exp.Expr) -> Predicate:
-        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            raise self._unsupported(node, "IN with a subquery")
-        items = tuple(self._literal(item) for item in node.expressions)
-        return In(self._value(node.this), items)
-
-    def _between(self, node: exp.Expr) -> Predicate:
-        if node.args.get("symmetric"):
-            raise self._unsupported(node, "BETWEEN SYMMETRIC")
-        value = self._value(node.this)
-        low, high = self._value(node.args["low"]), self._value(node.args["high"])
-        return And((Comparison(">=", value, low), Comparison("<=", value, high)))
-
-    def _is_test(self, node: exp.Expr) -> Predicate:
-        right = node.expression
-        if isinstance(right, exp.Null):
-            value = self._value(node.this)
-            return IsNull(value) if isinstance(value, Column) else BoolLiteral(_constant(value).value is None)
-        if isinstance(right, exp.Boolean):
-            return Comparison("<=>", self._value(node.this), Literal(bool(right.this), BOOLEAN))
-        raise self._unsupported(node)
-
-    def _distinct(self, node: exp.Expr) -> Predicate:
-        return Not(Comparison("<=>", self._value(node.this), self._value(node.expression)))
-
-    def _escape(self, node: exp.Expr) -> Predicate:
-        if not isinstance(node.this, exp.Like) or not isinstance(node.expression, exp.Literal):
+    def _function(self, node: exp.Anonymous) -> Value:
+        name, args = str(node.this).lower(), node.expressions
+        if name in CLOCKS and not args:
+            return self._clock(name)
+        if name in CAST_FUNCTIONS and len(args) == 1:
+            return Convert(self._value(args[0]), CAST_FUNCTIONS[name])
+        if len(args) == SHORTHANDS.get(name):
+            return self._shorthand(name, [self._value(arg) for arg in args])
+        name = ALIASES.get(name, name)
+        if name not in FUNCTIONS:
             raise self._unsupported(node)
-        if len(node.expression.name) != 1:
-            raise PredicateError(f"ESCAPE takes one character, not {node.expression.name!r}{self._place(node)}")
-        return self._like(node.this, node.expression.name)
+        return Call(name, tuple(self._value(arg) for arg in args))
 
-    def _like(self, node: exp.Expr, escape: str = "\\") -> Predicate:
-        column, pattern = self._value(node.this), node.expression
-        if not isinstance(column, Column) or not isinstance(pattern, exp.Literal | exp.RawString | exp.Null):
-            raise self._unsupported(node, "LIKE with anything but a column and a string")
-        if isinstance(pattern, exp.Null):
-            return NULL
-        like = Like(column, pattern.name, escape)
-        return Not(like) if node.args.get("negate") else like
+    def _shorthand(self, name: str, args: list[Value]) -> Value:
+        first = args[0]
+        match name:
+            case "isnull":
+                return Condition(IsNull(first))
+            case "isnotnull":
+                return Condition(Not(IsNull(first)))
+            case "isnan":
+                return Condition(Comparison("<=>", first, Literal(math.nan, DOUBLE)))
+            case "nullif":
+                return Case(((Comparison("=", first, args[1]), _NOTHING),), first)
+        return Case(((Not(IsNull(first)), args[1]),), args[2])
 
-    def _column(self, node: exp.Expr) -> Predicate:
-        return Comparison("=", self._value(node), Literal(True, BOOLEAN))
-
-    def _constant(self, node: exp.Expr) -> Predicate:
-        return NULL if isinstance(node, exp.Null) else BoolLiteral(bool(node.this))
-
-    def _cast_condition(self, node: exp.Expr) -> Predicate:
-        literal = self._literal(node)
-        if literal.type != BOOLEAN:
+    def _extract(self, node: exp.Extract) -> Value:
+        name = EXTRACTED.get(node.name.lower())
+        if name is None:
             raise self._unsupported(node)
-        return BoolLiteral(literal.value)
+        return Call(name, (self._value(node.expression),))
+
+    def _trim(self, node: exp.Trim) -> Value:
+        if node.args.get("expression") is not None:
+            raise self._unsupported(node, "TRIM of anything but blanks")
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
+        return Call(name, (self._value(node.this),))
+
+    def _substring(self, node: exp.Substring) -> Value:
+        parts = (node.this, node.args.get("start"), node.args.get("length"))
+        return Call("substring", tuple(self._value(part) for part in parts if part is not None))
 
     # --- errors ---
 
@@ -321,8 +366,9 @@ class Reader:
         fragment = node.sql(dialect="spark")
         fragment = fragment if len(fragment) <= 80 else fragment[:80] + "..."
         kind = "the function" if isinstance(node, exp.Func) else type(node).__name__
-        name = what or f"{_NAMES.get(type(node), kind)} ({fragment})"
-        return PredicateError(f"{name} is not supported here{self._place(node)}")
+        name = what or f"{NAMES.get(type(node), kind)} ({fragment})"
+        advice = SUBQUERY_ADVICE if what is None and isinstance(node, SUBQUERIES) else ""
+        return PredicateError(f"{name} is not supported here{self._place(node)}{advice}")
 
     def _place(self, node: exp.Expr) -> str:
         """Where a node stands, as well as sqlglot knows."""
@@ -331,58 +377,6 @@ class Reader:
             found = self.sql.lower().find(node.sql(dialect="spark").lower())
             starts = [found] if found >= 0 else []
         return f", at character {min(starts) + 1}" if starts else ""
-
-
-_NAMES: dict[type[exp.Expr], str] = {
-    exp.Add: "arithmetic",
-    exp.Sub: "arithmetic",
-    exp.Mul: "arithmetic",
-    exp.Div: "arithmetic",
-    exp.IntDiv: "arithmetic",
-    exp.Mod: "arithmetic",
-    exp.Neg: "arithmetic",
-    exp.Exists: "a subquery",
-    exp.Subquery: "a subquery",
-    exp.Select: "a subquery",
-    exp.Anonymous: "the function",
-    exp.Case: "CASE",
-    exp.RegexpLike: "RLIKE",
-    exp.ILike: "ILIKE",
-    exp.Bracket: "an element of an array or a map",
-    exp.Interval: "an interval",
-    exp.Placeholder: "a parameter",
-    exp.Literal: "a constant as a condition",
-}
-
-
-def _constant(value: Value) -> Literal:
-    if not isinstance(value, Literal):
-        raise PredicateError(f"{value} is not a constant")
-    return value
-
-
-def _is_decimal(text: str) -> bool:
-    return re.fullmatch(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text, re.ASCII) is not None
-
-
-def number_literal(text: str) -> Literal:
-    """A number as Spark types it: the narrowest of int, bigint and decimal; a double where there is an exponent."""
-    if not _is_decimal(text):
-        raise PredicateError(f"{text} is not a number")
-    if "e" in text.lower():
-        number = float(text)
-        if math.isinf(number):
-            raise PredicateError(f"{text} is beyond the range of a double")
-        return Literal(number, DOUBLE)
-    value = Decimal(text)
-    _, digits, exponent = value.as_tuple()
-    scale = max(-int(exponent), 0)
-    if "." not in text and -(2**63) <= value < 2**63:
-        return Literal(int(value), INTEGER if -(2**31) <= value < 2**31 else LONG)
-    precision = max(len(digits), scale)
-    if precision > 38:
-        raise PredicateError(f"{text} has more than 38 digits")
-    return Literal(value, DecimalType(precision, scale))
 
 
 def _complaint(error: ParseError) -> str:

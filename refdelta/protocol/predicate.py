@@ -1,9 +1,9 @@
-"""Predicates as a typed tree: what they say, over which columns, and what they are for one row.
+"""What predicates and values are for one row.
 
-This module is the definition. Values are internal values (see :mod:`refdelta.protocol.partition_values`), logic is
-three-valued: True, False, and None for SQL's NULL. Floats are ordered as Spark orders them: NaN equals NaN and is
-above all others. Strings are ordered by their UTF-8 bytes. The columnar twins are ``engine/evaluate`` (rows) and
-``engine/skipping`` (files).
+This module is the definition; the tree itself is :mod:`refdelta.protocol.expression`. Values are internal values (see
+:mod:`refdelta.protocol.partition_values`), logic is three-valued: True, False, and None for SQL's NULL. Floats are
+ordered as Spark orders them: NaN equals NaN and is above all others. Strings are ordered by their UTF-8 bytes. The
+columnar twins are ``engine/evaluate`` (rows) and ``engine/skipping`` (files).
 
 A tree comes from :mod:`refdelta.protocol.binding`, which gives columns their types, and both sides of a comparison the
 same one.
@@ -11,157 +11,80 @@ same one.
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from refdelta.protocol import partition_values
-from refdelta.protocol.like import like_regex
-from refdelta.protocol.sql_text import literal_sql, quoted, string_sql
-from refdelta.protocol.types import (
-    DATE,
-    DOUBLE,
-    FLOAT,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
+from refdelta.protocol.casting import convert_value, widen
+from refdelta.protocol.expression import (
+    And,
+    BoolLiteral,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Condition,
+    Convert,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Value,
+    column_refs,
+    columns,
+    to_sql,
+    walk,
 )
+from refdelta.protocol.functions import FUNCTIONS
+from refdelta.protocol.like import like_regex
+from refdelta.protocol.ordering import compare, is_in, order
+from refdelta.protocol.types import BOOLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-# --- values ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column or a field of a struct: its path of names, as the schema spells them once it is bound."""
-
-    path: tuple[str, ...]
-    type: DataType = VOID
-
-    def __str__(self) -> str:
-        return ".".join(quoted(part) for part in self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant; ``value`` is an internal value of ``type``, or None."""
-
-    value: Any
-    type: DataType
-
-    def __str__(self) -> str:
-        return literal_sql(self.value, self.type)
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """A column in a wider type, where a comparison needs it. Casts keep the order of values."""
-
-    child: Column
-    type: DataType
-
-    def __str__(self) -> str:
-        return str(self.child)
-
-
-Value = Column | Literal | Cast
-
-# --- conditions --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BoolLiteral:
-    """True, False, or None for NULL."""
-
-    value: bool | None
-
-    def __str__(self) -> str:
-        return "NULL" if self.value is None else str(self.value).upper()
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``left op right``; ``op`` is one of = <> < <= > >= and <=>, which takes nulls for equal."""
-
-    op: str
-    left: Value
-    right: Value
-
-    def __str__(self) -> str:
-        return f"{self.left} {self.op} {self.right}"
-
-
-@dataclass(frozen=True, slots=True)
-class In:
-    """``child IN (items)``; null among the items makes a miss unknown."""
-
-    child: Value
-    items: tuple[Literal, ...]
-
-    def __str__(self) -> str:
-        return f"{self.child} IN ({', '.join(map(str, self.items))})"
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """``child IS NULL``: never itself null."""
-
-    child: Column
-
-    def __str__(self) -> str:
-        return f"{self.child} IS NULL"
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """``child LIKE pattern ESCAPE escape``."""
-
-    child: Column
-    pattern: str
-    escape: str = "\\"
-
-    def __str__(self) -> str:
-        tail = "" if self.escape == "\\" else f" ESCAPE {string_sql(self.escape)}"
-        return f"{self.child} LIKE {string_sql(self.pattern)}{tail}"
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """NOT: null stays null."""
-
-    child: Predicate
-
-    def __str__(self) -> str:
-        return f"NOT ({self.child})"
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """All of them: False if one is, else null if one is."""
-
-    children: tuple[Predicate, ...]
-
-    def __str__(self) -> str:
-        return " AND ".join(f"({child})" for child in self.children)
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """One of them: True if one is, else null if one is."""
-
-    children: tuple[Predicate, ...]
-
-    def __str__(self) -> str:
-        return " OR ".join(f"({child})" for child in self.children)
-
-
-Predicate = BoolLiteral | Comparison | In | IsNull | Like | Not | And | Or
+__all__ = [
+    "FALSE",
+    "FLIPPED",
+    "NEGATED",
+    "NULL",
+    "TRUE",
+    "And",
+    "BoolLiteral",
+    "Call",
+    "Case",
+    "Cast",
+    "Column",
+    "Comparison",
+    "Condition",
+    "Convert",
+    "Expression",
+    "In",
+    "IsNull",
+    "Like",
+    "Literal",
+    "Not",
+    "Or",
+    "Predicate",
+    "Value",
+    "as_predicate",
+    "column_refs",
+    "columns",
+    "compare",
+    "conjunction",
+    "disjunction",
+    "evaluate",
+    "order",
+    "possible",
+    "push_not",
+    "to_sql",
+    "value_of",
+    "walk",
+]
 
 TRUE, FALSE, NULL = BoolLiteral(True), BoolLiteral(False), BoolLiteral(None)
 
@@ -181,35 +104,14 @@ def disjunction(parts: Iterable[Predicate]) -> Predicate:
     return found[0] if len(found) == 1 else Or(found) if found else FALSE
 
 
-# --- the tree ----------------------------------------------------------------------------------------------------
-
-
-def column_refs(predicate: Predicate) -> Iterator[Column]:
-    """Every mention of a column."""
-    match predicate:
-        case And(children) | Or(children):
-            for child in children:
-                yield from column_refs(child)
-        case Not(inner):
-            yield from column_refs(inner)
-        case Comparison(_, left, right):
-            yield from _value_columns(left)
-            yield from _value_columns(right)
-        case In(value) | IsNull(value) | Like(value):
-            yield from _value_columns(value)
-
-
-def _value_columns(value: Value) -> Iterator[Column]:
+def as_predicate(value: Value) -> Predicate:
+    """A boolean value as a condition."""
     match value:
-        case Column():
-            yield value
-        case Cast(child):
-            yield child
-
-
-def columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
-    """The paths of the columns that the predicate looks at."""
-    return frozenset(column.path for column in column_refs(predicate))
+        case Condition(predicate):
+            return predicate
+        case Literal(constant):
+            return BoolLiteral(constant)
+    return Comparison("=", value, Literal(True, BOOLEAN))
 
 
 def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
@@ -251,7 +153,7 @@ def evaluate(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
         case Comparison(op, left, right):
             return compare(op, value_of(left, row), value_of(right, row))
         case In(child, items):
-            return _is_in(value_of(child, row), [item.value for item in items])
+            return is_in(value_of(child, row), [item.value for item in items])
         case IsNull(child):
             return value_of(child, row) is None
         case Like(child, pattern, escape):
@@ -290,44 +192,37 @@ def _combined(
 
 
 def value_of(value: Value, row: Mapping[str, Any]) -> Any:
-    """The internal value of a column, cast or literal for one row."""
+    """The internal value of a value for one row.
+
+    Raises:
+        ExpressionError: it has none, such as a division by zero.
+    """
     match value:
         case Literal(constant):
             return constant
         case Cast(child, target):
-            return cast_value(value_of(child, row), child.type, target)
+            return widen(value_of(child, row), child.type, target)
+        case Convert(child, target, lenient):
+            return convert_value(value_of(child, row), child.type, target, lenient=lenient)
+        case Condition(predicate):
+            return evaluate(predicate, row)
+        case Case(branches, otherwise):
+            for condition, found in branches:
+                if evaluate(condition, row) is True:
+                    return value_of(found, row)
+            return value_of(otherwise, row)
+        case Call("coalesce", args):
+            # What stands behind the first value is not computed.
+            return next((found for found in (value_of(arg, row) for arg in args) if found is not None), None)
+        case Call():
+            return FUNCTIONS[value.name].of(value, [value_of(arg, row) for arg in value.args])
         case Column(path):
-            found: Any = row
+            here: Any = row
             for name in path:
-                if found is None:
+                if here is None:
                     return None
-                found = found[name]
-            return found
-
-
-def compare(op: str, left: Any, right: Any) -> bool | None:
-    """Two internal values of one type under a comparison operator."""
-    if op == "<=>":
-        return left is None and right is None if left is None or right is None else order(left, right) == 0
-    if left is None or right is None:
-        return None
-    found = order(left, right)
-    return {"=": found == 0, "<>": found != 0, "<": found < 0, "<=": found <= 0, ">": found > 0, ">=": found >= 0}[op]
-
-
-def order(left: Any, right: Any) -> int:
-    """-1, 0 or 1 as ``left`` is below, equal to or above ``right``; neither is null."""
-    if isinstance(left, float) and isinstance(right, float) and (math.isnan(left) or math.isnan(right)):
-        return int(math.isnan(left)) - int(math.isnan(right))
-    return int(left > right) - int(left < right)
-
-
-def _is_in(value: Any, items: list[Any]) -> bool | None:
-    if value is None:
-        return None
-    if any(item is not None and order(value, item) == 0 for item in items):
-        return True
-    return None if None in items else False
+                here = here[name]
+            return here
 
 
 def _all(parts: Iterable[bool | None]) -> bool | None:
@@ -342,21 +237,3 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
 
 def _negated(value: bool | None) -> bool | None:
     return None if value is None else not value
-
-
-def cast_value(value: Any, source: DataType, target: DataType) -> Any:
-    """An internal value in a wider type, see :class:`Cast`."""
-    if value is None or source == target:
-        return value
-    if target in (DOUBLE, FLOAT):
-        return float(value)
-    if isinstance(target, DecimalType):
-        return Decimal(value)
-    if source == DATE and target in (TIMESTAMP, TIMESTAMP_NTZ):
-        return value * partition_values.DAY
-    return value
-
-
-def to_sql(predicate: Predicate) -> str:
-    """The predicate in Spark's dialect; parsing it gives an equal tree."""
-    return str(predicate)

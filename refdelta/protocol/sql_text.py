@@ -104,3 +104,13 @@ def literal_sql(value: Any, data_type: DataType) -> str:
     if data_type in (DOUBLE, FLOAT):
         return f"CAST('{partition_values.format_float(value)}' AS {str(data_type).upper()})"
     return f"{value}{_SUFFIX.get(data_type, '')}"
+
+
+_TYPE_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
+
+
+def type_sql(data_type: DataType) -> str:
+    """A type as CAST names it."""
+    if isinstance(data_type, DecimalType):
+        return f"DECIMAL({data_type.precision}, {data_type.scale})"
+    return _TYPE_NAMES.get(str(data_type), str(data_type).upper())

@@ -1,0 +1,251 @@
+"""Expressions as a typed tree: values, conditions over them, and which columns both look at.
+
+The tree says what was written, in Spark's words; :mod:`refdelta.protocol.predicate` says what a condition is for one
+row, :mod:`refdelta.protocol.functions` what a function is. A tree comes from :mod:`refdelta.protocol.binding`, which
+gives every value its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from refdelta.protocol.sql_text import literal_sql, quoted, string_sql, type_sql
+from refdelta.protocol.types import BOOLEAN, VOID, DataType
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or a field of a struct: its path of names, as the schema spells them once it is bound."""
+
+    path: tuple[str, ...]
+    type: DataType = VOID
+
+    def __str__(self) -> str:
+        return ".".join(quoted(part) for part in self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant; ``value`` is an internal value of ``type``, or None."""
+
+    value: Any
+    type: DataType
+
+    def __str__(self) -> str:
+        return literal_sql(self.value, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A value in a wider type, where both sides of something need one. Casts keep the order of values, and nobody
+    writes them: binding puts them in.
+    """
+
+    child: Value
+    type: DataType
+
+    def __str__(self) -> str:
+        return str(self.child)
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """CAST as Spark's ANSI mode has it, where what does not fit is an error; or null, where ``lenient``: TRY_CAST."""
+
+    child: Value
+    type: DataType
+    lenient: bool = False
+
+    def __str__(self) -> str:
+        return f"{'TRY_' if self.lenient else ''}CAST({self.child} AS {type_sql(self.type)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator of :mod:`refdelta.protocol.functions`, by its name there."""
+
+    name: str
+    args: tuple[Value, ...]
+    type: DataType = VOID
+
+    def __str__(self) -> str:
+        if self.name in OPERATORS:
+            shown = [f"{arg}" for arg in self.args]
+            return f"(- {shown[0]})" if len(shown) == 1 else f"({shown[0]} {self.name} {shown[1]})"
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+OPERATORS = frozenset(["+", "-", "*", "/", "%", "div"])
+"""The calls that are written between their arguments; ``-`` before one, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE: the value of the first branch whose condition is true, else ``otherwise``; the values of other branches are
+    not computed for the row.
+    """
+
+    branches: tuple[tuple[Predicate, Value], ...]
+    otherwise: Value
+    type: DataType = VOID
+
+    def __str__(self) -> str:
+        parts = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
+        return f"CASE {parts} ELSE {self.otherwise} END"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition as a value."""
+
+    predicate: Predicate
+    type: DataType = BOOLEAN
+
+    def __str__(self) -> str:
+        return f"({self.predicate})"
+
+
+Value: TypeAlias = Column | Literal | Cast | Convert | Call | Case | Condition
+
+# --- conditions --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BoolLiteral:
+    """True, False, or None for NULL."""
+
+    value: bool | None
+
+    def __str__(self) -> str:
+        return "NULL" if self.value is None else str(self.value).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left op right``; ``op`` is one of = <> < <= > >= and <=>, which takes nulls for equal.
+
+    A boolean value stands for a condition as ``value = TRUE``.
+    """
+
+    op: str
+    left: Value
+    right: Value
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """``child IN (items)``; null among the items makes a miss unknown."""
+
+    child: Value
+    items: tuple[Literal, ...]
+
+    def __str__(self) -> str:
+        return f"{self.child} IN ({', '.join(map(str, self.items))})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``child IS NULL``: never itself null."""
+
+    child: Value
+
+    def __str__(self) -> str:
+        return f"{self.child} IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """``child LIKE pattern ESCAPE escape``."""
+
+    child: Value
+    pattern: str
+    escape: str = "\\"
+
+    def __str__(self) -> str:
+        tail = "" if self.escape == "\\" else f" ESCAPE {string_sql(self.escape)}"
+        return f"{self.child} LIKE {string_sql(self.pattern)}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NOT: null stays null."""
+
+    child: Predicate
+
+    def __str__(self) -> str:
+        return f"NOT ({self.child})"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of them: False if one is, else null if one is."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " AND ".join(f"({child})" for child in self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of them: True if one is, else null if one is."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " OR ".join(f"({child})" for child in self.children)
+
+
+Predicate: TypeAlias = BoolLiteral | Comparison | In | IsNull | Like | Not | And | Or
+Expression: TypeAlias = Value | Predicate
+
+# --- the tree ----------------------------------------------------------------------------------------------------
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    """What a node is made of, one level down."""
+    match node:
+        case And(parts) | Or(parts):
+            return parts
+        case Comparison(_, left, right):
+            return left, right
+        case Call(_, args):
+            return args
+        case Case(branches, otherwise):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case Condition(predicate):
+            return (predicate,)
+        case Not(child):
+            return (child,)
+        case In(value) | IsNull(value) | Like(value) | Cast(value) | Convert(value):
+            return (value,)
+    return ()
+
+
+def walk(node: Expression) -> Iterator[Expression]:
+    """A node and all that is in it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def column_refs(node: Expression) -> Iterator[Column]:
+    """Every mention of a column."""
+    return (part for part in walk(node) if isinstance(part, Column))
+
+
+def columns(node: Expression) -> frozenset[tuple[str, ...]]:
+    """The paths of the columns that an expression looks at."""
+    return frozenset(column.path for column in column_refs(node))
+
+
+def to_sql(node: Expression) -> str:
+    """The expression in Spark's dialect; parsing it gives an equal tree."""
+    return str(node)
