@@ -162,10 +162,13 @@ def _of_struct(array: pa.Array, kind: pa.DataType, *, upper: bool) -> pa.Array:
         return array
     try:
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(kind):
-            # Nanoseconds are cut on their way here; the maximum stays above the true one.
             cut = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
-            later = pc.add(cut, 1) if upper and array.type.unit == "ns" else cut
-            return later.cast(kind)
+            if upper and array.type.unit == "ns":
+                # The maximum stays above the true one. A whole microsecond stays as it is, for it may be a whole
+                # millisecond too, which says that more digits were cut when the bound was written.
+                rest = pc.less(pc.multiply(cut, 1000), array.cast(pa.int64()))
+                cut = pc.add(cut, rest.cast(pa.int64()))
+            return cut.cast(kind)
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(array), kind)

@@ -345,6 +345,14 @@ def test_struct_statistics_in_nanoseconds():
         assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
 
 
+def test_struct_statistics_of_whole_milliseconds_were_cut_there():
+    # Spark fills the struct from the JSON, which has milliseconds, and stores it as INT96: nanoseconds.
+    for kind, whole in [(pa.timestamp("ns", "UTC"), 5_000_000), (pa.timestamp("us", "UTC"), 5_000)]:
+        files = table(None, stats_parsed=parsed({"t": whole}, {"t": whole}, kind=kind))
+        for sql, keep in [("t = '1970-01-01T00:00:00.005999Z'", True), ("t >= '1970-01-01T00:00:00.006Z'", False)]:
+            assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
+
+
 def test_json_wins_over_structs():
     files = table(A, stats_parsed=parsed({"a": 1}, {"a": 2}))
     assert prune(files, TABLE, ["p"], parse_predicate("a = 1", TABLE)).keep.to_pylist() == [False]
