@@ -7,16 +7,19 @@ true is; a property-based test holds this module to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
-from refdelta.engine.evaluate import cast, compare, row_mask, scalar
+from refdelta.engine.compare import compare
+from refdelta.engine.convert import convert
+from refdelta.engine.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
 from refdelta.engine.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.engine.partition import partition_table
+from refdelta.errors import ExpressionError
 from refdelta.protocol.like import like_prefix
 from refdelta.protocol.predicate import (
     And,
@@ -24,6 +27,7 @@ from refdelta.protocol.predicate import (
     Cast,
     Column,
     Comparison,
+    Convert,
     In,
     IsNull,
     Like,
@@ -37,12 +41,17 @@ from refdelta.protocol.predicate import (
     order,
     push_not,
 )
+from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from refdelta.protocol.types import StructType
+    from refdelta.protocol.types import DataType, StructType
 
+# Casts that keep the order of values, so that bounds stay bounds.
+_KEEP_ORDER = {(TIMESTAMP, DATE), (TIMESTAMP_NTZ, DATE), (TIMESTAMP, TIMESTAMP_NTZ), (TIMESTAMP_NTZ, TIMESTAMP)}
+# No column of a table has a line break in its name.
+_NUMBER = "number\n"
 # Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest are looked at.
 _MAX_ITEMS = 200
 
@@ -116,7 +125,10 @@ class _Pruner:
                 return self._all(value is True)
         names = {column.path[0] for column in column_refs(predicate)}
         if names <= set(self.partitions.column_names):
-            return pc.fill_null(row_mask(predicate, self.partitions), False)
+            try:
+                return pc.fill_null(row_mask(predicate, self._partition_rows()), False)
+            except ExpressionError:
+                return self._all(True)  # whether it fails is for the rows to tell
         if not self.view.bounds:
             return self._all(True)
         # Unknown is possible.
@@ -131,18 +143,18 @@ class _Pruner:
                 return self._comparison(op, left, right)
             case Not(Comparison(_, left, right)):
                 return self._distinct(left, right)
-            case IsNull(column):
-                return self._has_null(column)
-            case Not(IsNull(column)):
-                return self._has_value(column)
+            case IsNull(value):
+                return self._has_null(value)
+            case Not(IsNull(value)):
+                return self._has_value(value)
             case In(value, items):
                 return self._in(value, items)
             case Not(In(value, items)):
                 return self._not_in(value, items)
-            case Like(column, pattern, escape):
-                return self._like(column, pattern, escape)
-            case Not(Like(column)):
-                return self._has_value(column)
+            case Like(value, pattern, escape):
+                return self._like(value, pattern, escape)
+            case Not(Like(value)):
+                return self._has_value(value)
         return self._all(True)
 
     # --- what is known of a value ---
@@ -152,16 +164,44 @@ class _Pruner:
             case Literal(constant, data_type):
                 fixed = pa.repeat(scalar(constant, data_type), self.rows)
                 return Bounds(fixed, fixed, pa.repeat(pa.scalar(0, pa.int64()), self.rows))
-            case Cast(child, target):
-                inner = self._bounds(child)
-                low, high = (cast(side, child.type, target) for side in (inner.low, inner.high))
-                return Bounds(low, high, inner.nulls, inner.nested)
-            case Column(path):
-                if path[0] in self.partitions.column_names:
-                    fixed = one_array(self.partitions[path[0]])
-                    # One value for all rows: the count of nulls is none, or all of them.
-                    return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.view.rows, 0))
+            case Column(path) if path[0] not in self.partitions.column_names:
                 return self.view.bounds[path]
+            case Cast(child, target):
+                return self._moved(child, target, partial(cast, source=child.type, target=target))
+            case Convert(child, target) if (child.type, target) in _KEEP_ORDER:
+                return self._moved(child, target, partial(convert, source=child.type, target=target))
+        return self._computed(value)
+
+    def _moved(self, child: Value, target: DataType, function: Callable[[pa.Array], pa.Array]) -> Bounds:
+        """The bounds under a cast that keeps the order of values."""
+        inner = self._bounds(child)
+        try:
+            return Bounds(function(inner.low), function(inner.high), inner.nulls, inner.nested)
+        except ExpressionError:
+            return self._nothing(target)
+
+    def _nothing(self, data_type: DataType) -> Bounds:
+        unknown = pa.nulls(self.rows, compute_type(data_type))
+        return Bounds(unknown, unknown, pa.nulls(self.rows, pa.int64()), nested=True)
+
+    def _computed(self, value: Value) -> Bounds:
+        """A value that partition values determine: one for all rows of a file. Of others nothing is known."""
+        if not {path[0] for path in columns(value)} <= set(self.partitions.column_names):
+            return self._nothing(value.type)
+        try:
+            fixed = evaluate_value(value, self._partition_rows())
+        except ExpressionError:
+            # Whether it has a value is for the rows to tell: another condition may keep them from being asked.
+            return self._nothing(value.type)
+        # The count of nulls is none, or all of them.
+        return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.view.rows, 0))
+
+    def _partition_rows(self) -> pa.RecordBatch:
+        """The files' partition values as rows, each one file; a column of numbers keeps count where there are none."""
+        names = self.partitions.column_names
+        arrays = [one_array(self.partitions[name]) for name in names]
+        number = pa.array(range(self.rows), pa.int64())
+        return pa.record_batch([*arrays, number], names=[*names, _NUMBER])
 
     def _has_null(self, value: Value) -> Any:
         bounds = self._bounds(value)
@@ -221,14 +261,14 @@ class _Pruner:
         parts = [self._comparison("<>", value, item) for item in items[:_MAX_ITEMS]]
         return reduce(pc.and_kleene, parts, self._has_value(value))
 
-    def _like(self, column: Column, pattern: str, escape: str) -> Any:
+    def _like(self, value: Value, pattern: str, escape: str) -> Any:
         prefix, exact = like_prefix(pattern, escape)
         if exact:
-            return self._comparison("=", column, Literal(prefix, column.type))
-        bounds = self._bounds(column)
+            return self._comparison("=", value, Literal(prefix, value.type))
+        bounds = self._bounds(value)
         high_enough = pc.greater_equal(bounds.high, prefix)
         low_enough = pc.or_(pc.less_equal(bounds.low, prefix), pc.starts_with(bounds.low, prefix))
-        return reduce(pc.and_kleene, [high_enough, low_enough, self._has_value(column)])
+        return reduce(pc.and_kleene, [high_enough, low_enough, self._has_value(value)])
 
 
 def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
