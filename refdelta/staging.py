@@ -113,6 +113,13 @@ class Staging:
             self.abort()
 
     @property
+    def now(self) -> int:
+        """What ``current_timestamp`` is for all statements of the transaction: its beginning, in microseconds since
+        1970 (UTC).
+        """
+        return self.started_ms * 1000
+
+    @property
     def already_recorded(self) -> bool:
         """Whether the snapshot records one of the application transactions already, at this version or a later one."""
         known = self.snapshot.txns if self.snapshot else {}

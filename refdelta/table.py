@@ -17,9 +17,11 @@ from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot, version_at
 from refdelta.errors import InvalidArgumentError, ReadOnlyTableError, TableAlreadyExistsError
 from refdelta.location import open_location
+from refdelta.merger import TableMerger
 from refdelta.ops import create as creation
 from refdelta.ops import describe, target
 from refdelta.ops.history import history
+from refdelta.ops.merge_clauses import Clause
 from refdelta.protocol.paths import parse_log_name
 from refdelta.schema import Schema
 from refdelta.staging import Staging
@@ -325,6 +327,87 @@ class DeltaTable:
         ) as txn:
             txn.delete(predicate)
             return txn.commit()
+
+    def update(
+        self,
+        updates: Mapping[str, str] | None = None,
+        new_values: Mapping[str, Any] | None = None,
+        predicate: str | None = None,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Set columns of the rows for which ``predicate`` is true, or of all rows, in one commit.
+
+        All expressions see the old values. A row whose partition column changes moves to its new partition.
+
+        Args:
+            updates: SQL expressions in Spark's dialect by column; a name with dots is a field of a struct.
+            new_values: Python values by column; give one of the two.
+            predicate: SQL; rows for which it is null stay as they are. None updates every row.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            ``num_removed_files``, ``num_updated_rows``, ``num_copied_rows``.
+
+        Raises:
+            PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
+            ConstraintViolationError: a null where the table has none, or a table that is append-only.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+        ) as txn:
+            txn.update(updates, new_values, predicate)
+            return txn.commit()
+
+    def merge(
+        self,
+        source: Any,
+        predicate: str,
+        source_alias: str | None = "s",
+        target_alias: str | None = "t",
+        merge_schema: bool = False,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> TableMerger:
+        """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
+
+        Args:
+            source: rows, as :func:`refdelta.write_deltalake` takes them. All of them are held in memory, of the table
+                only pieces.
+            predicate: ON: which rows of the source match which of the table; SQL in Spark's dialect.
+            source_alias: the name of the source in all expressions.
+            target_alias: the name of the table in all expressions.
+            merge_schema: whether the table takes on the columns that only the source has and that a clause sets.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Returns:
+            The MERGE, to which clauses are added. Metrics of its result: ``num_source_rows``,
+            ``num_target_rows_inserted``, ``num_target_rows_updated``, ``num_target_rows_deleted``,
+            ``num_target_rows_copied``, ``num_output_rows``, ``num_target_files_added``, ``num_target_files_removed``.
+        """
+
+        def run(clauses: tuple[Clause, ...]) -> CommitResult:
+            with self.begin(
+                isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+            ) as txn:
+                txn.merge(source, predicate, source_alias, target_alias, merge_schema).add(clauses).execute()
+                return txn.commit()
+
+        return TableMerger(run)
 
     @property
     def alter(self) -> TableAlterer:

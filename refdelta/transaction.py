@@ -13,14 +13,18 @@ from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
+from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
 from refdelta.ops.append import Written, append
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
+from refdelta.ops.merge import Merge, merge
+from refdelta.ops.merge_clauses import Clause, check_clauses
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
+from refdelta.ops.update import update
 from refdelta.protocol.features import check_writable
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
@@ -168,6 +172,40 @@ class WriteTransaction:
         self._begin("delete")
         if not self._staging.already_recorded:
             delete(self._staging, self._snapshot, predicate)
+
+    def update(
+        self,
+        updates: Mapping[str, str] | None = None,
+        new_values: Mapping[str, Any] | None = None,
+        predicate: str | None = None,
+    ) -> None:
+        """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
+        self._begin("update")
+        if not self._staging.already_recorded:
+            update(self._staging, self._snapshot, updates=updates, new_values=new_values, predicate=predicate)
+
+    def merge(
+        self,
+        source: Any,
+        predicate: str,
+        source_alias: str | None = "s",
+        target_alias: str | None = "t",
+        merge_schema: bool = False,
+    ) -> TableMerger:
+        """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`; ``execute()`` reads and writes the files,
+        and :meth:`commit` commits.
+        """
+        self._check_open("merge")
+        aliases = source_alias or "s", target_alias or "t"
+
+        def run(clauses: tuple[Clause, ...]) -> None:
+            check_clauses(clauses)
+            self._begin("merge")
+            if not self._staging.already_recorded:
+                request = Merge(predicate, *aliases, clauses, merge_schema)
+                merge(self._staging, self._snapshot, self._source(source), request)
+
+        return TableMerger(run)
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
         """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""

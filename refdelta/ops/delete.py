@@ -10,7 +10,7 @@ import msgspec
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
-from refdelta.ops.rewrite import Rewritten, delete_where, may_remove, remove_files
+from refdelta.ops.rewrite import Rewritten, delete_where, may_remove, operation_metrics, remove_files
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -38,28 +38,14 @@ def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:
         remove_files(txn, removed)
         gone = Rewritten(removed, [], 0, rows)
     else:
-        gone = delete_where(txn, snapshot, parse_predicate(predicate, snapshot.schema))
-    elapsed = int((time.monotonic() - started) * 1000)
+        gone = delete_where(txn, snapshot, parse_predicate(predicate, snapshot.schema, now=txn.now))
     noted = {
-        "numRemovedFiles": len(gone.removed),
-        "numRemovedBytes": gone.removed_bytes,
-        "numAddedFiles": len(gone.added),
-        "numAddedBytes": gone.added_bytes,
+        **operation_metrics(gone),
         "numDeletedRows": gone.matched_rows,
-        "numCopiedRows": gone.copied_rows,
-        "numAddedChangeFiles": 0,
-        "executionTimeMs": elapsed,
-        **vectors(gone),
+        "executionTimeMs": int((time.monotonic() - started) * 1000),
     }
     condition = "true" if predicate is None else predicate
     txn.describe("DELETE", {"predicate": msgspec.json.encode([condition]).decode()}, noted, _metrics(gone))
-
-
-def vectors(gone: Rewritten, prefix: str = "num") -> dict[str, int]:
-    """The operation metrics about deletion vectors of a statement that writes none."""
-    removed = sum(add.deletion_vector is not None for add in gone.removed)
-    counts = {"Added": 0, "Removed": removed, "Updated": 0}
-    return {f"{prefix}DeletionVectors{what}": count for what, count in counts.items()}
 
 
 def _metrics(gone: Rewritten) -> dict[str, int]:

@@ -69,6 +69,21 @@ class Match:
     matched: int
 
 
+def operation_metrics(done: Rewritten) -> dict[str, int]:
+    """What DELETE and UPDATE both note in ``operationMetrics``. Deletion vectors are never written."""
+    return {
+        "numRemovedFiles": len(done.removed),
+        "numRemovedBytes": done.removed_bytes,
+        "numAddedFiles": len(done.added),
+        "numAddedBytes": done.added_bytes,
+        "numCopiedRows": done.copied_rows,
+        "numAddedChangeFiles": 0,
+        "numDeletionVectorsAdded": 0,
+        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in done.removed),
+        "numDeletionVectorsUpdated": 0,
+    }
+
+
 def remove_files(txn: Staging, adds: list[Add]) -> None:
     """Stage tombstones. Each names its file's deletion vector, else the logical file would live on (PROTOCOL.md,
     "Remove File").

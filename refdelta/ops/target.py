@@ -105,16 +105,28 @@ def existing_table(
             f"the table is partitioned by {list(partitioning)}, not by {_listed(partition_by)}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
-    if schema == current and partitioning == tuple(snapshot.partition_columns):
-        return Target(current, partitioning, snapshot.properties)
+    return Target(schema, partitioning, snapshot.properties, with_schema(snapshot, schema, partitioning))
+
+
+def with_schema(
+    snapshot: Snapshot, schema: StructType, partition_columns: Sequence[str] | None = None
+) -> tuple[AnyAction, ...]:
+    """The protocol and metaData actions that give a table another schema; none where it has it.
+
+    Raises:
+        UnsupportedFeatureError: the schema needs a feature that this engine cannot write.
+        SchemaMismatchError: column names that Delta cannot store.
+    """
+    partitioning = snapshot.partition_columns if partition_columns is None else list(partition_columns)
+    if schema == snapshot.schema and partitioning == snapshot.partition_columns:
+        return ()
     check_field_names(schema)
     metadata = msgspec.structs.replace(
-        snapshot.metadata, schema_string=schema_json(schema), partition_columns=list(partitioning)
+        snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
     )
     protocol = upgraded(snapshot.protocol, metadata)
     check_writable(protocol, metadata)
-    changes: list[AnyAction] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
-    return Target(schema, partitioning, snapshot.properties, tuple(changes))
+    return (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
 
 
 def _merged(snapshot: Snapshot, data: StructType) -> StructType:

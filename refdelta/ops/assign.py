@@ -1,0 +1,168 @@
+"""SET: new values for columns, and for fields of structs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.evaluate import evaluate_value
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import arrow_type, to_arrow
+from refdelta.engine.sql import parse_expression
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.names import split_path
+from refdelta.protocol.assignment import store_assign
+from refdelta.protocol.binding import resolve_column
+from refdelta.protocol.expression import columns
+
+if TYPE_CHECKING:
+    from refdelta.protocol.expression import Value
+    from refdelta.protocol.scope import Scope
+    from refdelta.protocol.types import StructType
+
+Evaluate = Callable[[pa.RecordBatch], pa.Array]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One ``column = value``.
+
+    Attributes:
+        path: of the column or the field of a struct, as the schema spells it.
+        value: its value for each row of what the statement reads, in the Arrow type of the column.
+        columns: the columns that the value is made of.
+    """
+
+    path: tuple[str, ...]
+    value: Evaluate
+    columns: frozenset[tuple[str, ...]] = frozenset()
+
+
+def expressions(
+    given: Mapping[str, str], schema: StructType, scope: StructType | Scope, *, alias: str = "", now: int
+) -> list[Assignment]:
+    """Assignments of SQL expressions.
+
+    Args:
+        given: columns, with the alias or without, and SQL in Spark's dialect.
+        schema: of the table that is changed.
+        scope: what the expressions may name.
+        alias: of the table.
+        now: the time of the statement, in microseconds since 1970 (UTC).
+
+    Raises:
+        ColumnNotFoundError: a column that does not exist.
+        PredicateError: an expression that cannot be parsed, bound or assigned to its column.
+        InvalidArgumentError: a column that is assigned twice.
+    """
+    found = []
+    for name, sql in given.items():
+        if not isinstance(sql, str):
+            raise InvalidArgumentError(
+                f"the new value of {name!r} is an SQL expression as text, not {sql!r}; new_values takes Python values"
+            )
+        column = resolve_column(path_in(split_path(name), schema, alias), schema)
+        value = store_assign(parse_expression(sql, scope, now=now), column.type, name)
+        evaluate = functools.partial(_evaluated, value)
+        found.append(Assignment(column.path, evaluate, columns(value)))
+    return _distinct(found)
+
+
+def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
+    """Assignments of Python values. Raises as :func:`expressions`."""
+    found = []
+    for name, value in given.items():
+        column = resolve_column(split_path(name), schema)
+        try:
+            scalar = pa.scalar(value, arrow_type(column.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
+        found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
+    return _distinct(found)
+
+
+def _evaluated(value: Value, batch: pa.RecordBatch) -> pa.Array:
+    return evaluate_value(value, batch)
+
+
+def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(scalar, batch.num_rows) if scalar.is_valid else pa.nulls(batch.num_rows, scalar.type)
+
+
+def path_in(path: tuple[str, ...], schema: StructType, alias: str) -> tuple[str, ...]:
+    """The path without the table's alias, where it begins with that."""
+    qualified = len(path) > 1 and alias and path[0].lower() == alias.lower()
+    return path[1:] if qualified and (path[1] in schema or path[0] not in schema) else path
+
+
+def _distinct(assignments: list[Assignment]) -> list[Assignment]:
+    for i, one in enumerate(assignments):
+        for other in assignments[:i]:
+            shorter = min(len(one.path), len(other.path))
+            if one.path[:shorter] == other.path[:shorter]:
+                raise InvalidArgumentError(
+                    f"column {'.'.join(one.path)} is assigned twice: as {'.'.join(other.path)} too"
+                )
+    return assignments
+
+
+class Setter:
+    """Makes rows with new values; holds that these are what the table's schema allows."""
+
+    def __init__(self, schema: StructType, assignments: Sequence[Assignment]):
+        self._schema = to_arrow(schema)
+        self._fitter = plan_fit(self._schema, schema)
+        self._assignments = assignments
+
+    def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their new values.
+
+        Args:
+            rows: rows of the table.
+            inputs: as many rows, of what the expressions name.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none.
+            ExpressionError: a value that cannot be computed, or does not fit its column.
+        """
+        columns = []
+        for field, column in zip(self._schema, rows.columns, strict=True):
+            values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
+            columns.append(_with_fields(column, field.type, values))
+        return self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=_nullable(self._schema)))
+
+
+def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:
+    """The array with values in some places of it; a struct that was null becomes one whose other fields are null."""
+    if not values:
+        return array
+    for path, value in values:
+        if not path:
+            return value
+    children = [
+        _with_fields(child, field.type, [(path[1:], value) for path, value in values if path[0] == field.name])
+        for field, child in zip(kind, array.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=[field.with_nullable(True) for field in kind])
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, those where ``mask`` is true replaced by ``changed`` in their order."""
+    if not changed.num_rows:
+        return rows
+    if changed.num_rows == rows.num_rows:
+        return changed
+    places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+    own = pa.array(range(rows.num_rows), pa.int64())
+    indices = pc.if_else(mask, pc.add(places, rows.num_rows), own)
+    both = pa.Table.from_batches([rows, changed]).combine_chunks()
+    return both.take(indices).combine_chunks().to_batches()[0]

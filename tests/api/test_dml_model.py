@@ -1,0 +1,296 @@
+"""DELETE, UPDATE and MERGE against a model in plain Python: a table is a list of rows, SQL is walked by hand.
+
+The model shares nothing with the engine: its conditions are trees of its own, and it knows three-valued logic, clauses
+and matches only as the loops below say them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refdelta import DeltaTable, write_deltalake
+from refdelta.errors import ConstraintViolationError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
+numbers = itertools.count()
+
+ids = st.one_of(st.none(), st.integers(0, 5))
+values = st.one_of(st.none(), st.integers(-3, 3))
+parts = st.sampled_from(["a", "b", None])
+rows_of = st.fixed_dictionaries({"id": ids, "v": values, "p": parts})
+
+
+# --- conditions and values of our own: SQL beside a function of the environment ---
+
+
+def column(name):
+    def look(env):
+        alias, _, field = name.rpartition(".")
+        row = env[alias] if alias else env["t"]
+        return row[field]
+
+    return name, look
+
+
+def constant(value):
+    sql = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+    return sql, lambda env: value
+
+
+def compare(op, left, right):
+    def test(env):
+        a, b = left[1](env), right[1](env)
+        if op == "<=>":
+            return a == b
+        if a is None or b is None:
+            return None
+        return {"=": a == b, "<>": a != b, "<": a < b, ">=": a >= b}[op]
+
+    return f"({left[0]} {op} {right[0]})", test
+
+
+def is_null(value):
+    return f"({value[0]} IS NULL)", lambda env: value[1](env) is None
+
+
+def negated(condition):
+    def test(env):
+        found = condition[1](env)
+        return None if found is None else not found
+
+    return f"(NOT {condition[0]})", test
+
+
+def both(left, right):
+    def test(env):
+        found = (left[1](env), right[1](env))
+        return False if False in found else None if None in found else True
+
+    return f"({left[0]} AND {right[0]})", test
+
+
+def either(left, right):
+    def test(env):
+        found = (left[1](env), right[1](env))
+        return True if True in found else None if None in found else False
+
+    return f"({left[0]} OR {right[0]})", test
+
+
+def plus(left, right):
+    def add(env):
+        a, b = left[1](env), right[1](env)
+        return None if a is None or b is None else a + b
+
+    return f"({left[0]} + {right[0]})", add
+
+
+def case(condition, left, right):
+    return (
+        f"(CASE WHEN {condition[0]} THEN {left[0]} ELSE {right[0]} END)",
+        lambda env: left[1](env) if condition[1](env) is True else right[1](env),
+    )
+
+
+def conditions(numeric, texts):
+    number = st.sampled_from([column(name) for name in numeric])
+    text = st.sampled_from([column(name) for name in texts])
+    ops = st.sampled_from(["=", "<>", "<", ">=", "<=>"])
+    leaf = st.one_of(
+        st.builds(compare, ops, number, st.one_of(number, st.integers(-3, 5).map(constant))),
+        st.builds(compare, ops, text, st.sampled_from(["a", "b", "c"]).map(constant)),
+        st.builds(is_null, st.one_of(number, text)),
+    )
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.builds(negated, inner), st.builds(both, inner, inner), st.builds(either, inner, inner)
+        ),
+        max_leaves=4,
+    )
+
+
+def amounts(numeric, texts):
+    number = st.sampled_from([column(name) for name in numeric])
+    leaf = st.one_of(number, st.integers(-3, 5).map(constant), st.just(constant(None)))
+    return st.one_of(leaf, st.builds(plus, number, leaf), st.builds(case, conditions(numeric, texts), leaf, leaf))
+
+
+def letters(texts):
+    text = st.sampled_from([column(name) for name in texts])
+    return st.one_of(text, parts.map(constant))
+
+
+def assignments(numeric, texts):
+    some = {"id": amounts(numeric, texts), "v": amounts(numeric, texts), "p": letters(texts)}
+    return st.fixed_dictionaries({}, optional=some).filter(bool)
+
+
+# --- tables ---
+
+
+def build(files, partitioned):
+    uri = f"memory://model{next(numbers)}"
+    for rows in files:
+        table = pa.Table.from_pylist(rows, SCHEMA)
+        write_deltalake(uri, table, mode="append", partition_by=["p"] if partitioned else None)
+    return DeltaTable(uri)
+
+
+def bag(rows):
+    return Counter((row["id"], row["v"], row["p"]) for row in rows)
+
+
+def held(table):
+    return bag(DeltaTable(table.table_uri).to_pyarrow_table().to_pylist())
+
+
+tables = st.tuples(st.lists(st.lists(rows_of, min_size=1, max_size=4), min_size=1, max_size=3), st.booleans())
+
+
+@given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])))
+@settings(max_examples=150)
+def test_delete(made, condition):
+    files, partitioned = made
+    rows = [row for file in files for row in file]
+    gone = [row for row in rows if condition is None or condition[1]({"t": row}) is True]
+    table = build(files, partitioned)
+    result = table.delete(condition and condition[0])
+    assert held(table) == bag(rows) - bag(gone)
+    assert result["num_deleted_rows"] == len(gone)
+    assert (result.version is None) == (not gone)
+
+
+@given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])), assignments(["id", "v"], ["p"]))
+@settings(max_examples=150)
+def test_update(made, condition, updates):
+    files, partitioned = made
+    rows = [row for file in files for row in file]
+    hit = [condition is None or condition[1]({"t": row}) is True for row in rows]
+    wanted = [
+        {**row, **{name: value({"t": row}) for name, (_, value) in updates.items()}} if chosen else row
+        for row, chosen in zip(rows, hit, strict=True)
+    ]
+    table = build(files, partitioned)
+    result = table.update({name: sql for name, (sql, _) in updates.items()}, predicate=condition and condition[0])
+    assert held(table) == bag(wanted)
+    assert result["num_updated_rows"] == sum(hit)
+    assert (result.version is None) == (not any(hit))
+
+
+# --- merge ---
+
+BOTH = ["t.id", "t.v", "s.id", "s.v"], ["t.p", "s.p"]
+TARGET = ["t.id", "t.v"], ["t.p"]
+SOURCE = ["s.id", "s.v"], ["s.p"]
+
+
+@st.composite
+def merges(draw):
+    """ON, and clauses as (when, kind, condition or None, assignments or None for all columns)."""
+    on = draw(
+        st.sampled_from(
+            [
+                compare("=", column("t.id"), column("s.id")),
+                compare("<=>", column("s.id"), column("t.id")),
+                compare("=", plus(column("t.id"), constant(1)), column("s.v")),
+                both(compare("=", column("t.id"), column("s.id")), compare("=", column("t.p"), column("s.p"))),
+                compare("<", column("t.id"), column("s.v")),
+            ]
+        )
+    )
+    if draw(st.booleans()):
+        on = both(on, draw(st.one_of(conditions(*TARGET), conditions(*SOURCE), conditions(*BOTH))))
+    clauses = []
+    for when, names, kinds in (
+        ("matched", BOTH, ["update", "delete", "all"]),
+        ("not matched", SOURCE, ["insert", "all"]),
+        ("not matched by source", TARGET, ["update", "delete"]),
+    ):
+        count = draw(st.integers(0, 2))
+        for index in range(count):
+            last = index == count - 1
+            condition = draw(st.one_of(st.none(), conditions(*names)) if last else conditions(*names))
+            kind = draw(st.sampled_from(kinds))
+            sets = draw(assignments(*names)) if kind in ("update", "insert") else None
+            clauses.append((when, kind, condition, sets))
+    if not clauses:
+        clauses = [("matched", "delete", None, None)]
+    return on, clauses
+
+
+def after_merge(rows, source, on, clauses):
+    """The rows after the merge, or None where it is an error."""
+
+    def act(when, env, row):
+        """What becomes of a row: (touched, the row or None)."""
+        for own, kind, condition, sets in clauses:
+            if own == when and (condition is None or condition[1](env) is True):
+                if kind == "delete":
+                    return True, None
+                new = env["s"] if kind == "all" else {name: value(env) for name, (_, value) in sets.items()}
+                return True, {**row, **new}
+        return False, row
+
+    kinds = {when for when, *_ in clauses}
+    matched = [clause for clause in clauses if clause[0] == "matched"]
+    deletes = [(kind, condition) for _, kind, condition, _ in matched] == [("delete", None)]
+    wanted, hit = [], set()
+    for row in rows:
+        mates = [index for index, other in enumerate(source) if on[1]({"t": row, "s": other}) is True]
+        hit.update(mates)
+        if kinds == {"not matched"}:
+            wanted.append(row)
+            continue
+        if len(mates) > 1 and not deletes:
+            return None
+        if mates:
+            _, new = act("matched", {"t": row, "s": source[mates[0]]}, row)
+        else:
+            _, new = act("not matched by source", {"t": row}, row)
+        if new is not None:
+            wanted.append(new)
+    empty = {"id": None, "v": None, "p": None}
+    for index, other in enumerate(source):
+        if index not in hit:
+            touched, new = act("not matched", {"s": other}, empty)
+            if touched:
+                wanted.append(new)
+    return wanted
+
+
+def run(table, source, on, clauses):
+    merger = table.merge(pa.Table.from_pylist(source, SCHEMA), on[0])
+    for when, kind, condition, sets in clauses:
+        name = "when_" + when.replace(" ", "_") + "_" + ("update" if kind == "all" and when == "matched" else kind)
+        predicate = condition and condition[0]
+        if kind == "all":
+            name = "when_matched_update_all" if when == "matched" else "when_not_matched_insert_all"
+        given_sets = [] if sets is None else [{field: sql for field, (sql, _) in sets.items()}]
+        getattr(merger, name)(*given_sets, predicate=predicate)
+    return merger.execute()
+
+
+@given(tables, st.lists(rows_of, max_size=4), merges())
+@settings(max_examples=250)
+def test_merge(made, source, request):
+    files, partitioned = made
+    on, clauses = request
+    rows = [row for file in files for row in file]
+    wanted = after_merge(rows, source, on, clauses)
+    table = build(files, partitioned)
+    if wanted is None:
+        with pytest.raises(ConstraintViolationError, match="match one row of the table"):
+            run(table, source, on, clauses)
+        assert held(table) == bag(rows)
+        return
+    result = run(table, source, on, clauses)
+    assert held(table) == bag(wanted)
+    assert result["num_source_rows"] == len(source)
+    assert len(rows) + result["num_target_rows_inserted"] - result["num_target_rows_deleted"] == len(wanted)
