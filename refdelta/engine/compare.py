@@ -10,6 +10,9 @@ import pyarrow.compute as pc
 
 def compare(op: str, left: Any, right: Any) -> pa.BooleanArray:
     """Two columns, or a column and a scalar, under a comparison operator."""
+    if pa.types.is_null(left.type) and pa.types.is_null(right.type):
+        # Arrow has no comparison for a type that has no values, such as that of bounds that are not kept.
+        left, right = pc.cast(left, pa.bool_()), pc.cast(right, pa.bool_())
     match op:
         case "=":
             return _equal(left, right)

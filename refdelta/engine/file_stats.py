@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
-from refdelta.engine.evaluate import compare
+from refdelta.engine.compare import compare
 from refdelta.engine.schema import arrow_type
 from refdelta.engine.stats_json import Statistic, child_of, read_statistics
 from refdelta.protocol.evolution import TYPE_CHANGES

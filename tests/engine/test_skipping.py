@@ -353,6 +353,15 @@ def test_struct_statistics_of_whole_milliseconds_were_cut_there():
             assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
 
 
+@pytest.mark.parametrize(
+    ("sql", "keep"), [("bin <> X'61'", True), ("bin not in (X'61')", True), ("not bin <=> X'61'", True)]
+)
+def test_a_column_without_bounds_is_told_apart_from_no_value(sql, keep):
+    schema = StructType((StructField("bin", BINARY),))
+    files = table('{"numRecords":2,"nullCount":{"bin":0}}')
+    assert prune(files, schema, [], parse_predicate(sql, schema)).keep.to_pylist() == [keep]
+
+
 def test_json_wins_over_structs():
     files = table(A, stats_parsed=parsed({"a": 1}, {"a": 2}))
     assert prune(files, TABLE, ["p"], parse_predicate("a = 1", TABLE)).keep.to_pylist() == [False]
