@@ -1,7 +1,7 @@
 """Which files need not be read for a predicate: by their partition values, then by their statistics.
 
-A file is kept unless nothing in it can make the predicate true. :func:`refdelta.protocol.predicate.evaluate` says what
-true is; a property-based test holds this module to it.
+A file is kept unless nothing in it can make the predicate true. :mod:`refdelta.protocol.file_match` is the definition,
+file by file; a property-based test holds this module to it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from refdelta.engine.evaluate import cast, compute_type, evaluate_value, row_mas
 from refdelta.engine.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.engine.partition import partition_table
 from refdelta.errors import ExpressionError
+from refdelta.protocol.file_match import KEEP_ORDER
 from refdelta.protocol.like import like_prefix
 from refdelta.protocol.predicate import (
     And,
@@ -41,15 +42,12 @@ from refdelta.protocol.predicate import (
     order,
     push_not,
 )
-from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from refdelta.protocol.types import DataType, StructType
 
-# Casts that keep the order of values, so that bounds stay bounds.
-_KEEP_ORDER = {(TIMESTAMP, DATE), (TIMESTAMP_NTZ, DATE), (TIMESTAMP, TIMESTAMP_NTZ), (TIMESTAMP_NTZ, TIMESTAMP)}
 # No column of a table has a line break in its name.
 _NUMBER = "number\n"
 # Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest are looked at.
@@ -168,7 +166,7 @@ class _Pruner:
                 return self.view.bounds[path]
             case Cast(child, target):
                 return self._moved(child, target, partial(cast, source=child.type, target=target))
-            case Convert(child, target) if (child.type, target) in _KEEP_ORDER:
+            case Convert(child, target) if (child.type, target) in KEEP_ORDER:
                 return self._moved(child, target, partial(convert, source=child.type, target=target))
         return self._computed(value)
 

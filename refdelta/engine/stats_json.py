@@ -5,9 +5,7 @@ Statistics are an aid: what is missing or is no value of its column's type is nu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,21 +15,15 @@ import pyarrow.json as pj
 from refdelta.engine.arrays import one_array
 from refdelta.engine.partition import from_internal
 from refdelta.engine.schema import arrow_type
-from refdelta.protocol import partition_values
-from refdelta.protocol.checksum import unique_keys
+from refdelta.protocol.stats import load_stats, lookup, statistic
 from refdelta.protocol.types import (
-    BOOLEAN,
     DATE,
-    DOUBLE,
     FLOAT,
     FRACTIONAL,
-    INTEGRAL,
-    STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
     DataType,
-    DecimalType,
 )
 
 _CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps texts below 2 GiB
@@ -105,9 +97,9 @@ class _Reading:
         return [stats.is_valid(), *columns]
 
     def _slow(self, texts: pa.Array) -> list[pa.Array]:
-        found = [_loads(text) for text in texts.to_pylist()]
+        found = [load_stats(text) for text in texts.to_pylist()]
         columns = [
-            from_internal([_internal(_lookup(stats, path), data_type) for stats in found], data_type)
+            from_internal([statistic(lookup(stats, path), data_type) for stats in found], data_type)
             for path, data_type in self.wanted
         ]
         return [pa.array([isinstance(stats, dict) for stats in found], pa.bool_()), *columns]
@@ -172,59 +164,5 @@ def _converted(array: pa.Array | None, data_type: DataType, kind: pa.DataType, l
         return array.cast(kind)
     except pa.ArrowInvalid:
         encoded = array.dictionary_encode()
-        values = [_internal(text, data_type) for text in encoded.dictionary.to_pylist()]
+        values = [statistic(text, data_type) for text in encoded.dictionary.to_pylist()]
         return from_internal(values, data_type).take(encoded.indices)
-
-
-# --- one by one --------------------------------------------------------------------------------------------------
-
-
-def _loads(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _lookup(stats: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        if not isinstance(stats, dict):
-            return None
-        stats = stats.get(name)
-    return stats
-
-
-def _internal(value: Any, data_type: DataType) -> Any:
-    """A JSON value as an internal value of a type; None for what is odd."""
-    try:
-        return _of_json(value, data_type)
-    except (ValueError, OverflowError, ArithmeticError):
-        return None
-
-
-def _of_json(value: Any, data_type: DataType) -> Any:
-    number = isinstance(value, int | Decimal | float) and not isinstance(value, bool)
-    if data_type in INTEGRAL:
-        bits = INTEGRAL[data_type]
-        return value if number and isinstance(value, int) and -(1 << bits - 1) <= value < 1 << bits - 1 else None
-    if data_type in FRACTIONAL:
-        found = float(value) if number else partition_values.parse_float(value) if isinstance(value, str) else None
-        return (
-            found if found is None or data_type == DOUBLE else pa.scalar(found, pa.float64()).cast(pa.float32()).as_py()
-        )
-    if isinstance(data_type, DecimalType):
-        usable = number or isinstance(value, str)
-        return partition_values.parse_decimal(str(value), data_type) if usable else None
-    if data_type == BOOLEAN:
-        return value if isinstance(value, bool) else None
-    if not isinstance(value, str):
-        return None
-    if data_type == STRING:
-        value.encode()  # half of a surrogate pair is no text
-        return value
-    if data_type == DATE:
-        return partition_values.parse_date(value)
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        micros = partition_values.parse_timestamp(value, zone=data_type == TIMESTAMP)
-        return micros if -(2**63) <= micros < 2**63 else None
-    return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from refdelta.errors import ExpressionError
 from refdelta.protocol.casting import convert_value, widen
 from refdelta.protocol.expression import (
     And,
@@ -173,13 +174,19 @@ def possible(predicate: Predicate, known: Mapping[str, Any]) -> frozenset[bool |
     """
     predicate = push_not(predicate)
     if all(path[0] in known for path in columns(predicate)):
-        return frozenset([evaluate(predicate, known)])
+        try:
+            return frozenset([evaluate(predicate, known)])
+        except ExpressionError:
+            return _ANYTHING  # whether it fails is for the rows to tell: another condition may come first
     match predicate:
         case And(children):
             return _combined(children, known, _all)
         case Or(children):
             return _combined(children, known, lambda parts: _negated(_all(map(_negated, parts))))
-    return frozenset([True, False, None])
+    return _ANYTHING
+
+
+_ANYTHING: frozenset[bool | None] = frozenset([True, False, None])
 
 
 def _combined(

@@ -6,9 +6,26 @@ points and so Python's own.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
+
+from refdelta.protocol import partition_values
+from refdelta.protocol.casting import to_fraction
+from refdelta.protocol.types import (
+    BOOLEAN,
+    DATE,
+    FRACTIONAL,
+    INTEGRAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+)
 
 STRING_PREFIX = 32
 """How many characters of a string the bounds keep by default, as in delta-spark."""
@@ -84,3 +101,68 @@ def parse_stats(text: str | None) -> FileStats | None:
 def encode_stats(stats: FileStats) -> str:
     """The inverse of :func:`parse_stats`: JSON without spaces, absent fields left out."""
     return _ENCODER.encode(stats).decode()
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+class _TwiceError(ValueError):
+    """A key that occurs twice: nobody can tell which one counts."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _TwiceError
+    return found
+
+
+def load_stats(text: str | None) -> Any:
+    """The JSON of ``add.stats``, its fractions as exact decimals; None for what is no JSON, or has a key twice."""
+    try:
+        return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        return None
+
+
+def lookup(stats: Any, path: Sequence[str]) -> Any:
+    """What stands at the end of a path of keys, or None."""
+    for name in path:
+        if not isinstance(stats, dict):
+            return None
+        stats = stats.get(name)
+    return stats
+
+
+def statistic(value: Any, data_type: DataType) -> Any:
+    """A value of :func:`load_stats` as an internal value of a type; None for what is odd."""
+    try:
+        return _of_json(value, data_type)
+    except (ValueError, OverflowError, ArithmeticError):
+        return None
+
+
+def _of_json(value: Any, data_type: DataType) -> Any:
+    number = isinstance(value, int | Decimal | float) and not isinstance(value, bool)
+    if data_type in INTEGRAL:
+        bits = INTEGRAL[data_type]
+        return value if number and isinstance(value, int) and -(1 << bits - 1) <= value < 1 << bits - 1 else None
+    if data_type in FRACTIONAL:
+        found = float(value) if number else partition_values.parse_float(value) if isinstance(value, str) else None
+        return None if found is None else to_fraction(found, data_type)
+    if isinstance(data_type, DecimalType):
+        usable = number or isinstance(value, str)
+        return partition_values.parse_decimal(str(value), data_type) if usable else None
+    if data_type == BOOLEAN:
+        return value if isinstance(value, bool) else None
+    if not isinstance(value, str):
+        return None
+    if data_type == STRING:
+        value.encode()  # half of a surrogate pair is no text
+        return value
+    if data_type == DATE:
+        return partition_values.parse_date(value)
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+        micros = partition_values.parse_timestamp(value, zone=data_type == TIMESTAMP)
+        return micros if -(2**63) <= micros < 2**63 else None
+    return None

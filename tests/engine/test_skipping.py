@@ -17,7 +17,9 @@ from refdelta.engine.skipping import prune
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import InvalidLogError
 from refdelta.protocol import partition_values as pv
+from refdelta.protocol.actions import Add
 from refdelta.protocol.binding import bind
+from refdelta.protocol.file_match import may_match
 from refdelta.protocol.predicate import evaluate, order
 from refdelta.protocol.stats import truncate_max, truncate_min
 from refdelta.protocol.types import (
@@ -100,6 +102,20 @@ def files_of(groups, stats):
     )
 
 
+def adds_of(groups, stats):
+    return [
+        Add(
+            path="f",
+            partition_values={c: pv.serialize(group[0][c], SCHEMA.field(c).type) for c in PARTITIONS},
+            size=1,
+            modification_time=0,
+            data_change=True,
+            stats=text,
+        )
+        for group, text in zip(groups, stats, strict=True)
+    ]
+
+
 @st.composite
 def data_files(draw):
     """Groups of rows that share their partition values, and statistics for each, some of them missing, wide or
@@ -149,9 +165,12 @@ def test_a_file_that_is_skipped_has_no_matching_row(predicate, made):
     bound = bind(predicate, SCHEMA)
     result = prune(files_of(groups, stats), SCHEMA, PARTITIONS, bound)
     assert result.keep.null_count == 0
-    for group, keep, reason in zip(groups, result.keep.to_pylist(), result.reason.to_pylist(), strict=True):
+    for group, keep, reason, file in zip(
+        groups, result.keep.to_pylist(), result.reason.to_pylist(), adds_of(groups, stats), strict=True
+    ):
         assert keep or not any(evaluate(bound, row) for row in group)
         assert (reason is None) == keep
+        assert may_match(bound, file, SCHEMA, PARTITIONS) == keep
 
 
 # --- it does skip ------------------------------------------------------------------------------------------------
