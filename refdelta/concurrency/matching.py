@@ -1,25 +1,27 @@
 """Whether a file may hold rows that a set of predicates selects: by its partition values, else by its statistics.
 
 Predicates are made ready once and asked of many files. A winner's files come from few partitions, so what the
-predicates are for a partition is kept; statistics are looked at only where that leaves the answer open.
+predicates are for a partition is kept. Statistics are decoded and looked at only where that leaves the answer open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import DeltaError
-from refdelta.protocol import partition_values
 from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.file_match import FileMatcher
 from refdelta.protocol.predicate import FALSE, TRUE, Predicate, possible
-from refdelta.protocol.types import physical_name
 
 if TYPE_CHECKING:
     from refdelta.concurrency.read_set import ReadTable
 
 _KEPT = 100_000
 """How many partitions are remembered."""
+
+_Open = tuple[Mapping[str, Any], list[FileMatcher]]
+"""The values of a partition, and the predicates that may be true for some of its rows."""
 
 
 class Matcher:
@@ -32,44 +34,58 @@ class Matcher:
 
     def __init__(self, predicates: tuple[Predicate, ...], table: ReadTable | None) -> None:
         self.predicates = tuple(p for p in predicates if p != FALSE)
-        self._table = table
         self._always = TRUE in self.predicates or (bool(self.predicates) and table is None)
-        self._by_partition: dict[frozenset[tuple[str, str | None]], tuple[Predicate, ...] | None] = {}
-        names = {name.lower() for name in table.partition_columns} if table else set()
-        self._columns = [c for c in table.schema if c.name.lower() in names] if table else []
+        self._matchers: list[FileMatcher] = []
+        self._by_partition: dict[frozenset[tuple[str, str | None]], _Open | None] = {}
+        if table is not None and not self._always:
+            self._matchers = [FileMatcher(p, table.schema, table.partition_columns) for p in self.predicates]
 
-    def may_match(self, file: Add | Remove) -> bool:
-        """Whether a row of the file may satisfy a predicate; a tombstone without partition values matches."""
-        if self._always or not self.predicates:
-            return self._always
-        if file.partition_values is None:
+    def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
+        """Whether a row of the file may satisfy a predicate.
+
+        Args:
+            file: with partition values; a tombstone that has none matches.
+            with_statistics: gives an add with its statistics, at some cost, where it was folded without them.
+        """
+        if not self._matchers or file.partition_values is None:
+            return bool(self.predicates)
+        found = self._open(file.partition_values)
+        if found is None:
             return True
-        return self._open(file.partition_values) != ()
+        known, matchers = found
+        if not matchers:
+            return False
+        text = file.stats
+        if text is None and with_statistics is not None and isinstance(file, Add):
+            text = with_statistics(file).stats
+        return any(matcher.may_match_stats(known, text) for matcher in matchers)
 
     def disjoint(self, other: Matcher) -> bool:
         """Whether no row satisfies a predicate of both."""
         return not (self.predicates and other.predicates)
 
-    def _open(self, values: Mapping[str, str | None]) -> tuple[Predicate, ...] | None:
-        """The predicates that can be true in this partition; None where one is true for certain."""
-        key = frozenset(values.items()) if self._columns else frozenset()
+    def _open(self, values: Mapping[str, str | None]) -> _Open | None:
+        """What a partition leaves open; None where a predicate is true for all its rows."""
+        key = frozenset(values.items())
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:
                 self._by_partition.clear()
             self._by_partition[key] = self._decide(values)
         return self._by_partition[key]
 
-    def _decide(self, values: Mapping[str, str | None]) -> tuple[Predicate, ...] | None:
-        found: list[Predicate] = []
-        try:
-            known = {c.name: partition_values.parse(values.get(physical_name(c)), c.type) for c in self._columns}
-            for predicate in self.predicates:
-                outcomes = possible(predicate, known)
-                if outcomes == {True}:
-                    return None
-                if True in outcomes:
-                    found.append(predicate)
-        except DeltaError:
-            # A value that the log should not hold, or one for which the predicate fails: nothing is ruled out.
+    def _decide(self, values: Mapping[str, str | None]) -> _Open | None:
+        known = self._matchers[0].partition_values(values)
+        if known is None:
             return None
-        return tuple(found)
+        found: list[FileMatcher] = []
+        for matcher in self._matchers:
+            try:
+                outcomes = possible(matcher.predicate, known)
+            except DeltaError:
+                # The predicate fails for this partition; whether it does is for the rows to tell.
+                return None
+            if outcomes == {True}:
+                return None
+            if True in outcomes:
+                found.append(matcher)
+        return known, found

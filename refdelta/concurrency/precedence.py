@@ -45,7 +45,7 @@ class Effects:
     def touched_by(self, other: Effects) -> bool:
         """Whether the other one wrote what this one read: brought such rows, or took such rows away."""
         commit, reads = other.commit, self.reads
-        if any(map(reads.may_match, commit.new_rows)):
+        if any(reads.may_match(add, commit.with_statistics) for add in commit.new_rows):
             return True
         # What was taken away had been read.
         return not reads.disjoint(other.reads) and any(map(reads.may_match, commit.removed_data))

@@ -93,7 +93,7 @@ class Standing:
             # A file that was read, and is added again as it was, brings nothing.
             if path in self.read.files and self.read.files[path] == vector:
                 continue
-            if self.rows.may_match(add):
+            if self.rows.may_match(add, winner.with_statistics):
                 yield add
 
     def has_read(self, path: str) -> bool:

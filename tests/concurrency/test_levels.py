@@ -17,6 +17,7 @@ from concurrency.commits import (
     run,
     vector,
 )
+from refdelta.concurrency import summary
 from refdelta.concurrency.read_set import ReadTable
 from refdelta.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Txn
 from refdelta.protocol.types import LONG, StructField, StructType
@@ -235,3 +236,43 @@ def test_a_partition_value_that_is_none_rules_nothing_out_and_null_does(p):
     odd = Add(path="x", partition_values={"p": p}, size=1, modification_time=1, data_change=True)
     found = run(ours(remove("old", 1), **DELETE_1), commit(1, odd, blind=False))
     assert found == (("files-added", 1) if p else None)
+
+
+# --- statistics -----------------------------------------------------------------------------------------------------
+
+READ_SMALL = {"reads": ["a < 10"], "files": [remove("old")], "level": SERIALIZABLE, "table": FLAT}
+
+
+@pytest.mark.parametrize(("bounds", "conflict"), [((10, 20), False), ((9, 20), True), ((0, 5), True), (None, True)])
+def test_statistics_clear_files_apart_from_the_predicate(bounds, conflict):
+    found = run(ours(remove("old"), **READ_SMALL), commit(1, add("new", a=bounds), blind=True))
+    assert found == (("files-added", 1) if conflict else None)
+
+
+def test_statistics_are_decoded_only_where_partitions_leave_the_answer_open(monkeypatch):
+    decoded = []
+    real = summary.decode_commit
+    monkeypatch.setattr(summary, "decode_commit", lambda data, file: decoded.append(file) or real(data, file))
+    standing = ours(remove("old", 1), reads=["p = 1 AND a < 10"], files=[remove("old", 1)], level=SERIALIZABLE)
+    assert run(standing, commit(1, add("x", 2, a=(0, 5)), add("y", 3, a=(0, 5)))) is None
+    assert decoded == []
+    open_ones = [add("x", 2, a=(0, 5)), add("y", 1, a=(50, 60)), add("z", 1, a=(70, 80))]
+    assert run(standing, commit(2, *open_ones)) is None
+    assert decoded == ["2.json"]
+    assert run(standing, commit(3, add("y", 1, a=(5, 60)))) == ("files-added", 3)
+    # Where the partition alone makes the predicate true, too.
+    del decoded[:]
+    whole = ours(remove("old", 1), reads=["p = 1"], files=[remove("old", 1)], level=SERIALIZABLE)
+    assert run(whole, commit(4, add("y", 1, a=(50, 60)))) == ("files-added", 4)
+    assert decoded == []
+
+
+def test_statistics_that_are_nonsense_clear_nothing():
+    for text in ("", "{", "[]", '{"minValues":3}', '{"minValues":{"a":"x"},"maxValues":{"a":[]}}'):
+        broken = Add(path="new", partition_values={}, size=1, modification_time=1, data_change=True, stats=text)
+        assert run(ours(remove("old"), **READ_SMALL), commit(1, broken)) == ("files-added", 1)
+
+
+def test_a_predicate_that_fails_for_a_partition_rules_nothing_out():
+    standing = ours(remove("old", 1), reads=["1 / p = 1"], files=[remove("old", 1)])
+    assert run(standing, commit(1, add("new", 0), blind=False)) == ("files-added", 1)
