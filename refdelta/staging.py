@@ -9,6 +9,8 @@ import dataclasses
 import logging
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from refdelta._version import __version__
@@ -147,6 +149,22 @@ class Staging:
         """Add data files that this transaction wrote, and will remove again if it does not commit."""
         self._written.extend(adds)
         self._actions.extend(adds)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """For a statement: if it raises, what it has staged is forgotten and the files that it wrote are removed.
+
+        What it has read stays recorded: its error may have told the caller something about it.
+        """
+        actions, written, description = list(self._actions), list(self._written), self.description
+        try:
+            yield
+        except BaseException:
+            ours = self._written[len(written) :]
+            self._actions, self._written, self.description = actions, written, description
+            if ours:
+                abort_files(self.store, ours)
+            raise
 
     def abort(self) -> None:
         """Forget what was staged and remove the files that were written.

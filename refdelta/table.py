@@ -87,7 +87,8 @@ class DeltaTable:
         Args:
             table_uri: where.
             schema: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
-            mode: ``error`` if the table exists, or ``ignore``.
+            mode: what to do where the table exists: ``error``, ``ignore``, or ``overwrite``, which replaces it by this
+                one, with other columns and properties, in the same history.
             partition_by: the partition columns, in order.
             name: its name.
             description: its description.
@@ -97,23 +98,32 @@ class DeltaTable:
 
         Raises:
             TableAlreadyExistsError: the table exists and the mode is ``error``.
+            ConstraintViolationError: the table to be replaced is append-only.
             ProtocolChangedException: another writer created it meanwhile.
+            ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
-        if mode not in ("error", "ignore"):
+        if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(
-                f"mode is one of 'error', 'ignore', not {mode!r}; write_deltalake replaces tables"
+                f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; a table without rows has none to append"
             )
         store = open_location(table_uri, storage_options)
+        snapshot = None
         if _is_table(store):
             if mode == "error":
                 raise TableAlreadyExistsError(f"there is a table at {store.uri}")
-            return cls(table_uri, storage_options=storage_options)
+            if mode == "ignore":
+                return cls(table_uri, storage_options=storage_options)
+            snapshot = load_snapshot(store)
         struct = schema.struct if isinstance(schema, Schema) else from_arrow(_arrow_schema(schema))
         made = target.new_table(
             struct, partition_by=partition_by, configuration=configuration, name=name, description=description
         )
-        with Staging(store, None, commit_properties=commit_properties) as txn:
-            creation.create(txn, made)
+        with Staging(store, snapshot, commit_properties=commit_properties) as txn:
+            if snapshot is None:
+                creation.create(txn, made, or_replace=mode == "overwrite")
+            else:
+                creation.replace(txn, snapshot, made)
+            txn.commit()
         return cls(table_uri, storage_options=storage_options)
 
     @classmethod

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Merge, merge
-from refdelta.ops.merge_clauses import Clause, check_clauses
+from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
@@ -125,11 +127,12 @@ class WriteTransaction:
             ConstraintViolationError: a null where there may be none.
         """
         self._check_open("append")
-        source = self._source(data)
         if self._staging.already_recorded:
             return
-        target = self._target(source)
-        written = append(self._staging, source, target, target_file_size=target_file_size)
+        with self._staging.all_or_nothing():
+            source = self._source(data)
+            target = self._target(source)
+            written = append(self._staging, source, target, target_file_size=target_file_size)
         self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
         if self._statement is None:
             describe_write(self._staging, target, self._appended, Rewritten([], [], 0), mode="append")
@@ -146,18 +149,18 @@ class WriteTransaction:
             SchemaMismatchError: the data does not fit; nothing was written.
             ConstraintViolationError: a row outside of the predicate, or a table that is append-only.
         """
-        self._begin("overwrite")
-        source = self._source(data)
-        if self._staging.already_recorded:
-            return
-        target = self._target(source)
-        if predicate is None:
-            written, rewritten = overwrite(self._staging, source, target, target_file_size=target_file_size)
-        else:
-            written, rewritten = replace_where(
-                self._staging, source, target, predicate, target_file_size=target_file_size
-            )
-        describe_write(self._staging, target, written, rewritten, mode="overwrite", predicate=predicate)
+        with self._begin("overwrite") as staging:
+            if staging is None:
+                return
+            source = self._source(data)
+            target = self._target(source)
+            if predicate is None:
+                written, rewritten = overwrite(staging, source, target, target_file_size=target_file_size)
+            else:
+                written, rewritten = replace_where(
+                    staging, source, target, predicate, target_file_size=target_file_size
+                )
+            describe_write(staging, target, written, rewritten, mode="overwrite", predicate=predicate)
 
     def delete(self, predicate: str | None = None) -> None:
         """Delete the rows for which ``predicate`` is true, or all rows. Rows for which it is null stay.
@@ -169,9 +172,9 @@ class WriteTransaction:
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
         """
-        self._begin("delete")
-        if not self._staging.already_recorded:
-            delete(self._staging, self._snapshot, predicate)
+        with self._begin("delete") as staging:
+            if staging is not None:
+                delete(staging, self._snapshot, predicate)
 
     def update(
         self,
@@ -180,9 +183,9 @@ class WriteTransaction:
         predicate: str | None = None,
     ) -> None:
         """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
-        self._begin("update")
-        if not self._staging.already_recorded:
-            update(self._staging, self._snapshot, updates=updates, new_values=new_values, predicate=predicate)
+        with self._begin("update") as staging:
+            if staging is not None:
+                update(staging, self._snapshot, updates=updates, new_values=new_values, predicate=predicate)
 
     def merge(
         self,
@@ -199,28 +202,30 @@ class WriteTransaction:
         aliases = source_alias or "s", target_alias or "t"
 
         def run(clauses: tuple[Clause, ...]) -> None:
-            check_clauses(clauses)
-            self._begin("merge")
-            if not self._staging.already_recorded:
-                request = Merge(predicate, *aliases, clauses, merge_schema)
-                merge(self._staging, self._snapshot, self._source(source), request)
+            request = Merge(predicate, *aliases, clauses, merge_schema)
+            with self._begin("merge") as staging:
+                if staging is not None:
+                    merge(staging, self._snapshot, self._source(source), request)
 
         return TableMerger(run)
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
         """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""
-        self._begin("set_properties")
-        set_properties(self._staging, self._snapshot, properties)
+        with self._begin("set_properties") as staging:
+            if staging is not None:
+                set_properties(staging, self._snapshot, properties)
 
     def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
         """Remove table properties, as :meth:`refdelta.alter.TableAlterer.unset_table_properties`."""
-        self._begin("unset_properties")
-        unset_properties(self._staging, self._snapshot, names, if_exists=if_exists)
+        with self._begin("unset_properties") as staging:
+            if staging is not None:
+                unset_properties(staging, self._snapshot, names, if_exists=if_exists)
 
     def add_columns(self, fields: Any) -> None:
         """Add columns, as :meth:`refdelta.alter.TableAlterer.add_columns`."""
-        self._begin("add_columns")
-        add_columns(self._staging, self._snapshot, fields_of(fields))
+        with self._begin("add_columns") as staging:
+            if staging is not None:
+                add_columns(staging, self._snapshot, fields_of(fields))
 
     # --- the end ---
 
@@ -238,10 +243,9 @@ class WriteTransaction:
             CommitOutcomeUnknownError: nobody can tell whether the commit happened; the files stay.
         """
         self._check_open("commit")
+        self._over = "ended by a commit that failed"
+        result = CommitResult(version=None) if self._staging.already_recorded else self._staging.commit()
         self._over = "committed"
-        if self._staging.already_recorded:
-            return CommitResult(version=None)
-        result = self._staging.commit()
         if self._on_commit and self._staging.result_snapshot:
             self._on_commit(self._staging.result_snapshot)
         return result
@@ -260,13 +264,19 @@ class WriteTransaction:
                 f"cannot {verb}: this transaction was {self._over} already; begin() starts another one"
             )
 
-    def _begin(self, statement: str) -> None:
+    @contextmanager
+    def _begin(self, statement: str) -> Iterator[Staging | None]:
+        """The one statement of the transaction: all of it or nothing, and then another may follow. None where it is to
+        be skipped, because the application's version is recorded already.
+        """
         self._check_open(statement)
         if self._statement is not None:
             raise InvalidArgumentError(
                 f"cannot {statement}: this transaction holds a statement already ({self._statement}), and one is all "
                 "that a transaction may hold beside reads and appends; commit it and begin another one"
             )
+        with self._staging.all_or_nothing():
+            yield None if self._staging.already_recorded else self._staging
         self._statement = statement
 
     def _source(self, data: Any) -> Source:

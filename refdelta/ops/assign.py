@@ -79,7 +79,8 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
     for name, value in given.items():
         column = resolve_column(split_path(name), schema)
         try:
-            scalar = pa.scalar(value, arrow_type(column.type))
+            # An array refuses to truncate a number, which a scalar does in silence.
+            scalar = pa.array([value], arrow_type(column.type))[0]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))

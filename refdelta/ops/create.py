@@ -1,4 +1,4 @@
-"""CREATE TABLE: a version that holds the protocol and the metadata, and no rows."""
+"""CREATE TABLE and REPLACE TABLE: a version that holds the metadata, and no rows."""
 
 from __future__ import annotations
 
@@ -6,23 +6,57 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from refdelta.protocol.actions import Metadata
+from refdelta.engine.state import to_adds
+from refdelta.ops.rewrite import remove_files
+from refdelta.protocol.actions import Metadata, Protocol
+from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.protocol_choice import upgraded
 
 if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.target import Target
-    from refdelta.results import CommitResult
     from refdelta.staging import Staging
 
 
-def create(txn: Staging, target: Target) -> CommitResult:
-    """Commit version 0. Raises ``ProtocolChangedException`` if another writer created the table meanwhile."""
+def create(txn: Staging, target: Target, *, or_replace: bool = False) -> None:
+    """Stage version 0.
+
+    Args:
+        txn: the transaction.
+        target: the table to be.
+        or_replace: whether it would have replaced a table that there was.
+    """
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     txn.stage(target.changes)
-    parameters = {
+    txn.describe("CREATE OR REPLACE TABLE" if or_replace else "CREATE TABLE", _parameters(metadata), {})
+
+
+def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
+    """Stage another table in the place of this one, in the same history. The protocol never loses a feature.
+
+    Args:
+        txn: the transaction.
+        snapshot: the table that is replaced; all of it counts as read.
+        target: the table to be.
+
+    Raises:
+        UnsupportedFeatureError: the table's protocol has a feature that this engine cannot write.
+        ConstraintViolationError: the table that is there is append-only.
+    """
+    metadata = next(action for action in target.changes if isinstance(action, Metadata))
+    asked = next(action for action in target.changes if isinstance(action, Protocol))
+    protocol = upgraded(snapshot.protocol, metadata, features_of(asked))
+    check_writable(protocol, metadata)
+    txn.read_whole_table()
+    remove_files(txn, to_adds(snapshot.files))
+    txn.stage([metadata] if protocol == snapshot.protocol else [protocol, metadata])
+    txn.describe("CREATE OR REPLACE TABLE", _parameters(metadata), {})
+
+
+def _parameters(metadata: Metadata) -> dict[str, str]:
+    return {
         "isManaged": "false",
         "description": metadata.description or "",
         "partitionBy": msgspec.json.encode(metadata.partition_columns).decode(),
         "properties": msgspec.json.encode(metadata.configuration or {}).decode(),
     }
-    txn.describe("CREATE TABLE", parameters, {})
-    return txn.commit()
