@@ -79,12 +79,18 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
     for name, value in given.items():
         column = resolve_column(split_path(name), schema)
         try:
-            # An array refuses to truncate a number, which a scalar does in silence.
-            scalar = pa.array([value], arrow_type(column.type))[0]
+            scalar = _scalar(value, arrow_type(column.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
     return _distinct(found)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_nested(kind):
+        return pa.array([value], kind)[0]
+    # In two steps: Arrow truncates numbers in silence where it is told the type, and refuses to where it casts.
+    return pa.array([value]).cast(kind)[0]
 
 
 def _evaluated(value: Value, batch: pa.RecordBatch) -> pa.Array:
