@@ -1,0 +1,70 @@
+"""Values over batches are what they are row by row, by the definition in refdelta/protocol."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from predicate_strategies import SCHEMA, batch_of, rows
+from refdelta.engine.evaluate import evaluate_value, row_mask
+from refdelta.engine.partition import to_internal
+from refdelta.engine.schema import arrow_type
+from refdelta.engine.sql import parse_expression, parse_predicate
+from refdelta.errors import ExpressionError, PredicateError
+from refdelta.protocol.predicate import evaluate, to_sql, value_of
+from value_strategies import CONDITIONS, VALUE_TREES
+
+
+def parsed(tree, parse):
+    try:
+        return parse(to_sql(tree), SCHEMA)
+    except PredicateError:
+        assume(False)
+
+
+def alike(a, b):
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return a == b and type(a) is type(b)
+
+
+def one(function):
+    try:
+        return function()
+    except ExpressionError:
+        return ExpressionError
+
+
+@given(VALUE_TREES, st.lists(rows(), min_size=1, max_size=5))
+@settings(max_examples=300)
+def test_batches_and_rows_agree(tree, found):
+    value = parsed(tree, parse_expression)
+    expected = [one(lambda row=row: value_of(value, row)) for row in found]
+    batch = batch_of(found)
+    if ExpressionError in expected:
+        with pytest.raises(ExpressionError):
+            evaluate_value(value, batch)
+    kept = [i for i, item in enumerate(expected) if item is not ExpressionError]
+    array = evaluate_value(value, batch.take(pa.array(kept, pa.int64())))
+    assert array.type == arrow_type(value.type)
+    assert all(map(alike, to_internal(array, value.type), [expected[i] for i in kept]))
+
+
+@given(CONDITIONS, st.lists(rows(), min_size=1, max_size=5))
+@settings(max_examples=200)
+def test_conditions_agree(tree, found):
+    predicate = parsed(tree, parse_predicate)
+    expected = [one(lambda row=row: evaluate(predicate, row)) for row in found]
+    kept = [i for i, item in enumerate(expected) if item is not ExpressionError]
+    assert row_mask(predicate, batch_of(found).take(pa.array(kept, pa.int64()))).to_pylist() == [expected[i] for i in kept]
+
+
+@given(VALUE_TREES)
+@settings(max_examples=200)
+def test_the_sql_of_a_value_is_read_back_as_the_same_value(tree):
+    value = parsed(tree, parse_expression)
+    assert to_sql(parse_expression(to_sql(value), SCHEMA)) == to_sql(value)
