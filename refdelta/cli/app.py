@@ -76,4 +76,4 @@ def open_table(table: str, storage_options: dict[str, str], version: str | None 
 
 
 # The commands register themselves with `app`; importing them here is what makes them exist.
-from refdelta.cli import inspect, reading, running, writing  # noqa: E402, F401
+from refdelta.cli import changing, conflicts, inspect, reading, running, writing  # noqa: E402, F401

@@ -1,0 +1,136 @@
+"""``refdelta delete`` and ``refdelta update``: one commit, or a dry run that leaves nothing."""
+
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, write_deltalake
+from refdelta.cli import changing
+from refdelta.results import CommitResult
+
+
+def rows(path):
+    return sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+
+
+def test_delete_removes_rows_and_says_what_it_did(cli, table):
+    result = cli("delete", table, "--where", "id > 2 and day = 'a'", "--message", "late")
+    assert result.out.startswith("version 3: 1 row deleted, 1 file removed, 0 written, ")
+    assert [row["id"] for row in rows(table)] == [1, 5]
+    newest = cli("history", table, "--limit", 1, "--json").json[0]
+    assert (newest["operation"], newest["userMetadata"]) == ("DELETE", "late")
+
+
+def test_delete_keeps_the_rows_for_which_the_condition_is_null(cli, tmp_path):
+    (tmp_path / "a.csv").write_text("id,name\n1,x\n2,\n3,y\n")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv").status == 0
+    found = cli("delete", tmp_path / "t", "--where", "name <> 'y'", "--json").json
+    assert (found["version"], found["num_deleted_rows"], found["num_copied_rows"]) == (1, 1, 2)
+    assert [row["id"] for row in rows(tmp_path / "t")] == [2, 3]
+
+
+def test_delete_of_every_row_has_to_be_said(cli, fails, table):
+    assert "--where" in fails("delete", table)
+    assert cli("delete", table, "--where", "true").status == 0
+    assert rows(table) == []
+
+
+def test_update_sets_columns_from_the_old_values(cli, table):
+    result = cli("update", table, "--set", "id = id * 10", "--set", "name=concat('was ', id)", "--where", "id >= 3")
+    assert result.out.startswith("version 3: 2 rows updated, 2 files removed, 2 written")
+    assert [(row["id"], row["name"]) for row in rows(table)] == [(1, "one"), (30, "was 3"), (50, "was 5")]
+
+
+def test_update_of_every_row(cli, table):
+    found = cli("update", table, "--set", "name='=x'", "--json").json
+    assert (found["version"], found["num_updated_rows"], found["rebased_over"]) == (3, 3, [])
+    assert {row["name"] for row in rows(table)} == {"=x"}, "the first = ends the name, a second one is SQL"
+
+
+@pytest.mark.parametrize("arguments", [("delete", "--where", "id = 77"), ("update", "--set", "id=1", "--where", "1=0")])
+def test_where_nothing_matches_nothing_is_written(cli, table, arguments):
+    command, *options = arguments
+    assert cli(command, table, *options).out == "no row matches: nothing was written\n"
+    assert DeltaTable(table).version() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("delete", "--where", "id = 1"), "version 2 would have 1 row deleted, 1 file removed, 0 written; nothing"),
+        (("delete", "--where", "true"), "version 2 would have 3 rows deleted, 3 files removed, 0 written; nothing"),
+        (("update", "--set", "id=0"), "version 2 would have 3 rows updated, 3 files removed, 2 written; nothing"),
+        (("delete", "--where", "id = 77"), "version 2 would have 0 rows deleted, 0 files removed, 0 written; nothing"),
+    ],
+)
+def test_a_dry_run_says_what_would_be_done_and_leaves_nothing(cli, table, arguments, said):
+    command, *options = arguments
+    before = sorted(table.rglob("*"))
+    result = cli(command, table, *options, "--dry-run")
+    assert result.out.startswith(said)
+    assert result.out.count("\n  ") == int(said.split(", ")[1].split()[0]), "each file that would go has a line"
+    assert sorted(table.rglob("*")) == before
+
+
+def test_a_dry_run_as_json_names_the_files(cli, table):
+    found = cli("delete", table, "--where", "id = 5", "--dry-run", "--json").json
+    assert (found["dry_run"], found["read_version"], found["num_deleted_rows"]) == (True, 2, 1)
+    assert len(found["files"]) == 1
+    assert (table / found["files"][0]).exists()
+
+
+def test_a_dry_run_shows_a_screenful_of_files(cli, tmp_path):
+    for number in range(changing._FILES_SHOWN + 2):
+        (tmp_path / "a.csv").write_text(f"id\n{number}\n")
+        assert cli("write", tmp_path / "t", tmp_path / "a.csv", "--mode", "append").status == 0
+    assert cli("delete", tmp_path / "t", "--where", "true", "--dry-run").out.endswith(
+        "  ... and 2 more; --json lists all\n"
+    )
+
+
+def test_the_level_may_be_stricter_and_is_noted(cli, table):
+    assert cli("delete", table, "--where", "id = 1", "--isolation", "serializable").status == 0
+    assert cli("history", table, "--limit", 1, "--json").json[0]["isolationLevel"] == "Serializable"
+
+
+def test_over_which_versions_a_commit_moved_is_said(cli, table, monkeypatch):
+    def rebased(*_arguments, **_named):
+        metrics = {"num_deleted_rows": 2, "num_removed_files": 1, "num_added_files": 0}
+        return CommitResult(9, 2, (5, 6, 7, 8), metrics=metrics)
+
+    monkeypatch.setattr(DeltaTable, "delete", rebased)
+    assert "version 9 (over versions 5 to 8): 2 rows" in cli("delete", table, "--where", "true").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("delete", "--where", "town = 1"), "town"),
+        (("delete", "--where", "id >"), "id >"),
+        (("delete", "--where", "town = 1", "--dry-run"), "town"),
+        (("delete", "--where", "id = 1", "--isolation", "chaos"), "chaos"),
+        (("update", "--where", "id = 1"), "--set"),
+        (("update", "--set", "id"), "'id' is not column=SQL"),
+        (("update", "--set", "id="), "'id=' is not column=SQL"),
+        (("update", "--set", "id=1", "--set", "id =2"), "id is set twice"),
+        (("update", "--set", "town='x'"), "town"),
+        (("update", "--set", "id='x'"), "cannot cast"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_changes_nothing(fails, table, arguments, said):
+    command, *options = arguments
+    before = sorted(table.rglob("*"))
+    assert said in fails(command, table, *options)
+    assert sorted(table.rglob("*")) == before
+
+
+def test_an_append_only_table_refuses(fails, tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}), configuration={"delta.appendOnly": "true"})
+    for more in ((), ("--dry-run",)):
+        assert "appendOnly" in fails("delete", tmp_path / "t", "--where", "true", *more)
+
+
+def test_a_weaker_level_than_the_tables_is_refused(cli, fails, tmp_path):
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    strict = ("--property", "delta.isolationLevel=Serializable")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv", *strict).status == 0
+    assert "weaker" in fails("delete", tmp_path / "t", "--where", "true", "--isolation", "WriteSerializable")

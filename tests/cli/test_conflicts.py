@@ -1,0 +1,67 @@
+"""``refdelta conflicts``: the matrices as the rules answer, and one pair explained."""
+
+import pytest
+
+from refdelta.concurrency.matrix import DOCUMENTED, matrix
+
+
+def test_both_matrices_with_what_is_documented_and_what_the_rules_say(cli):
+    result = cli("conflicts")
+    assert (result.status, result.err) == (0, "")
+    with_it, without = result.out.split("\nwithout row-level concurrency\n")
+    for text, row_level in ((with_it, True), (without, False)):
+        lines = text.splitlines()
+        for cell in matrix(row_level=row_level):
+            words = (cell.one, cell.other, cell.documented, *cell.verdicts.values())
+            assert any(" ".join(words).split() == line.split() for line in lines), words
+
+
+def test_one_matrix_only(cli):
+    assert "without row-level" not in cli("conflicts", "--row-level").out
+    assert cli("conflicts", "--no-row-level").out.startswith("without row-level concurrency\n")
+
+
+def test_the_matrices_as_json(cli):
+    found = cli("conflicts", "--json").json
+    assert [one["row_level"] for one in found] == [True, False]
+    for one in found:
+        cells = {(cell["one"], cell["other"]): cell["documented"] for cell in one["cells"]}
+        assert cells == DOCUMENTED[one["row_level"]]
+    assert len(cli("conflicts", "--json", "--no-row-level").json) == 1
+
+
+@pytest.mark.parametrize("row_level", [True, False])
+def test_one_pair_explained(cli, row_level):
+    option = "--row-level" if row_level else "--no-row-level"
+    arguments = ("conflicts", "--explain", "UPDATE", "DELETE", "--isolation", "Serializable", option)
+    text = cli(*arguments).out
+    assert text.startswith("UPDATE, after DELETE committed first, at Serializable: can\n")
+    assert "rule files-added raises ConcurrentAppendException: Repeat the operation" in text
+    found = cli(*arguments, "--json").json
+    assert (found["verdict"], found["rules"]) == ("can", ["files-added"])
+    assert found["documented"] == ("only when both modify the same row" if row_level else "can, at either level")
+    assert f"the documentation: {found['documented']}\n" in text
+
+
+def test_the_level_matters_and_any_spelling_does(cli):
+    found = [
+        cli("conflicts", "--explain", "delete", "insert", "--isolation", level, "--json").json["verdict"]
+        for level in ("writeserializable", "SERIALIZABLE")
+    ]
+    assert found == ["never", "can"]
+    assert cli("conflicts", "--explain", "insert_from_query", "set_properties").out.endswith(
+        "repeat the operation.\n"
+    ), "no word of the documentation on this pair"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--explain", "UPDATE", "DANCE"), "'DANCE' is none of INSERT, UPDATE"),
+        (("--explain", "UPDATE"), "--explain"),
+        (("--explain", "UPDATE", "DELETE", "--isolation", "Snapshot"), "Snapshot"),
+        (("--isolation", "Serializable"), "--explain"),
+    ],
+)
+def test_what_is_wrong_is_one_line(fails, arguments, said):
+    assert said in fails("conflicts", *arguments)
