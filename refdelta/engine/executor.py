@@ -57,18 +57,19 @@ class ThreadExecutor:
         tasks: Iterable[Task],
         *,
         weigh: Callable[[Result], int] = lambda _: 1,
-        budget: int = LOOK_AHEAD_BYTES,
+        budget: int | None = None,
     ) -> Iterator[Result]:
         """The results of all tasks, each of which gives many, in the order of the tasks.
 
-        Tasks run ahead of the consumer until the results that wait weigh more than ``budget``. The task whose turn it
-        is has a share of its own, so that it can always go on.
+        Tasks run ahead of the consumer until the results that wait weigh more than ``budget``, or
+        :data:`LOOK_AHEAD_BYTES` where there is none. The task whose turn it is has a share of its own, so that it can
+        always go on.
         """
         tasks = list(tasks)
         if len(tasks) == 1:  # nothing to run beside it but the consumer itself
             yield from function(tasks[0])
             return
-        lanes = _Lanes(function, tasks, weigh, budget)
+        lanes = _Lanes(function, tasks, weigh, LOOK_AHEAD_BYTES if budget is None else budget)
         threads = [
             threading.Thread(target=lanes.work, name=f"refdelta-{i}", daemon=True)
             for i in range(min(self.workers, len(tasks)))

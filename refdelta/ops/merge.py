@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from refdelta.ops.source import Source
     from refdelta.staging import Staging
 
-_PIECE_BYTES = 32 * 2**20
+_PIECE_BYTES = 8 * 2**20
 _INSERT_ROWS = 64 * 1024
 
 
