@@ -40,7 +40,7 @@ from refdelta.protocol.predicate import (
     Value,
     walk,
 )
-from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
+from refdelta.protocol.types import DATE, FRACTIONAL, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
 
 
 def row_mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
@@ -228,6 +228,8 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
     if source == DATE and target == TIMESTAMP:
         array, source = cast(array, DATE, TIMESTAMP_NTZ), TIMESTAMP_NTZ
         return cast(array, source, target)
+    if isinstance(source, DecimalType) and target in FRACTIONAL:
+        return convert(array, source, target)
     try:
         # A long that no double equals is compared by the nearest one, as in Spark.
         return pc.cast(array, compute_type(target), safe=source == DATE)
