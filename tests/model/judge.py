@@ -9,9 +9,8 @@ exactly if they met the same rows. What is not a row, such as the table's proper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import NamedTuple
 
 SERIALIZABLE, WRITE_SERIALIZABLE = "Serializable", "WriteSerializable"
@@ -133,12 +132,25 @@ def serial_order(history: History, level: str) -> tuple[str, ...] | None:
         if any(t.operation(t.name, states[t.began]) != happened[t.name] for t in history.readers):
             return None
         return tuple(t.name for t in order)
-    for order in permutations(history.writers):
-        if any(later.committed < t.committed for i, t in enumerate(order) if t.strict for later in order[i + 1 :]):
+    return _some_order(history.start, history.writers, happened, versions[-1])
+
+
+def _some_order(
+    state: State, left: Sequence[Transaction], happened: Mapping[str, Effect], end: State
+) -> tuple[str, ...] | None:
+    """Tries who comes next, until all that are left have a place."""
+    if not left:
+        return () if state == end else None
+    for transaction in left:
+        others = [t for t in left if t is not transaction]
+        if transaction.strict and any(t.committed < transaction.committed for t in others):
             continue
-        states, effects = serially(history.start, order)
-        if states[-1] == versions[-1] and all(effects[t.name] == happened[t.name] for t in order):
-            return tuple(t.name for t in order)
+        effect = transaction.operation(transaction.name, state)
+        if effect != happened[transaction.name]:
+            continue
+        rest = _some_order(apply(state, effect), others, happened, end)
+        if rest is not None:
+            return (transaction.name, *rest)
     return None
 
 

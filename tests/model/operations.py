@@ -1,4 +1,5 @@
-"""What transactions do in the judge's world, where a row is ``(key, colour)`` and one more row stands for the metadata.
+"""What transactions do in the judge's world, where a row is ``(key, colour)``; one more row stands for the metadata,
+and one for an application's version.
 
 Every operation but one that only shows the table also reads the metadata, as each writer of Delta does.
 """
@@ -14,6 +15,7 @@ Values = tuple[int, int]
 Where = Callable[[int, int], bool]
 
 METADATA = "metadata"
+APPLICATION = "application"
 
 
 def rows(*values: Values) -> State:
@@ -28,7 +30,11 @@ def metadata(*settings: str) -> Row:
 
 def data_of(state: State) -> list[Values]:
     """The values of the table's rows, in order."""
-    return sorted(row.values for row in state if row.values[0] != METADATA)
+    return sorted(row.values for row in state if _is_data(row))
+
+
+def _is_data(row: Row) -> bool:
+    return row.values[0] not in (METADATA, APPLICATION)
 
 
 def colour(wanted: int) -> Where:
@@ -71,7 +77,20 @@ class Statement:
     def found(self, state: State) -> State:
         if self.reads is None:
             return frozenset()
-        return frozenset(row for row in state if row.values[0] != METADATA and self.reads(*row.values))
+        return frozenset(row for row in state if _is_data(row) and self.reads(*row.values))
+
+
+@dataclass(frozen=True)
+class Once(Statement):
+    """An append by an application that records its version, and leaves it at that where a row says it did so before."""
+
+    def __call__(self, name: str, state: State) -> Effect:
+        header = frozenset(row for row in state if row.values[0] == METADATA)
+        recorded = frozenset(row for row in state if row.values[0] == APPLICATION)
+        if recorded:
+            return Effect(seen=(header, recorded))
+        _, added = self.does(name, frozenset())
+        return Effect(frozenset(), added | {Row((name, APPLICATION), (APPLICATION,))}, (header, recorded))
 
 
 def _new(name: str, values: tuple[Values, ...]) -> State:
@@ -81,6 +100,10 @@ def _new(name: str, values: tuple[Values, ...]) -> State:
 def insert(*values: Values) -> Statement:
     """A blind append."""
     return Statement(None, lambda name, _: (frozenset(), _new(name, values)))
+
+
+def insert_once(*values: Values) -> Statement:
+    return Once(None, lambda name, _: (frozenset(), _new(name, values)))
 
 
 def copy(where: Where, change: Callable[[int, int], Values] = lambda k, a: (k, a)) -> Statement:

@@ -1,0 +1,175 @@
+"""Versions of a table as a tree: from any version on, transactions go different ways.
+
+What a transaction stages depends on the version that it sees, and what becomes of its commit on the version that it
+meets. Each such step is taken once, however many histories share it, and each version that is made is held to the
+judge.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.cases import Case
+from model.judge import SERIALIZABLE, History, State, Transaction, accepts, play
+from model.operations import Values, data_of, metadata, rows
+from refdelta import errors
+
+FILES = (((0, 0), (1, 1)), ((2, 1),))
+"""What the files of an unpartitioned table hold at first; a partitioned one has the same rows."""
+
+START = rows(*(row for file in FILES for row in file)) | {metadata()}
+
+
+class Wrong(AssertionError):
+    """The engine did what it must not do."""
+
+
+@dataclass(eq=False)
+class Version:
+    """A version in one branch, and the transactions that led to it.
+
+    Attributes:
+        log: the content of its log files.
+        content: what the engine knows the version by.
+        state: its rows, in the judge's world.
+    """
+
+    log: tuple[bytes, ...]
+    content: Any
+    transactions: tuple[Transaction, ...] = ()
+    state: State = START
+    staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
+    children: dict[Staged, Version | Refusal] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return len(self.log) - 1
+
+    def __str__(self) -> str:
+        steps = [f"{t.name} (from {t.began}{', strict' if t.strict else ''})" for t in self.transactions]
+        return ", ".join(steps) or "the table as it was created"
+
+
+@dataclass(eq=False)
+class Staged:
+    """A transaction that has begun at a version and run its statement."""
+
+    case: Case
+    at: Version
+    strict: bool
+    transaction: Any
+
+    @property
+    def name(self) -> str:
+        return f"{self.case.name} from {self.at.number}"
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """A commit that was refused."""
+
+    error: errors.ConcurrentModificationError
+
+    @property
+    def rule(self) -> str:
+        return self.error.conflict.rule
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that happened: its file, what the version is known by, and over which versions it was rebased."""
+
+    data: bytes
+    content: Any
+    rebased_over: list[int]
+
+
+class Branches(abc.ABC):
+    """The tree of one table at one isolation level.
+
+    Attributes:
+        level: of the table.
+        partitioned: whether by colour.
+        root: version 0.
+        statements: how many statements were run.
+        commits: how many commits were tried.
+    """
+
+    root: Version
+
+    def __init__(self, level: str, *, partitioned: bool):
+        self.level, self.partitioned = level, partitioned
+        self.statements = self.commits = 0
+
+    def begin(self, version: Version, case: Case, copy: int = 0, *, strict: bool = False) -> Staged:
+        """A transaction that begins at a version and runs its statement there.
+
+        Args:
+            version: which it sees.
+            case: its statement.
+            copy: tells those of one history apart that do the same.
+            strict: whether it asks for Serializable, whatever the table says.
+        """
+        key = case, copy, strict
+        if key not in version.staged:
+            self.statements += 1
+            isolation = SERIALIZABLE if strict else None
+            version.staged[key] = Staged(case, version, strict, self.stage(version, case, isolation))
+        return version.staged[key]
+
+    def commit(self, version: Version, staged: Staged) -> Version | Refusal:
+        """What becomes of a transaction that commits when the table is at ``version``; that version itself, where
+        nothing is written.
+        """
+        if staged not in version.children:
+            self.commits += 1
+            version.children[staged] = self._commit(version, staged)
+        return version.children[staged]
+
+    def _commit(self, version: Version, staged: Staged) -> Version | Refusal:
+        try:
+            committed = self.attempt(version, staged)
+        except errors.ConcurrentModificationError as error:
+            return Refusal(error)
+        if committed is None:
+            if staged.case.statement("T", staged.at.state).writes:
+                raise Wrong(f"{staged.name} wrote nothing; before it: {staged.at}")
+            return version
+        history = supposed(version, staged)
+        made = Version((*version.log, committed.data), committed.content, history.transactions, play(history)[0][-1])
+        if committed.rebased_over != list(range(staged.at.number + 1, made.number)):
+            raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
+        if not accepts(history, self.level):
+            raise Wrong(f"at {self.level}, accepted though no serial order explains it: {made}")
+        if self.contents(made) != data_of(made.state):
+            raise Wrong(f"the rows are {self.contents(made)}, they should be {data_of(made.state)}: {made}")
+        return made
+
+    def contents(self, version: Version) -> list[Values]:
+        """The rows of a version, in order."""
+        return sorted(row for _, _, rows in self.files(version) for row in rows)
+
+    @abc.abstractmethod
+    def stage(self, version: Version, case: Case, isolation: str | None) -> Any:
+        """Begin a transaction and run its statement."""
+
+    @abc.abstractmethod
+    def attempt(self, version: Version, staged: Staged) -> Committed | None:
+        """Commit, with ``version`` as the newest one; None where nothing was written.
+
+        Raises ``ConcurrentModificationError``. What is staged stays as it is, for other attempts.
+        """
+
+    @abc.abstractmethod
+    def files(self, version: Version) -> list[tuple[str, dict[str, str | None], list[Values]]]:
+        """The live files: path, partition values, rows."""
+
+
+def supposed(version: Version, staged: Staged) -> History:
+    """The history in which this transaction commits as the next version."""
+    number = version.number + 1
+    name = f"V{number} {staged.case.name}"
+    made = Transaction(name, staged.case.statement, staged.at.number, number, strict=staged.strict)
+    return History(START, (*version.transactions, made))

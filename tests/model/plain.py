@@ -1,0 +1,53 @@
+"""Plain checking by files, to compare with: what a transaction read are the files that statistics let it skip none of,
+and a winner's new files conflict unless their partition says otherwise. This is what delta-spark's checker does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from model.branches import Staged, Version
+from model.engine import Engine
+from model.judge import SERIALIZABLE
+from refdelta.protocol.actions import Remove
+
+
+def accepts(engine: Engine, version: Version, staged: Staged) -> bool:
+    """Whether plain checking lets a transaction commit when the table is at ``version``."""
+    asks, mine = staged.case.asks, _removes(staged)
+    read = set() if asks is None else _read(engine, staged)
+    for data in version.log[staged.at.number + 1 :]:
+        theirs = [json.loads(line) for line in data.splitlines()]
+        removed = {a["remove"]["path"] for a in theirs if "remove" in a}
+        if any("metaData" in a or "protocol" in a for a in theirs) or removed & (read | mine):
+            return False
+        info = next(a["commitInfo"] for a in theirs if "commitInfo" in a)
+        if engine.level != SERIALIZABLE and info.get("isBlindAppend"):
+            continue
+        added = [a["add"] for a in theirs if "add" in a and a["add"]["dataChange"]]
+        if asks is not None and any(_may_hold(asks, add["partitionValues"]) for add in added):
+            return False
+    return True
+
+
+def _removes(staged: Staged) -> set[str]:
+    return {action.path for action in staged.transaction._staging._actions if isinstance(action, Remove)}
+
+
+def _read(engine: Engine, staged: Staged) -> set[str]:
+    asks = staged.case.asks
+    return {
+        path
+        for path, partition, rows in engine.files(staged.at)
+        if _may_hold(asks, partition)
+        and all(_in_range(constants, [row["ka".index(c)] for row in rows]) for c, constants in asks.items())
+    }
+
+
+def _may_hold(asks: Mapping[str, tuple[int, ...]], partition: Mapping[str, str | None]) -> bool:
+    return all(int(partition[c]) in constants for c, constants in asks.items() if partition.get(c) is not None)
+
+
+def _in_range(constants: tuple[int, ...], values: list[int]) -> bool:
+    return any(min(values) <= constant <= max(values) for constant in constants)
