@@ -11,10 +11,10 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench golden wheel lock clean
+.PHONY: help setup demo test lint bench precision golden wheel lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
 
@@ -40,6 +40,9 @@ lint: setup  ## ruff, mypy --strict, and which package may import which
 
 bench: setup  ## rows per second, written and read, next to bare pyarrow and deltalake (some minutes)
 	$(BIN)/python bench/throughput.py
+
+precision: setup  ## how often the engine commits where a judge of serial orders would, into spec_notes/precision.md
+	PYTHONPATH=tests $(BIN)/python -m model.precision
 
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
 	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
