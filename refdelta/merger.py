@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.merge_clauses import Clause, Kind, When
 
-if TYPE_CHECKING:
-    from refdelta.results import CommitResult
+
+Result = TypeVar("Result")
 
 
-class TableMerger:
+class TableMerger(Generic[Result]):
     """A MERGE in the making; made by :meth:`refdelta.DeltaTable.merge` and by a transaction's ``merge``.
 
     Clauses are tried in the order of the calls, and the first one whose predicate is true takes the row. Of several
@@ -20,7 +20,7 @@ class TableMerger:
     and of the source, or without where that leaves no doubt.
     """
 
-    def __init__(self, run: Callable[[tuple[Clause, ...]], CommitResult | None]):
+    def __init__(self, run: Callable[[tuple[Clause, ...]], Result]):
         self._run = run
         self._clauses: list[Clause] = []
         self._done = False
@@ -85,7 +85,7 @@ class TableMerger:
         self._clauses.extend(clauses)
         return self
 
-    def execute(self) -> CommitResult | None:
+    def execute(self) -> Result:
         """Run it.
 
         Returns:

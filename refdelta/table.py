@@ -389,7 +389,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
-    ) -> TableMerger:
+    ) -> TableMerger[CommitResult]:
         """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
 
         Args:

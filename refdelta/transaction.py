@@ -194,7 +194,7 @@ class WriteTransaction:
         source_alias: str | None = "s",
         target_alias: str | None = "t",
         merge_schema: bool = False,
-    ) -> TableMerger:
+    ) -> TableMerger[None]:
         """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`; ``execute()`` reads and writes the files,
         and :meth:`commit` commits.
         """
