@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -100,7 +100,10 @@ def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
         case Comparison(op, left, right) if isinstance(left, Literal):
             return compare(FLIPPED[op], _array(right, batch), values(left, batch))
         case Comparison(op, left, right):
-            return compare(op, _array(left, batch), values(right, batch))
+            first = _array(left, batch)
+            if op != "<=>" and can_fail(right):
+                return compare(op, first, _for_rows(first.is_valid(), batch, partial(_array, right)))
+            return compare(op, first, values(right, batch))
         case In(value, items):
             return _is_in(_array(value, batch), items)
         case IsNull(value):
@@ -154,14 +157,28 @@ def values(value: Value, batch: pa.RecordBatch) -> Any:
             return _case(value, batch)
         case Call("coalesce", args):
             return _coalesce(args, value.type, batch)
-        case Call(_, args):
-            return call(value, [_array(arg, batch) for arg in args])
+        case Call():
+            return call(value, _arguments(value, batch))
         case Column(path):
             index = batch.schema.get_field_index(path[0])
             if index < 0:
                 raise ColumnNotFoundError(path[0], batch.schema.names, "the data")
             array = batch.column(index)
             return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+def _arguments(node: Call, batch: pa.RecordBatch) -> list[pa.Array]:
+    """A function's arguments; where one is null and makes the function null, further ones are not asked for."""
+    function = FUNCTIONS[node.name]
+    found: dict[int, pa.Array] = {}
+    for place in function.order(len(node.args)):
+        arg = node.args[place]
+        if found and function.strict and can_fail(arg):
+            rows = reduce(pc.and_, [array.is_valid() for array in found.values()])
+            found[place] = _for_rows(rows, batch, partial(_array, arg))
+        else:
+            found[place] = _array(arg, batch)
+    return [found[place] for place in range(len(node.args))]
 
 
 def _array(value: Value, batch: pa.RecordBatch) -> pa.Array:

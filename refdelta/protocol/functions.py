@@ -121,6 +121,11 @@ def _picked(sign: int) -> Callable[..., Any]:
     return pick
 
 
+def _concat(_: Call, *values: Any) -> Any:
+    # All of them are computed, even behind a null.
+    return None if None in values else "".join(values)
+
+
 def _simple(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda _, *values: function(*values)
 
@@ -145,8 +150,9 @@ class Function:
         arity: the least and the largest number of arguments.
         typing: puts the arguments into the types that it takes, and says what it gives; refuses others.
         plain: the value of a call, from the call and the values of its arguments.
-        strict: whether a null argument makes a null.
+        strict: whether a null argument makes a null, and further ones are not computed then.
         fails: whether there are values for which it raises ``ExpressionError``.
+        backwards: whether the last argument is computed first, as Spark does with divisors.
     """
 
     arity: tuple[int, int]
@@ -154,6 +160,11 @@ class Function:
     plain: Callable[..., Any]
     strict: bool = True
     fails: bool = False
+    backwards: bool = False
+
+    def order(self, many: int) -> range:
+        """The places of so many arguments, in the order in which they are computed."""
+        return range(many - 1, -1, -1) if self.backwards else range(many)
 
     def of(self, call: Call, values: Sequence[Any]) -> Any:
         """The value of a call.
@@ -166,10 +177,11 @@ class Function:
         return self.plain(call, *values)
 
 
-def _operator(op: str) -> Function:
-    return Function(
-        (2, 2), arithmetic.binary_types, lambda call, a, b: arithmetic.binary(op, call.type, a, b), fails=True
-    )
+def _operator(op: str, *, backwards: bool = False) -> Function:
+    def plain(call: Call, a: Any, b: Any) -> Any:
+        return arithmetic.binary(op, call.type, a, b)
+
+    return Function((2, 2), arithmetic.binary_types, plain, fails=True, backwards=backwards)
 
 
 def _of_date(function: Callable[[int], int], gives: DataType = INTEGER) -> Function:
@@ -195,9 +207,9 @@ FUNCTIONS: dict[str, Function] = {
     "+": _operator("+"),
     "-": Function((1, 2), _minus_types, _minus, fails=True),
     "*": _operator("*"),
-    "/": _operator("/"),
-    "%": _operator("%"),
-    "div": _operator("div"),
+    "/": _operator("/", backwards=True),
+    "%": _operator("%", backwards=True),
+    "div": _operator("div", backwards=True),
     "abs": Function(
         (1, 1), arithmetic.unary_types, lambda call, value: arithmetic.fit(abs(value), call.type), fails=True
     ),
@@ -217,7 +229,7 @@ FUNCTIONS: dict[str, Function] = {
     "coalesce": Function(
         (1, _ANY), _alike, lambda _, *values: next((v for v in values if v is not None), None), strict=False
     ),
-    "concat": Function((0, _ANY), _strings, lambda _, *values: "".join(values)),
+    "concat": Function((0, _ANY), _strings, _concat, strict=False),
     "upper": _of_string(str.upper),
     "lower": _of_string(str.lower),
     "trim": _of_string(lambda text: text.strip(" ")),

@@ -152,7 +152,8 @@ def evaluate(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
             found = _all(_negated(evaluate(child, row)) for child in children)
             return _negated(found)
         case Comparison(op, left, right):
-            return compare(op, value_of(left, row), value_of(right, row))
+            first = value_of(left, row)
+            return None if first is None and op != "<=>" else compare(op, first, value_of(right, row))
         case In(child, items):
             return is_in(value_of(child, row), [item.value for item in items])
         case IsNull(child):
@@ -222,7 +223,7 @@ def value_of(value: Value, row: Mapping[str, Any]) -> Any:
             # What stands behind the first value is not computed.
             return next((found for found in (value_of(arg, row) for arg in args) if found is not None), None)
         case Call():
-            return FUNCTIONS[value.name].of(value, [value_of(arg, row) for arg in value.args])
+            return _called(value, row)
         case Column(path):
             here: Any = row
             for name in path:
@@ -230,6 +231,16 @@ def value_of(value: Value, row: Mapping[str, Any]) -> Any:
                     return None
                 here = here[name]
             return here
+
+
+def _called(call: Call, row: Mapping[str, Any]) -> Any:
+    function = FUNCTIONS[call.name]
+    found: dict[int, Any] = {}
+    for place in function.order(len(call.args)):
+        found[place] = value_of(call.args[place], row)
+        if found[place] is None and function.strict:
+            return None
+    return function.of(call, [found[place] for place in range(len(call.args))])
 
 
 def _all(parts: Iterable[bool | None]) -> bool | None:
