@@ -8,7 +8,6 @@ from typing import Any, Generic, Self, TypeVar
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.merge_clauses import Clause, Kind, When
 
-
 Result = TypeVar("Result")
 
 

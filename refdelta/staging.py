@@ -209,18 +209,10 @@ class Staging:
         described = self.description or Description("WRITE", {}, {}, {})
         if not self._actions and not self._applications and not described.always:
             return CommitResult(version=None, metrics=self._result_metrics(described, 0))
-        prepared = PreparedCommit(
-            read_version=self.snapshot.version if self.snapshot else -1,
-            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
-            actions=[*self._actions, *self._applications],
-            commit_info=self._commit_info(described),
-            txn_id=self.txn_id,
-            level=self.isolation,
-            table=self._read_table(),
-        )
         try:
+            prepared = self._prepared(described)
             outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
-        except (CommitFailedError, StoreError, InvalidLogError):
+        except (CommitFailedError, StoreError, InvalidLogError, InvalidArgumentError):
             # Certain that nothing became visible. Any other way out (an unknown outcome, an interrupt) leaves the
             # files, since the log may name them.
             self.abort()
@@ -232,6 +224,17 @@ class Staging:
             attempts=outcome.attempts,
             rebased_over=tuple(outcome.rebased_over),
             metrics=self._result_metrics(described, outcome.attempts - 1),
+        )
+
+    def _prepared(self, described: Description) -> PreparedCommit:
+        return PreparedCommit(
+            read_version=self.snapshot.version if self.snapshot else -1,
+            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
+            actions=[*self._actions, *self._applications],
+            commit_info=self._commit_info(described),
+            txn_id=self.txn_id,
+            level=self.isolation,
+            table=self._read_table(),
         )
 
     def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:

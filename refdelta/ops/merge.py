@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from refdelta.ops.source import Source
     from refdelta.staging import Staging
 
-_PIECE_BYTES = 8 * 2**20
+_LEAST_PIECE, _LARGEST_PIECE = 8 * 2**20, 256 * 2**20
 _INSERT_ROWS = 64 * 1024
 
 
@@ -188,7 +188,7 @@ class _Run:
     @property
     def _piece_bytes(self) -> int:
         # The join builds its table of the source anew for each piece; pieces of the source's size make up for that.
-        return max(_PIECE_BYTES, int(self.matcher.source.nbytes))
+        return min(_LARGEST_PIECE, max(_LEAST_PIECE, int(self.matcher.source.nbytes)))
 
     def _check_single(self, rows: pa.Table, pairs: Pairs) -> None:
         """Raise for a row of the table that several rows of the source match."""

@@ -28,7 +28,7 @@ from refdelta.protocol.types import (
 if TYPE_CHECKING:
     from refdelta.ops.merge_join import Key, Matcher
 
-_TUPLES, _VALUES = 64, 1000
+_TUPLES, _VALUES = 64, 256
 """How many combinations of keys, and how many values of one key, are named one by one; for more, their range is."""
 
 

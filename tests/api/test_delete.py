@@ -6,20 +6,10 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyroaring import BitMap64
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.errors import ConstraintViolationError, PredicateError
-from refdelta.protocol.deletion_vector import serialize_bitmap, z85_encode
-
-
-def commit_of(path, version):
-    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def actions(path, version, kind):
-    return [line[kind] for line in commit_of(path, version) if kind in line]
+from written_tables import actions, with_vector
 
 
 def held(path, column="id"):
@@ -128,25 +118,6 @@ def test_what_the_commit_says(path):
     assert {name: metrics[name] for name in wanted} == wanted
     assert int(metrics["numRemovedBytes"]) > 0 < int(metrics["numAddedBytes"])
     assert metrics.keys() - wanted.keys() == {"numRemovedBytes", "numAddedBytes", "executionTimeMs"}
-
-
-def with_vector(path, gone):
-    """A table of one file with the values 0 to 9, where a vector like one of another engine's deletes some."""
-    write_deltalake(path, pa.table({"id": list(range(10))}), configuration={"delta.enableDeletionVectors": "true"})
-    (add,) = actions(path, 0, "add")
-    bitmap = serialize_bitmap(BitMap64(gone))
-    vector = {
-        "storageType": "i",
-        "pathOrInlineDv": z85_encode(bitmap),
-        "sizeInBytes": len(bitmap),
-        "cardinality": len(gone),
-    }
-    stats = json.loads(add["stats"]) | {"tightBounds": False}
-    remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "size": add["size"]}
-    lines = [{"remove": remove}, {"add": {**add, "stats": json.dumps(stats), "deletionVector": vector}}]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (path / "_delta_log" / f"{1:020d}.json").write_text(text)
-    return vector
 
 
 def test_deletion_vectors_of_other_engines(tmp_path):

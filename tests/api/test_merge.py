@@ -11,6 +11,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, PredicateError
+from written_tables import actions, with_vector
 
 NAN = float("nan")
 
@@ -267,6 +268,23 @@ def test_nulls_where_the_table_has_none_leave_nothing(tmp_path):
         with pytest.raises(ConstraintViolationError, match="id"):
             merge.execute()
     assert sorted(tmp_path.glob("*.parquet")) == files
+
+
+def test_deletion_vectors_of_other_engines(tmp_path):
+    vector = with_vector(tmp_path, [0, 9])
+    table = DeltaTable(tmp_path)
+    result = (
+        table.merge(source(id=[0, 1, 2]), "t.id = s.id")
+        .when_matched_update({"id": "t.id + 100"}, predicate="s.id = 1")
+        .when_matched_delete()
+        .when_not_matched_insert_all()
+        .execute()
+    )
+    assert [number for (number,) in rows(table)] == sorted([0, 101, *range(3, 9)], key=str)
+    assert (result["num_target_rows_inserted"], result["num_target_rows_copied"]) == (1, 6)
+    (remove,) = actions(tmp_path, 2, "remove")
+    assert remove["deletionVector"] == vector
+    assert table.history(1)[0]["operationMetrics"]["numTargetDeletionVectorsRemoved"] == "1"
 
 
 def test_append_only_tables_take_inserts_and_nothing_else(tmp_path):

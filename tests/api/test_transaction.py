@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 
 
 def ids(*values):
@@ -198,6 +198,28 @@ def test_data_of_the_table_itself_counts_as_read(path):
     txn.commit()
     assert table.count() == 11
     assert table.history(1)[0]["isBlindAppend"] is True
+
+
+def test_a_commit_that_is_refused_leaves_nothing(path):
+    before = data_files(path)
+    txn = DeltaTable(path).begin(commit_properties=CommitProperties(custom_metadata={"operation": "MINE"}))
+    txn.append(ids(3))
+    with pytest.raises(errors.InvalidArgumentError, match="custom_metadata"):
+        txn.commit()
+    assert data_files(path) == before
+
+
+def test_a_file_without_a_row_that_matched_was_not_read(tmp_path):
+    """The statistics of the files overlap, so both statements look into both; each finds rows in one of them."""
+    where = tmp_path / "t"
+    write_deltalake(where, ids(1, 20))
+    write_deltalake(where, ids(2, 19), mode="append")
+    table = DeltaTable(where)
+    one, two = table.begin(isolation="Serializable"), table.begin(isolation="Serializable")
+    one.delete("id = 2")
+    two.update({"id": "21"}, predicate="id = 20")
+    assert [one.commit().version, two.commit().version] == [2, 3]
+    assert held(where) == [1, 19, 21]
 
 
 def test_a_pinned_handle_begins_nothing(path):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from written_tables import actions, with_vector
 
 
 def rows(table, *names):
@@ -144,6 +145,18 @@ def test_misuse_is_one_clear_error(table, arguments, error, said):
     with pytest.raises(error, match=said):
         table.update(**arguments)
     assert table.version() == 1
+
+
+def test_deletion_vectors_of_other_engines(tmp_path):
+    vector = with_vector(tmp_path, [0, 9])
+    table = DeltaTable(tmp_path)
+    assert table.update({"id": "-1"}, predicate="id = 9").version is None
+    result = table.update({"id": "id + 100"}, predicate="id < 3")
+    assert rows(table, "id") == [(101,), (102,), *((i,) for i in range(3, 9))]
+    assert (result["num_updated_rows"], result["num_copied_rows"]) == (2, 6)
+    (remove,), (add,) = actions(tmp_path, 2, "remove"), actions(tmp_path, 2, "add")
+    assert remove["deletionVector"] == vector
+    assert "deletionVector" not in add
 
 
 def test_append_only_tables_refuse(tmp_path):
