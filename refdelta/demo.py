@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> W
     with StatusLine() as line:
         line.show("starting the writers", force=True)
         while finished < len(processes):
-            event = _next(events, processes)
+            event = next_event(events, processes)
             if isinstance(event, str):
                 raise DemoFailedError(event)
             if isinstance(event, Append):
@@ -180,7 +180,7 @@ def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> W
     return Written(tuple(sorted(appends, key=lambda append: append.version)), time.monotonic() - began)
 
 
-def _next(events: Any, processes: Sequence[Any]) -> Any:
+def next_event(events: Any, processes: Sequence[Any]) -> Any:
     """The next event of any writer; one that died without a word is an error and not an endless wait."""
     while True:
         try:
@@ -192,34 +192,47 @@ def _next(events: Any, processes: Sequence[Any]) -> Any:
 
 
 def _writer(number: int, uri: str, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
-    """One writer process: says False when ready, each :class:`Append`, True at the end, or a text when it fails."""
-    try:
+    """One writer process: says False when ready, each :class:`Append`, True at the end."""
+
+    def work() -> Iterator[Any]:
         source = pa.feather.read_table(feather, memory_map=True)
         table = DeltaTable(uri)
-        events.put(False)
+        yield False
         start.wait()
-        for append in _append_months(number, table, source, months):
-            events.put(append)
-        events.put(True)
+        yield from append_months(number, table, source, months)
+        yield True
+
+    report(f"writer {number}", events, work())
+
+
+def report(who: str, events: Any, work: Iterator[Any]) -> None:
+    """Put everything that comes of the work on the queue; if it fails, a text that says so."""
+    try:
+        for event in work:
+            events.put(event)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         if os.environ.get("REFDELTA_DEBUG"):
             traceback.print_exc()
-        events.put(f"writer {number} failed: {type(error).__name__}: {error}")
+        events.put(f"{who} failed: {type(error).__name__}: {error}")
 
 
-def _append_months(number: int, table: DeltaTable, source: pa.Table, months: Sequence[int]) -> Iterator[Append]:
+def pieces(source: pa.Table, months: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+    """What a writer appends, one after the other: each piece's name and its rows."""
     for month in months:
         rows = source.filter(pc.equal(source["month"], month))
         size = -(-rows.num_rows // APPENDS_A_MONTH)
         for part in range(APPENDS_A_MONTH):
-            piece = rows.slice(part * size, size)
-            note = f"month {month}, part {part + 1} of {APPENDS_A_MONTH}, writer {number}"
-            result = write_deltalake(
-                table, piece, mode="append", commit_properties=CommitProperties(user_metadata=note)
-            )
-            if result.version is None:
-                raise DemoFailedError(f"writer {number}: an append created no version")
-            yield Append(number, result.version, piece.num_rows, result.attempts - 1)
+            yield f"month {month}, part {part + 1} of {APPENDS_A_MONTH}", rows.slice(part * size, size)
+
+
+def append_months(number: int, table: DeltaTable, source: pa.Table, months: Sequence[int]) -> Iterator[Append]:
+    """Append the pieces of these months as writer ``number``."""
+    for name, piece in pieces(source, months):
+        noted = CommitProperties(user_metadata=f"{name}, writer {number}")
+        result = write_deltalake(table, piece, mode="append", commit_properties=noted)
+        if result.version is None:
+            raise DemoFailedError(f"writer {number}: an append created no version")
+        yield Append(number, result.version, piece.num_rows, result.attempts - 1)
 
 
 def by_carrier(rows: pa.Table) -> pa.Table:
@@ -235,19 +248,26 @@ def verify(folder: Path, source: pa.Table, written: Written) -> list[Check]:
     versions = [append.version for append in written.appends]
     expected = list(range(1, len(versions) + 1))
     checks = [
-        _check(f"{source.num_rows:,} rows, as in the source", rows.num_rows, source.num_rows),
-        _check("sums per carrier, as in the source", by_carrier(rows), by_carrier(source)),
-        _check(f"every commit has a version of its own, 1 to {len(versions)}", versions, expected),
+        check(f"{source.num_rows:,} rows, as in the source", rows.num_rows, source.num_rows),
+        check("sums per carrier, as in the source", by_carrier(rows), by_carrier(source)),
+        check(f"every commit has a version of its own, 1 to {len(versions)}", versions, expected),
     ]
     for version in (0, len(versions) // 2):
         past = DeltaTable(str(folder), version=version).count()
         before = sum(append.rows for append in written.appends if append.version <= version)
-        checks.append(_check(f"version {version} has {before:,} rows", past, before))
+        checks.append(check(f"version {version} has {before:,} rows", past, before))
     return checks
 
 
-def verify_with_spark(folder: Path, source: pa.Table) -> list[Check]:
+def verify_with_spark(
+    folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]] | None = None
+) -> list[Check]:
     """Have delta-spark read the same folder and compare again.
+
+    Args:
+        folder: the table.
+        source: what it holds.
+        others: by name, further folders and what they hold.
 
     Raises:
         OracleUnavailableError: Java, the packages or the JARs are missing; the message says how to get them.
@@ -256,13 +276,19 @@ def verify_with_spark(folder: Path, source: pa.Table) -> list[Check]:
 
     with session() as spark:
         rows = read_table(spark, folder.resolve())
+        found = {name: read_table(spark, other.resolve()) for name, (other, _) in (others or {}).items()}
     return [
-        _check(f"delta-spark: {source.num_rows:,} rows", rows.num_rows, source.num_rows),
-        _check("delta-spark: sums per carrier", by_carrier(rows), by_carrier(source)),
+        check(f"delta-spark: {source.num_rows:,} rows", rows.num_rows, source.num_rows),
+        check("delta-spark: sums per carrier", by_carrier(rows), by_carrier(source)),
+        *(
+            check(f"delta-spark: sums per carrier, {name}", by_carrier(found[name]), by_carrier(expected))
+            for name, (_, expected) in (others or {}).items()
+        ),
     ]
 
 
-def _check(what: str, got: Any, expected: Any) -> Check:
+def check(what: str, got: Any, expected: Any) -> Check:
+    """Compare two values; tables by their rows, in order."""
     if isinstance(got, pa.Table):
         got, expected = got.to_pylist(), expected.to_pylist()
     return Check(what) if got == expected else Check(what, f"{got!s:.200} instead of {expected!s:.200}")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 import pyarrow as pa
 
-from refdelta import DeltaTable, demo
+from refdelta import DeltaTable, demo, demo_changes
 from refdelta.cli.app import app
-from refdelta.cli.render import echo_json, echo_table, size
+from refdelta.cli.render import counted, echo_json, echo_table, size
 from refdelta.observe import StatusLine
 from refdelta.spark import oracle
 
@@ -41,14 +43,22 @@ class Summary:
 @click.option("--path", metavar="DIR", help="The table's folder, new or empty; the next in ./demo-table unless said.")
 @click.option("--writers", type=click.IntRange(1, 12), default=4, show_default=True, help="How many processes write.")
 @click.option("--spark/--no-spark", default=True, help="Whether delta-spark reads the table too, where it is there.")
+@click.option(
+    "--changes/--no-changes",
+    default=True,
+    help="Whether to write two more tables, one for each isolation level, while flights are updated and deleted there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
-def run(path: str | None, writers: int, spark: bool, as_json: bool) -> None:
+def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: bool) -> None:
     """Write a year of flights from several processes at once, then check everything.
 
     Reads the table back and compares it with the source, now and at earlier versions, and has delta-spark read it too
-    where Java is there. The exit status is 1 if a comparison fails. The table stays for you to look at.
+    where Java is there. Then the same again at each isolation level, while one more process updates late flights and
+    another deletes cancelled ones: the outcome is compared with that of a serial run. The exit status is 1 if a
+    comparison fails. The tables stay for you to look at.
     """
     folder = demo.fresh_folder(path)
+    tables = demo_changes.folders(folder) if changes else {}
     source = demo.flights()
     if not as_json:
         click.echo(f"{source.num_rows:,} flights, {writers} writer processes, one table: {folder}")
@@ -62,12 +72,21 @@ def run(path: str | None, writers: int, spark: bool, as_json: bool) -> None:
     if not as_json:
         click.echo()
         _show_checks(checks)
-    more, not_compared = _second_opinion(folder, source) if spark else ([], "--no-spark")
+    outcomes = demo_changes.change_concurrently(tables, source, writers) if tables else []
+    for outcome in outcomes:
+        found = demo_changes.verify(source, outcome)
+        checks += found
+        if not as_json:
+            _show_outcome(outcome)
+            _show_checks(found)
+    more, not_compared = _second_opinion(folder, source, outcomes) if spark else ([], "--no-spark")
     checks += more
     if as_json:
         shown = [{"what": check.what, "ok": check.problem is None, "problem": check.problem} for check in checks]
-        echo_json({**asdict(summary), "checks": shown, "not_compared_with_spark": not_compared})
+        levels = [{**asdict(outcome), "serial_order": outcome.serial_order} for outcome in outcomes]
+        echo_json({**asdict(summary), "levels": levels, "checks": shown, "not_compared_with_spark": not_compared})
     else:
+        click.echo()
         _show_checks(more)
         if not_compared:
             click.echo(f"    -  not compared with delta-spark: {not_compared}")
@@ -134,12 +153,49 @@ def _show_checks(checks: list[demo.Check]) -> None:
         click.echo(f" {mark}  {check.what}" + (f": {check.problem}" if check.problem else ""))
 
 
-def _second_opinion(folder: Path, source: pa.Table) -> tuple[list[demo.Check], str | None]:
+def _show_outcome(outcome: demo_changes.Outcome) -> None:
+    """What became of the updates and deletes of one table: where each stands, and what it cost."""
+    conflicts = sum(len(change.conflicts) for change in outcome.changes)
+    click.echo(
+        f"\n{outcome.level}: {counted(len(outcome.appends), 'append')}, "
+        f"{len(outcome.changes):,} updates and deletes, "
+        f"{counted(conflicts, 'conflict')}, {outcome.seconds:.2f} s: {outcome.table}"
+    )
+    passed_over = {} if outcome.level == demo_changes.SERIALIZABLE else outcome.passed_over
+    rows = [
+        (
+            change.version,
+            f"{'update late' if change.who == demo_changes.UPDATER else 'delete cancelled'}, month {change.month}",
+            change.rows,
+            change.read_version,
+            _ranges(change.rebased_over),
+            ", ".join(f"{conflict.winner} ({conflict.rule})" for conflict in change.conflicts),
+            f"before {min(passed_over[change.version])}" if change.version in passed_over else "",
+        )
+        for change in outcome.changes
+    ]
+    names = ("version", "what", "rows", "saw", "moved over", "repeated after a conflict with", "serial place")
+    echo_table(names, rows, right=("version", "rows", "saw"))
+
+
+def _ranges(versions: Iterable[int]) -> str:
+    """``9-14, 16`` for 9, 10, 11, 12, 13, 14 and 16."""
+    groups = [
+        [version for _, version in group]
+        for _, group in itertools.groupby(enumerate(versions), lambda item: item[1] - item[0])
+    ]
+    return ", ".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups)
+
+
+def _second_opinion(
+    folder: Path, source: pa.Table, outcomes: Iterable[demo_changes.Outcome] = ()
+) -> tuple[list[demo.Check], str | None]:
     """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse."""
     try:
         with StatusLine() as line:
             line.show("delta-spark reads the table (its first start fetches its JARs)", force=True)
-            return demo.verify_with_spark(folder, source), None
+            others = {one.level: (Path(one.table), demo_changes.expected(source, one)) for one in outcomes}
+            return demo.verify_with_spark(folder, source, others), None
     except oracle.OracleUnavailableError as error:
         if os.environ.get("CI", "").lower() == "true":
             raise

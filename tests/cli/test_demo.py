@@ -1,12 +1,13 @@
 """The main job on a part of its data: it does what it says, and it notices when something is wrong."""
 
+import dataclasses
 import datetime as dt
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from refdelta import DeltaTable, demo, write_deltalake
+from refdelta import DeltaTable, demo, demo_changes, write_deltalake
 from refdelta.cli import running
 from refdelta.errors import InvalidArgumentError
 from refdelta.spark.oracle import OracleUnavailableError
@@ -87,7 +88,7 @@ def small_demo(monkeypatch, some):
 
 
 def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path, some):
-    result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark")
+    result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark", "--no-changes")
     assert (result.status, result.err) == (0, "")
     assert f"{some.num_rows:,} flights, 2 writer processes" in result.out
     assert "commits/s" in result.out
@@ -98,7 +99,7 @@ def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path,
 
 
 def test_the_command_as_json(cli, small_demo, tmp_path, some):
-    found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--json").json
+    found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--no-changes", "--json").json
     assert (found["commits"], found["retries"], found["rows"], found["writers"]) == (36, 0, some.num_rows, 1)
     assert found["files"] == 36
     assert all(check["ok"] for check in found["checks"])
@@ -107,10 +108,99 @@ def test_the_command_as_json(cli, small_demo, tmp_path, some):
 
 def test_a_failed_check_is_exit_status_1(cli, small_demo, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "verify", lambda *_: [demo.Check("rows"), demo.Check("sums", "1 instead of 2")])
-    result = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark")
+    result = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--no-changes")
     assert result.status == 1
     assert "FAIL  sums: 1 instead of 2" in result.out
     assert result.err == "refdelta: 1 of 2 checks failed, the first: sums\n"
+
+
+@pytest.fixture(scope="module")
+def changed(some, tmp_path_factory):
+    """Two tables, one of either level, that two processes wrote while two more changed rows: what they say of it."""
+    tables = demo_changes.folders(tmp_path_factory.mktemp("demo") / "flights")
+    return demo_changes.change_concurrently(tables, some, 2)
+
+
+def test_changes_at_both_levels_are_those_of_a_serial_run(changed, some):
+    assert [outcome.level for outcome in changed] == ["WriteSerializable", "Serializable"]
+    for outcome in changed:
+        assert DeltaTable(outcome.table).metadata().configuration["delta.isolationLevel"] == outcome.level
+        assert len(outcome.appends) == 36
+        assert {(change.who, change.month) for change in outcome.changes} == {
+            (who, month) for who in (demo_changes.UPDATER, demo_changes.DELETER) for month in range(1, 13)
+        }
+        checks = demo_changes.verify(some, outcome)
+        assert len(checks) == 3
+        assert [check.problem for check in checks] == [None] * 3
+        assert sorted(outcome.serial_order) == outcome.versions == list(range(1, 61))
+        for change in outcome.changes:
+            assert set(change.rebased_over) <= set(range(change.read_version + 1, change.version))
+            assert all(conflict.winner < change.version for conflict in change.conflicts)
+    assert changed[1].serial_order == tuple(changed[1].versions), "Serializable means the order of the log"
+
+
+def test_a_wrong_row_or_order_is_noticed(changed, some):
+    outcome = changed[0]
+    assert "rows instead of" in demo_changes.verify(some.slice(50), outcome)[1].problem
+    place = some.schema.get_field_index("air_time")
+    other = some.set_column(place, some.schema.field(place), pc.add(some["air_time"], 1).cast(pa.int32()))
+    assert demo_changes.verify(other, outcome)[1].problem == "as many rows, but others"
+    fewer = dataclasses.replace(outcome, changes=outcome.changes[1:])
+    assert all(check.problem for check in demo_changes.verify(some, fewer)[:2])
+
+
+def outcome_of(level, *changes):
+    appends = tuple(demo.Append(1, version, 1, 0) for version in (1, 2, 3, 5, 6))
+    return demo_changes.Outcome(level, "t", appends, changes, 1.0)
+
+
+def test_a_change_that_passed_over_appends_comes_before_them():
+    late = demo_changes.Change(demo_changes.UPDATER, 1, 4, 1, 1, (2, 3), ())
+    gone = demo_changes.Change(demo_changes.DELETER, 1, 7, 4, 1, (5, 6), ())
+    last = demo_changes.Change(demo_changes.DELETER, 2, 8, 7, 1, (), ())
+    weak = outcome_of("WriteSerializable", late, gone, last)
+    assert weak.serial_order == (1, 4, 2, 3, 7, 5, 6, 8)
+    assert weak.passed_over == {4: (2, 3), 7: (5, 6)}
+    assert outcome_of("Serializable", late, gone, last).serial_order == (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, some):
+    outcome = changed[0]
+    first, *others = outcome.changes
+    lost = demo_changes.Conflict(outcome.appends[0].version, "files-added", "ConcurrentAppendException")
+    broken = dataclasses.replace(outcome, changes=(dataclasses.replace(first, conflicts=(lost,)), *others))
+    assert demo_changes.verify(some, broken)[2].problem is not None
+
+
+def test_the_command_shows_what_moved_over_what(cli, small_demo, tmp_path):
+    result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.count("  ok  ") == 11
+    for level in ("WriteSerializable", "Serializable"):
+        assert f"\n{level}: 36 appends, 24 updates and deletes, " in result.out
+        assert DeltaTable(tmp_path / f"t-{level.lower()}").version() == 60
+    assert result.out.count("update late, month ") == result.out.count("delete cancelled, month ") == 24
+
+
+def test_the_changes_as_json(cli, small_demo, changed, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_changes, "change_concurrently", lambda *_: changed)
+    found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--json").json
+    assert [level["level"] for level in found["levels"]] == ["WriteSerializable", "Serializable"]
+    assert all(len(level["serial_order"]) == 60 for level in found["levels"])
+    assert {"who", "version", "rebased_over", "conflicts"} <= set(found["levels"][0]["changes"][0])
+    assert all(check["ok"] for check in found["checks"])
+
+
+def test_tables_that_are_there_already_are_not_written_to(fails, small_demo, tmp_path):
+    (tmp_path / "t-serializable").mkdir()
+    (tmp_path / "t-serializable" / "file").touch()
+    assert "not empty" in fails("demo", "--path", tmp_path / "t", "--no-spark")
+    assert not (tmp_path / "t").exists()
+
+
+def test_runs_of_versions_are_short():
+    assert running._ranges([9, 10, 11, 14, 16, 17]) == "9-11, 14, 16-17"
+    assert running._ranges([]) == ""
 
 
 def no_java(*_arguments):
