@@ -21,6 +21,8 @@ from model.operations import (
     insert_once,
     key,
     merge,
+    merge_all,
+    merge_within,
     paint,
     read_then_insert,
     rearrange,
@@ -139,6 +141,32 @@ def _merge(source: Mapping[int, int], matched: str = "update") -> Case:
     return Case(name, "MERGE", merge(source, matched=matched), call, sql, {"k": tuple(source)})
 
 
+def _merge_all(source: Mapping[int, int]) -> Case:
+    def call(txn):
+        builder = txn.merge(table(*source.items()), "t.k = s.k", source_alias="s", target_alias="t")
+        builder = builder.when_matched_update({"a": "s.a"}).when_not_matched_insert_all()
+        builder.when_not_matched_by_source_delete().execute()
+
+    return Case("merge by source", "MERGE", merge_all(source), call, "", {})
+
+
+def _merge_within(a: int, *keys: int) -> Case:
+    def call(txn):
+        source = table(*((k, a) for k in keys))
+        builder = txn.merge(source, f"t.k = s.k AND t.a = {a}", source_alias="s", target_alias="t")
+        builder.when_matched_delete().when_not_matched_insert_all().execute()
+
+    sql = f"k IN ({', '.join(map(str, keys))}) AND a = {a}"
+    return Case(f"merge {sql}", "MERGE", merge_within(a, keys), call, sql, {"k": keys, "a": (a,)})
+
+
+def _truncate() -> Case:
+    def call(txn):
+        txn.delete()
+
+    return Case("truncate", "DELETE", delete(everything), call, "", {})
+
+
 def _overwrite(*values: Values) -> Case:
     statement = replace(everything, *values)
     return Case("overwrite", "overwrite", statement, lambda txn: txn.overwrite(table(*values)), "", {})
@@ -232,3 +260,14 @@ CYCLE = (
     _delete_colour(0),
 )
 """Of these four make the contract's longer cycle."""
+
+MORE = (
+    *ALL,
+    *(case for case in CYCLE if case not in ALL),
+    _merge_all({1: 0, 12: 1}),
+    _merge_within(0, 0, 12),
+    _merge_within(1, 2, 12),
+    _truncate(),
+    _ask("ask k<2", "k < 2", lambda k, _: k < 2, {}, (16, 4)),
+)
+"""And others, where there is time for them."""

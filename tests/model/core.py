@@ -123,9 +123,11 @@ class Core(Branches):
             reads = reads.with_files(file.add for file in live if found.intersection(file.rows))
             touched = [file for file in live if gone.intersection(file.rows)]
             kept = [row for file in touched for row in file.rows if row not in gone]
-            # As the engine does it: what is left of the files and what became of their rows, then what is new.
+            # As the engine does it: what is left of the files and what became of their rows, then what is new; a
+            # MERGE writes both at once.
             before = {row.identity for row in effect.removed}
-            changed = frozenset(row for row in effect.added if row.identity[1] in before)
+            merges = case.kind == "MERGE"
+            changed = frozenset(row for row in effect.added if merges or row.identity[1] in before)
             written = self._write([*kept, *data_of(changed)]) + self._write(data_of(effect.added - changed))
             actions += [_remove(file, data_change=True) for file in touched]
         actions += [file.add for file in written]

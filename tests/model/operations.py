@@ -6,7 +6,7 @@ Every operation but one that only shows the table also reads the metadata, as ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from model.judge import Effect, Row, State
@@ -149,6 +149,28 @@ def merge(source: Mapping[int, int], *, matched: str = "update") -> Statement:
         return (found if matched == "delete" else frozenset()), added
 
     return Statement(key(*source), does)
+
+
+def merge_all(source: Mapping[int, int]) -> Statement:
+    """MERGE ON the key: what matches takes the colour, what the source lacks goes, what the table lacks comes."""
+
+    def does(name: str, found: State) -> tuple[State, State]:
+        kept = frozenset(row for row in found if row.values[0] in source)
+        present = {row.values[0] for row in kept}
+        added = frozenset(Row((name, k), (k, a)) for k, a in source.items() if k not in present)
+        return found, added | _changed(name, kept, lambda k, _: (k, source[k]))
+
+    return Statement(everything, does)
+
+
+def merge_within(a: int, source: Collection[int]) -> Statement:
+    """MERGE ON the key and one colour: what matches is deleted, otherwise INSERT of that colour."""
+
+    def does(name: str, found: State) -> tuple[State, State]:
+        present = {row.values[0] for row in found}
+        return found, frozenset(Row((name, k), (k, a)) for k in source if k not in present)
+
+    return Statement(lambda k, colour: k in source and colour == a, does)
 
 
 def replace(where: Where, *values: Values) -> Statement:
