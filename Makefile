@@ -11,10 +11,10 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench precision golden wheel lock clean
+.PHONY: help setup demo test lint bench precision spec-map golden wheel lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
 
@@ -43,6 +43,9 @@ bench: setup  ## rows per second, written and read, next to bare pyarrow and del
 
 precision: setup  ## how often the engine commits where a judge of serial orders would, into spec_notes/precision.md
 	PYTHONPATH=tests $(BIN)/python -m model.precision
+
+spec-map: setup  ## count the clauses of the concurrency contract that have code and a test; fails on one that has not
+	$(BIN)/python tests/packaging/spec_map.py
 
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
 	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }

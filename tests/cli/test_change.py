@@ -134,3 +134,14 @@ def test_a_weaker_level_than_the_tables_is_refused(cli, fails, tmp_path):
     strict = ("--property", "delta.isolationLevel=Serializable")
     assert cli("write", tmp_path / "t", tmp_path / "a.csv", *strict).status == 0
     assert "weaker" in fails("delete", tmp_path / "t", "--where", "true", "--isolation", "WriteSerializable")
+
+
+def test_the_time_is_that_of_the_beginning_for_every_row_and_in_what_was_read(cli, tmp_path):
+    (tmp_path / "a.csv").write_text("id,at\n1,2020-01-01T00:00:00Z\n2,2021-01-01T00:00:00Z\n")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv").status == 0
+    before = "at < current_timestamp() and date(at) < current_date()"
+    assert cli("update", tmp_path / "t", "--set", "at=current_timestamp()", "--where", before).status == 0
+    (moment,) = {row["at"] for row in rows(tmp_path / "t")}
+    (text,) = DeltaTable(tmp_path / "t").history(1)[0]["readPredicates"]
+    assert "current" not in text.lower()
+    assert moment.strftime("%Y-%m-%dT%H:%M:%S.%f") in text
