@@ -52,11 +52,11 @@ def _refused(value: Value, target: DataType, column: str) -> SchemaMismatchError
 
 
 def _same_shape(source: DataType, target: DataType) -> bool:
-    """Whether two types differ in nullability and in the case of names at most."""
+    """Whether two types differ in nullability at most."""
     match source, target:
         case StructType(), StructType():
             return len(source) == len(target) and all(
-                one.name.lower() == other.name.lower() and _same_shape(one.type, other.type)
+                one.name == other.name and _same_shape(one.type, other.type)
                 for one, other in zip(source, target, strict=True)
             )
         case ArrayType(), ArrayType():

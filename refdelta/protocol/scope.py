@@ -57,7 +57,11 @@ class Scope:
             names = " and ".join(f"{alias}.{path[0]}" for alias, _ in holding)
             raise PredicateError(f"column {path[0]!r} is ambiguous: it may be {names}")
         for alias, schema in holding:
-            return _under(alias, schema, path)
+            try:
+                return _under(alias, schema, path)
+            except ColumnNotFoundError:
+                if not named:
+                    raise
         for alias, schema in named:
             raise ColumnNotFoundError(path[1], schema.names, alias)
         if len(self.relations) == 1:
