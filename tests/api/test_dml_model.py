@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.engine import reader
 from refdelta.errors import ConstraintViolationError
+from refdelta.ops import merge
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 numbers = itertools.count()
@@ -277,9 +279,9 @@ def run(table, source, on, clauses):
     return merger.execute()
 
 
-@given(tables, st.lists(rows_of, max_size=4), merges())
+@given(tables, st.lists(rows_of, max_size=4), merges(), st.booleans())
 @settings(max_examples=250)
-def test_merge(made, source, request):
+def test_merge(made, source, request, row_by_row):
     files, partitioned = made
     on, clauses = request
     rows = [row for file in files for row in file]
@@ -290,7 +292,11 @@ def test_merge(made, source, request):
             run(table, source, on, clauses)
         assert held(table) == bag(rows)
         return
-    result = run(table, source, on, clauses)
+    with pytest.MonkeyPatch.context() as patch:
+        if row_by_row:  # so that the target comes in many pieces
+            patch.setattr(merge, "_LARGEST_PIECE", 1)
+            patch.setattr(reader, "BATCH_ROWS", 1)
+        result = run(table, source, on, clauses)
     assert held(table) == bag(wanted)
     assert result["num_source_rows"] == len(source)
     assert len(rows) + result["num_target_rows_inserted"] - result["num_target_rows_deleted"] == len(wanted)
