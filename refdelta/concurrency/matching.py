@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import DeltaError
 from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.disjoint import disjoint
 from refdelta.protocol.file_match import FileMatcher
 from refdelta.protocol.predicate import FALSE, TRUE, Predicate, possible
 
@@ -62,7 +63,7 @@ class Matcher:
 
     def disjoint(self, other: Matcher) -> bool:
         """Whether no row satisfies a predicate of both."""
-        return not (self.predicates and other.predicates)
+        return all(disjoint(one, two) for one in self.predicates for two in other.predicates)
 
     def _open(self, values: Mapping[str, str | None]) -> _Open | None:
         """What a partition leaves open; None where a predicate is true for all its rows."""

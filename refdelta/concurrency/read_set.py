@@ -54,6 +54,7 @@ class ReadSet:
             it. Where files were read and no predicate is known, every row might have been chosen.
         files: the files that were read, those in which a row matched: their paths, as
             :func:`~refdelta.protocol.paths.same_path` gives them, to the ids of their deletion vectors or None.
+        statistics: by the same paths, the ``stats`` of those files that have them.
         app_ids: the application ids whose recorded version was read.
     """
 
@@ -61,6 +62,7 @@ class ReadSet:
     whole_table: bool = False
     predicates: tuple[Predicate, ...] = ()
     files: Mapping[str, str | None] = field(default_factory=dict)
+    statistics: Mapping[str, str] = field(default_factory=dict, repr=False)
     app_ids: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
@@ -72,7 +74,13 @@ class ReadSet:
 
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
         """This one, and rows of these files."""
-        return dataclasses.replace(self, files={**self.files, **dict(map(file_key, files))})
+        found, statistics = dict(self.files), dict(self.statistics)
+        for file in files:
+            path, vector = file_key(file)
+            found[path] = vector
+            if file.stats is not None:
+                statistics[path] = file.stats
+        return dataclasses.replace(self, files=found, statistics=statistics)
 
     def with_predicate(self, predicate: Predicate) -> ReadSet:
         """This one, and the rows that satisfy ``predicate``; once is enough."""

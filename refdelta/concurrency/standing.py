@@ -6,8 +6,11 @@ it can still stand.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.concurrency.matching import Matcher
@@ -30,7 +33,8 @@ class Standing:
         actions: what it does, commitInfo included.
         level: the level that it asks for.
         table: the table as it saw it; without it no winner's file is ruled out.
-        staged: its actions, folded like a winner's.
+        staged: its actions, folded like a winner's. The files that it removes have the statistics with which they were
+            read, though a remove is written without.
         rows: asks files for rows that it would have read.
         precedence: see :mod:`refdelta.concurrency.precedence`.
         known: files that it read, removes or adds again, by path: each with its deletion vector's id.
@@ -48,7 +52,7 @@ class Standing:
     unseen: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.staged = fold(self.read.version, self.actions)
+        self.staged = self._fold()
         self.rows = Matcher(self.predicates, self.table)
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
         self.known = {**known_vectors(self.staged), **self.read.files}
@@ -116,6 +120,14 @@ class Standing:
         if not touched:
             return False
         self.actions = take_over(self.actions, news)
-        self.staged = fold(self.read.version, self.actions)
+        self.staged = self._fold()
         self.precedence.staged.commit = self.staged
         return True
+
+    def _fold(self) -> CommitSummary:
+        staged = fold(self.read.version, self.actions)
+        known = self.read.statistics
+        if not known:
+            return staged
+        removes = (msgspec.structs.replace(r, stats=r.stats or known.get(same_path(r.path))) for r in staged.removes)
+        return dataclasses.replace(staged, removes=tuple(removes))

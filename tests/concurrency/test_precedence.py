@@ -113,3 +113,21 @@ def test_past_the_budget_nothing_is_followed(monkeypatch):
         "append-skipped",
         2,
     )
+
+
+def test_statistics_say_what_a_removed_file_held():
+    # The winner read rows that cannot have been in it.
+    held = add("zero", 0, a=(1, 5))
+    for bound, expected in ((9, None), (4, ("append-skipped", 2))):
+        standing = ours(remove("zero", 0), reads=["p = 0"], files=[held])
+        other = commit(2, add("new", 5), reads=[f"a > {bound}"], saw=1, blind=False)
+        assert run(standing, APPEND, other) == expected
+        assert standing.actions[1].stats is None
+
+
+def test_who_deletes_other_rows_of_a_file_than_those_that_were_read_is_not_in_the_way():
+    # The same file, but no row of it was read by the one and deleted by the other.
+    other = commit(2, add("new", 5), reads=["p = 0 AND a > 7"], saw=1, blind=False)
+    for deleted, expected in (("a < 5", None), ("a < 9", ("append-skipped", 2))):
+        standing = ours(remove("zero", 0), reads=[f"p = 0 AND {deleted}"], files=[remove("zero", 0)])
+        assert run(standing, APPEND, other) == expected
