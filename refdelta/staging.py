@@ -38,7 +38,7 @@ log = logging.getLogger("refdelta")
 
 _OWN_FIELDS = frozenset({
     "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
-    "isBlindAppend", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
+    "isBlindAppend", "readPredicates", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
 })  # fmt: skip
 
 

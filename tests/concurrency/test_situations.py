@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from concurrency.commits import SCHEMA, SERIALIZABLE, TABLE, WRITE_SERIALIZABLE, add, remove, where
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.driver import commit, list_versions, read_commit
@@ -219,3 +219,9 @@ def test_an_append_that_was_skipped_and_read_is_in_the_way_with_real_rows(tmp_pa
         delete.commit()
     assert (caught.value.conflict.rule, caught.value.conflict.version) == ("append-skipped", 2)
     assert DeltaTable(tmp_path).version() == 2
+
+
+def test_nobody_may_say_in_the_engines_place_what_was_read(tmp_path):
+    lie = CommitProperties(custom_metadata={"readPredicates": []})
+    with pytest.raises(errors.InvalidArgumentError, match="readPredicates"):
+        write_deltalake(tmp_path / "t", pa.table({"a": [1]}), commit_properties=lie)
