@@ -131,3 +131,21 @@ def test_a_checkpoint(cli, table):
     last = json.loads((table / "_delta_log" / "_last_checkpoint").read_text())
     assert last["version"] == 2
     assert cli("checkpoint", table, "--json").json == {"version": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (["--dynamic"], "day <=> 'y'"),
+        (["--where", "day = 'y' and id > 3"], "(day = 'y') AND (id > 3L)"),
+        ([], "TRUE"),
+        (["--schema-mode", "overwrite"], "TRUE"),
+    ],
+)
+def test_an_overwrite_has_read_what_it_replaces(cli, tmp_path, arguments, read):
+    (tmp_path / "a.csv").write_text("id,day\n1,x\n2,y\n5,y\n")
+    (tmp_path / "b.csv").write_text("id,day\n4,y\n")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv", "--partition-by", "day").status == 0
+    assert cli("write", tmp_path / "t", tmp_path / "b.csv", "--mode", "overwrite", *arguments).status == 0
+    newest = cli("history", tmp_path / "t", "--limit", 1, "--json").json[0]
+    assert (newest["isBlindAppend"], newest["readPredicates"]) == (False, [read])
