@@ -7,7 +7,7 @@ looks the same whoever wrote it: ``a=1/part-00000-<uuid>-c000.snappy.parquet``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,7 +72,7 @@ class Layout:
         stored = stored or [field for field in partitions if not _is_void(field.type)][:1]
         if not stored:
             raise UnsupportedTypeError("a table whose columns are all void has nothing that a data file could hold")
-        physical = StructType(tuple(_without_void(field, field.name) for field in stored))
+        physical = StructType(tuple(replace(f, type=_physical(f.type, f.name)) for f in stored))
         return cls(to_arrow(physical), tuple(field.name for field in stored), partitions)
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -189,14 +189,13 @@ def _is_void(kind: DataType) -> bool:
     return isinstance(kind, PrimitiveType) and kind.name == "void"
 
 
-def _without_void(field: StructField, path: str) -> StructField:
-    """The field as a file holds it: void fields within structs are left out, as Spark leaves them."""
-    return StructField(field.name, _physical(field.type, path), field.nullable, field.metadata)
-
-
 def _physical(kind: DataType, path: str) -> DataType:
+    """The type as a file holds it: without the void fields of structs, as Spark leaves them out, and with all fields of
+    structs nullable, since Arrow has no other way to write a struct that is null.
+    """
     if isinstance(kind, StructType):
-        fields = tuple(_without_void(f, f"{path}.{f.name}") for f in kind.fields if not _is_void(f.type))
+        stored = [f for f in kind.fields if not _is_void(f.type)]
+        fields = tuple(replace(f, type=_physical(f.type, f"{path}.{f.name}"), nullable=True) for f in stored)
         if not fields:
             raise UnsupportedTypeError(f"column {path}: Parquet cannot store a struct without fields")
         return StructType(fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,12 +18,13 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.ops.names import split_path
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.binding import resolve_column
+from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import columns
+from refdelta.protocol.types import StructType
 
 if TYPE_CHECKING:
     from refdelta.protocol.expression import Value
     from refdelta.protocol.scope import Scope
-    from refdelta.protocol.types import StructType
 
 Evaluate = Callable[[pa.RecordBatch], pa.Array]
 
@@ -67,7 +68,7 @@ def expressions(
                 f"the new value of {name!r} is an SQL expression as text, not {sql!r}; new_values takes Python values"
             )
         column = resolve_column(path_in(split_path(name), schema, alias), schema)
-        value = store_assign(parse_expression(sql, scope, now=now), column.type, name)
+        value = store_assign(parse_expression(sql, scope, now=now), as_nullable(column.type), name)
         evaluate = functools.partial(_evaluated, value)
         found.append(Assignment(column.path, evaluate, columns(value)))
     return _distinct(found)
@@ -79,7 +80,7 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
     for name, value in given.items():
         column = resolve_column(split_path(name), schema)
         try:
-            scalar = _scalar(value, arrow_type(column.type))
+            scalar = _scalar(value, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
@@ -122,7 +123,8 @@ class Setter:
     """Makes rows with new values; holds that these are what the table's schema allows."""
 
     def __init__(self, schema: StructType, assignments: Sequence[Assignment]):
-        self._schema = to_arrow(schema)
+        # What the table asks of nulls is asked of the rows when they are whole.
+        self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
         self._fitter = plan_fit(self._schema, schema)
         self._assignments = assignments
 
@@ -140,8 +142,8 @@ class Setter:
         columns = []
         for field, column in zip(self._schema, rows.columns, strict=True):
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
-            columns.append(_with_fields(column, field.type, values))
-        return self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=_nullable(self._schema)))
+            columns.append(_with_fields(_as(column, field.type), field.type, values))
+        return self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
 
 def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:
@@ -150,16 +152,16 @@ def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[st
         return array
     for path, value in values:
         if not path:
-            return value
+            return _as(value, kind)
     children = [
         _with_fields(child, field.type, [(path[1:], value) for path, value in values if path[0] == field.name])
         for field, child in zip(kind, array.flatten(), strict=True)
     ]
-    return pa.StructArray.from_arrays(children, fields=[field.with_nullable(True) for field in kind])
+    return pa.StructArray.from_arrays(children, fields=list(kind))
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema])
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
 
 
 def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.ops.assign import Assignment, expressions, path_in
 from refdelta.ops.names import split_path
-from refdelta.protocol.evolution import merge_schemas
+from refdelta.protocol.evolution import as_nullable, merge_schemas
 from refdelta.protocol.expression import columns
 from refdelta.protocol.scope import Scope
 from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
@@ -211,22 +211,33 @@ def _by_name(
     here = (*parents, (field.name, source.name))
     path = tuple(name for name, _ in here)
     place = (sides.source_alias, *(name for _, name in here))
-    if field.type != source.type and isinstance(field.type, StructType) and isinstance(source.type, StructType):
+    own, other = as_nullable(field.type), as_nullable(source.type)
+    if isinstance(own, StructType) and isinstance(other, StructType) and not _same_fields(own, other):
         made: list[Assignment] = []
-        for inner in field.type:
-            twin = source.type.find(inner.name)
+        for inner in own:
+            twin = other.find(inner.name)
             if twin is not None:
                 made += _by_name(inner, twin, here, sides, scope, merge_schema=merge_schema)
             elif not merge_schema:
                 whole = ".".join((*path, inner.name))
-                raise ColumnNotFoundError(whole, source.type.names, "the source, but all columns are asked for")
+                raise ColumnNotFoundError(whole, other.names, "the source, but all columns are asked for")
         return made
-    if field.type != source.type and _nested(field.type):
+    if own != other and _nested(own):
         return [_fitted(path, field, place, source)]
     quoted = ".".join(f"`{name.replace('`', '``')}`" for name in path)
     value = ".".join(f"`{name.replace('`', '``')}`" for name in place)
     target = StructType((_chain(path, field),))
     return [dataclasses.replace(a, path=path) for a in expressions({quoted: value}, target, scope, now=sides.now)]
+
+
+def _same_fields(one: DataType, other: DataType) -> bool:
+    """Whether two types have fields of the same names at every depth of structs."""
+    if not isinstance(one, StructType) or not isinstance(other, StructType):
+        return True
+    twins = [(field, other.find(field.name)) for field in one]
+    return len(one) == len(other) and all(
+        twin is not None and _same_fields(field.type, twin.type) for field, twin in twins
+    )
 
 
 def _chain(path: tuple[str, ...], field: StructField) -> StructField:
@@ -240,7 +251,7 @@ def _chain(path: tuple[str, ...], field: StructField) -> StructField:
 def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], source: StructField) -> Assignment:
     """Arrays and maps of structs, matched by name as data that are appended."""
     given = pa.schema([arrow_field(dataclasses.replace(source, name=field.name))])
-    fitter = plan_fit(given, StructType((dataclasses.replace(field, nullable=True),)))
+    fitter = plan_fit(given, StructType((dataclasses.replace(field, type=as_nullable(field.type), nullable=True),)))
 
     def value(batch: pa.RecordBatch) -> pa.Array:
         column = pc.struct_field(batch.column(place[0]), list(place[1:]))

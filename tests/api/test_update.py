@@ -124,6 +124,27 @@ def test_nulls_and_overflows_leave_nothing_written(tmp_path):
     assert table.version() == 0
 
 
+def test_fields_that_are_never_null_within_structs_that_may_be(tmp_path):
+    inner = pa.struct([pa.field("x", pa.int64(), nullable=False), ("y", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner))])
+    data = {"id": [1, 2], "s": [{"x": 1, "y": 2}, None], "l": [[{"x": 1, "y": 1}], None]}
+    write_deltalake(tmp_path, pa.table(data, schema))
+    table = DeltaTable(tmp_path)
+    assert table.to_pyarrow_table().to_pydict() == data
+    assert table.schema().to_arrow().field("s").type == inner
+    for update in ({"updates": {"s.x": "NULL"}}, {"updates": {"s.y": "1"}}, {"new_values": {"s": {"y": 1}}}):
+        with pytest.raises(errors.ConstraintViolationError, match=r"s\.x is not null"):
+            table.update(**update)
+    more = pa.table({"id": [2, 3], "s": [{"x": 5, "y": 6}, None], "l": [[{"x": 7, "y": 8}], []]})
+    table.merge(more, "t.id = s.id", "s").when_matched_update_all().when_not_matched_insert_all().execute()
+    table.update({"s.x": "id"}, predicate="s IS NOT NULL")
+    assert {row["id"]: row["s"] for row in table.to_pyarrow_table().to_pylist()} == {
+        1: {"x": 1, "y": 2},
+        2: {"x": 2, "y": 6},
+        3: None,
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
