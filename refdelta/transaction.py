@@ -13,6 +13,7 @@ from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.filters import BoundFilter, row_filter
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import from_arrow
+from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
@@ -96,6 +97,9 @@ class WriteTransaction:
         """
         self._check_open("read")
         snapshot = self._snapshot
+        if isinstance(predicate, str):
+            # Once, at the transaction's time: what is read and what is recorded as read are the same predicate.
+            predicate = parse_predicate(predicate, snapshot.schema, now=self._staging.now)
         scan = plan_scan(snapshot, columns, predicate)
         flt = row_filter(predicate, snapshot.schema)
         if isinstance(flt, BoundFilter):

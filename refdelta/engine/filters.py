@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from refdelta.engine.schema import to_arrow
 from refdelta.engine.skipping import prune
 from refdelta.engine.sql import from_filters
 from refdelta.errors import PredicateError
+from refdelta.protocol.predicate import Predicate
 from refdelta.protocol.predicate import columns as predicate_columns
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
         return ExpressionFilter.of(predicate, schema)
     if isinstance(predicate, (str, list, tuple)):
         return BoundFilter(from_filters(predicate, schema))
+    if not isinstance(predicate, get_args(Predicate)):
+        raise PredicateError(
+            f"a predicate is SQL text, a list of conditions or a pyarrow Expression, not a {type(predicate).__name__}"
+        )
     return BoundFilter(predicate)
 
 

@@ -47,7 +47,7 @@ def replace_where(
 
     Every new row must satisfy it too: the first that does not is an error, and nothing is written.
     """
-    predicate = parse_predicate(sql, target.schema)
+    predicate = parse_predicate(sql, target.schema, now=txn.now)
     written = append(txn, source, target, target_file_size=target_file_size, check=requires(predicate, sql))
     if txn.snapshot is None:
         return written, Rewritten([], [], 0)

@@ -225,3 +225,19 @@ def test_a_file_without_a_row_that_matched_was_not_read(tmp_path):
 def test_a_pinned_handle_begins_nothing(path):
     with pytest.raises(errors.ReadOnlyTableError):
         DeltaTable(path, version=0).begin()
+
+
+def test_what_a_transaction_reads_is_of_the_time_at_which_it_began(path):
+    times = path.parent / "times"
+    began = 1_700_000_000_000_000
+    moments = pa.array([began - 1, began, began + 1], pa.timestamp("us", "UTC"))
+    write_deltalake(times, pa.table({"at": moments}))
+    with DeltaTable(times).begin() as txn:
+        txn._staging.started_ms = began // 1000
+        assert txn.read(predicate="at = current_timestamp()").num_rows == 1
+        assert txn.read(predicate="at <= current_timestamp()").num_rows == 2
+
+
+def test_a_predicate_of_no_known_kind_is_refused(path):
+    with pytest.raises(errors.PredicateError, match="int"):
+        DeltaTable(path).scan(predicate=5)
