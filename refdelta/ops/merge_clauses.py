@@ -192,7 +192,11 @@ def bind_clause(clause: Clause, sides: Sides, schema: StructType, *, merge_schem
     made: list[Assignment] = []
     for field, source in pairs:
         if source is not None:
-            made += _by_name(field, source, (), sides, scope, merge_schema=merge_schema)
+            if clause.kind == "insert" and merge_schema and not _same_fields(field.type, source.type):
+                # There is no row whose other fields would stay, so that a struct that is null is inserted as null.
+                made.append(_fitted((field.name,), field, (sides.source_alias, source.name), source))
+            else:
+                made += _by_name(field, source, (), sides, scope, merge_schema=merge_schema)
     return BoundClause(clause, condition, tuple(made))
 
 

@@ -230,12 +230,13 @@ def test_schema_evolution_by_name_and_without_a_row(table):
 def test_schema_evolution_within_structs(tmp_path):
     write_deltalake(tmp_path, pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, None]}))
     table = DeltaTable(tmp_path)
-    more = pa.table({"id": [1, 9], "s": [{"a": 10, "c": 30}, {"a": 90, "c": 91}]})
+    more = pa.table({"id": [1, 8, 9], "s": [{"a": 10, "c": 30}, None, {"a": 90, "c": 91}]})
     merge = table.merge(more, "t.id = s.id", "s", "t", merge_schema=True)
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert {row["id"]: row["s"] for row in table.to_pyarrow_table().to_pylist()} == {
         1: {"a": 10, "b": 2, "c": 30},
         2: None,
+        8: None,
         9: {"a": 90, "b": None, "c": 91},
     }
 
