@@ -3,7 +3,8 @@ WriteSerializable are not free").
 
 At WriteSerializable a transaction T does not conflict with a blind append I that adds rows T would have read; it takes
 its place before I instead. Whoever read what T writes, and did not see it, must come before T, and so before I. That is
-impossible for a transaction that read I, or that must follow one which did.
+impossible for a transaction that read I, or that must follow one which did; nor may it move one that asked to be
+Serializable.
 
 The serial order in mind is that of the log, in which some transactions were moved in front of a blind append, and no
 blind append was moved. T may be moved in front of the first append that it skipped, together with all winners behind
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.concurrency.matching import Matcher
 from refdelta.concurrency.read_set import ReadTable
 from refdelta.concurrency.summary import CommitSummary
@@ -41,6 +43,11 @@ class Effects:
     def of_winner(cls, winner: CommitSummary, table: ReadTable | None) -> Effects:
         """Of a commit of the log."""
         return cls(winner, Matcher(_recorded(winner, table), table))
+
+    @property
+    def keeps_its_place(self) -> bool:
+        """Whether it asked to stand in the order of the log, so that nothing moves it in front of an append."""
+        return self.commit.level == IsolationLevel.SERIALIZABLE.value
 
     def touched_by(self, other: Effects) -> bool:
         """Whether the other one wrote what this one read: brought such rows, or took such rows away."""
@@ -96,11 +103,15 @@ class Precedence:
             return None
         if self.files > _FILES_KEPT:
             return self.behind[0].commit
+        if late.keeps_its_place:
+            return self.behind[0].commit
         before = [late]
         for effects in self._changing():
             if any(effects.precedes(other) for other in before):
                 if effects.commit.blind:
                     return effects.commit
+                if effects.keeps_its_place:
+                    return self.behind[0].commit
                 before.append(effects)
         return None
 

@@ -31,6 +31,7 @@ class CommitSummary:
         txn_id: ``commitInfo.txnId``: who wrote it.
         read_version: ``commitInfo.readVersion``: what it saw.
         read_predicates: what it read, as its commitInfo records it; None where it does not say.
+        level: ``commitInfo.isolationLevel``: the level that it asked for.
         changes_protocol: it has a protocol action, whatever that says.
         changes_metadata: it has a metaData action, whatever that says.
         app_ids: the application ids for which it records a version.
@@ -46,6 +47,7 @@ class CommitSummary:
     txn_id: str | None = None
     read_version: int | None = None
     read_predicates: tuple[str, ...] | None = None
+    level: str | None = None
     changes_protocol: bool = False
     changes_metadata: bool = False
     app_ids: frozenset[str] = field(default_factory=frozenset)
@@ -145,6 +147,7 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
         txn_id=_typed(info.get("txnId"), str),
         read_version=_typed(info.get("readVersion"), int),
         read_predicates=_texts(info.get(READ_PREDICATES)),
+        level=_typed(info.get("isolationLevel"), str),
         changes_protocol=Protocol in kinds,
         changes_metadata=Metadata in kinds,
         app_ids=frozenset(app_ids),

@@ -141,6 +141,7 @@ class Core(Branches):
             commit_info={
                 "operation": case.kind,
                 "readVersion": version.number,
+                "isolationLevel": self.level,
                 "isBlindAppend": case.sql is None and case.kind == "INSERT",
             },
             txn_id=str(next(self._numbers)),

@@ -96,6 +96,19 @@ def test_the_longer_cycle_is_broken_at_its_last_link():
     assert refused.rule == "append-skipped"
 
 
+def test_what_asked_to_be_serializable_is_not_moved():
+    """The copy skips the insert and so comes before it; the update, which did not see the copy, before both."""
+    engine = Engine(WRITE_SERIALIZABLE, partitioned=True)
+    wanted = ("insert a=1", "update a=0 to 3", "copy a=1 as 0")
+    inserts, updates, copies = (next(case for case in MORE if case.name == name) for name in wanted)
+    for strict in (False, True):
+        first = engine.commit(engine.root, engine.begin(engine.root, inserts))
+        second = engine.commit(first, engine.begin(engine.root, updates, strict=strict))
+        assert isinstance(second, Version)
+        third = engine.commit(second, engine.begin(engine.root, copies))
+        assert isinstance(third, Refusal) is strict
+
+
 # --- the histories would show it ----------------------------------------------------------------------------------
 
 
