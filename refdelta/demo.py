@@ -115,8 +115,14 @@ def fresh_folder(path: str | None) -> Path:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InvalidArgumentError(f"{path} is not empty: the demo writes into a fresh folder")
         return folder
-    numbered = (Path("demo-table") / f"flights-{number}" for number in itertools.count(1))
-    return next(folder for folder in numbered if not folder.exists())
+    for number in itertools.count(1):
+        folder = Path("demo-table") / f"flights-{number}"
+        try:
+            folder.mkdir(parents=True)  # at once taken, so that another demo beside this one takes the next
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError("there is always a next number")
 
 
 def create(folder: Path, source: pa.Table) -> DeltaTable:

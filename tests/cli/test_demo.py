@@ -78,7 +78,7 @@ def test_only_a_fresh_folder_is_written_to(tmp_path, monkeypatch):
     with pytest.raises(InvalidArgumentError, match="not empty"):
         demo.fresh_folder(str(tmp_path / "used"))
     monkeypatch.chdir(tmp_path)
-    demo.fresh_folder(None).mkdir(parents=True)
+    assert str(demo.fresh_folder(None)) == "demo-table/flights-1"
     assert str(demo.fresh_folder(None)) == "demo-table/flights-2"
 
 
