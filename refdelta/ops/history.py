@@ -9,7 +9,7 @@ import msgspec
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.in_commit_timestamp import enablement, rising
+from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, rising
 from refdelta.protocol.paths import commit_key, parse_log_name
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """One mapping a version, newest first: the fields of its commitInfo where it has one, and
-    its ``version``.
+    """One mapping a version, newest first: the fields of its commitInfo where it has one, and its ``version``.
 
     ``timestamp`` is the time by which time travel finds the version, in milliseconds since 1970 (UTC), as in Spark's
     history: the in-commit timestamp where the table has them, else the time of the file.
@@ -41,15 +40,15 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
     commits = commits[::-1][:limit]
     since = enablement(snapshot.protocol, snapshot.metadata)
     for start in range(0, len(commits), _AT_ONCE):
-        some = commits[start : start + _AT_ONCE]
-        keys = [commit_key(version) for version, _ in some]
+        some = dict(commits[start : start + _AT_ONCE])
+        keys = [commit_key(version) for version in some]
         with store_errors("read the log"):
             contents = snapshot.store.get_many(keys)
-        for (version, time_ms), key, data in zip(some, keys, contents, strict=True):
-            info = _commit_info(data, key)
-            stamped = since is not None and version >= since.version
-            timestamp = info.get("inCommitTimestamp", time_ms) if stamped else time_ms
-            yield {**info, "timestamp": timestamp, "version": version}
+        infos = {v: _commit_info(data, key) for v, key, data in zip(some, keys, contents, strict=True)}
+        stamps = {v: info.get("inCommitTimestamp", some[v]) for v, info in infos.items()}
+        times = dict(commit_timestamps(reversed(some.items()), since, stamps.__getitem__))
+        for version, info in infos.items():
+            yield {**info, "timestamp": times[version], "version": version}
 
 
 def _commit_info(data: bytes, key: str) -> dict[str, Any]:
