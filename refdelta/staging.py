@@ -261,7 +261,12 @@ class Staging:
             return None
         schema = snapshot.schema
         columns = tuple(snapshot.partition_columns)
-        return ReadTable(schema=schema, partition_columns=columns, parse=lambda sql: parse_predicate(sql, schema))
+        return ReadTable(
+            schema=schema,
+            partition_columns=columns,
+            parse=lambda sql: parse_predicate(sql, schema),
+            metadata=snapshot.metadata,
+        )
 
     @property
     def _is_blind_append(self) -> bool:

@@ -103,8 +103,11 @@ def _protocol_changed(_ours: Standing, winner: CommitSummary) -> Iterable[str] |
     return () if winner.changes_protocol else None
 
 
-def _metadata_changed(_ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
-    return () if winner.changes_metadata else None
+def _metadata_changed(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+    # What is written again as it was is no change; but of two who write it one fails, as in delta-spark.
+    if winner.metadata is None or (not ours.staged.changes_metadata and ours.has_seen(winner.metadata)):
+        return None
+    return ()
 
 
 def _identity_columns(ours: Standing, _winner: CommitSummary) -> Iterable[str] | None:

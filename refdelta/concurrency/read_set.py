@@ -15,7 +15,7 @@ from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
 
 if TYPE_CHECKING:
-    from refdelta.protocol.actions import Add, Remove
+    from refdelta.protocol.actions import Add, Metadata, Remove
     from refdelta.protocol.types import StructType
 
 
@@ -28,11 +28,13 @@ class ReadTable:
         partition_columns: its partition columns.
         parse: makes a predicate of the SQL text that a winner recorded; raises ``DeltaError`` for what it cannot
             read. None where no winner's text is to be understood: each is taken to have read everything.
+        metadata: its metaData. A winner that writes the same again changes nothing; None where any counts as a change.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...] = ()
     parse: Callable[[str], Predicate] | None = None
+    metadata: Metadata | None = None
 
     @property
     def has_identity_columns(self) -> bool:

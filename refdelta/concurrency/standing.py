@@ -18,7 +18,7 @@ from refdelta.concurrency.precedence import Effects, Precedence
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.refresh import known_vectors, refreshed, take_over
 from refdelta.concurrency.summary import CommitSummary, fold
-from refdelta.protocol.actions import Add, AnyAction
+from refdelta.protocol.actions import Add, AnyAction, Metadata
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
@@ -103,6 +103,10 @@ class Standing:
     def has_read(self, path: str) -> bool:
         """Whether it read the file of this path, as :func:`~refdelta.protocol.paths.same_path` has it."""
         return path in self.read.files or (self.everything and path not in self.unseen)
+
+    def has_seen(self, metadata: Metadata) -> bool:
+        """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
+        return self.table is not None and self.table.metadata == metadata
 
     def advance(self, winner: CommitSummary) -> bool:
         """Go behind a winner that does not conflict.

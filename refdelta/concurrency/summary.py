@@ -33,7 +33,7 @@ class CommitSummary:
         read_predicates: what it read, as its commitInfo records it; None where it does not say.
         level: ``commitInfo.isolationLevel``: the level that it asked for.
         changes_protocol: it has a protocol action, whatever that says.
-        changes_metadata: it has a metaData action, whatever that says.
+        metadata: its metaData action.
         app_ids: the application ids for which it records a version.
         domains: the metadata domains that it sets or removes.
         adds: its add actions, without statistics where they come from a log file.
@@ -49,7 +49,7 @@ class CommitSummary:
     read_predicates: tuple[str, ...] | None = None
     level: str | None = None
     changes_protocol: bool = False
-    changes_metadata: bool = False
+    metadata: Metadata | None = None
     app_ids: frozenset[str] = field(default_factory=frozenset)
     domains: frozenset[str] = field(default_factory=frozenset)
     adds: tuple[Add, ...] = ()
@@ -76,6 +76,11 @@ class CommitSummary:
     def rearranges(self) -> bool:
         """Whether there are file actions, and none of them changes data: a compaction, a refresh of statistics."""
         return bool(self.adds or self.removes) and not self.changes_data
+
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether it has a metaData action, whatever that says."""
+        return self.metadata is not None
 
     @property
     def changes_table(self) -> bool:
@@ -126,6 +131,7 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
     removes: list[Remove] = []
     app_ids: set[str] = set()
     domains: set[str] = set()
+    metadata: Metadata | None = None
     kinds: set[type] = set()
     for action in actions:
         match action:
@@ -137,6 +143,8 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
                 info = action.fields
             case Txn():
                 app_ids.add(action.app_id)
+            case Metadata():
+                metadata = action
             case DomainMetadata():
                 domains.add(action.domain)
             case _:
@@ -149,7 +157,7 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
         read_predicates=_texts(info.get(READ_PREDICATES)),
         level=_typed(info.get("isolationLevel"), str),
         changes_protocol=Protocol in kinds,
-        changes_metadata=Metadata in kinds,
+        metadata=metadata,
         app_ids=frozenset(app_ids),
         domains=frozenset(domains),
         adds=tuple(adds),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
 from concurrency.commits import (
@@ -210,6 +213,18 @@ def test_our_add_with_another_vector_keeps_the_vector_and_says_that_bounds_are_w
 
 
 # --- the table itself -----------------------------------------------------------------------------------------------
+
+
+def test_metadata_that_is_written_again_as_it_was_is_no_change():
+    table = dataclasses.replace(FLAT, metadata=METADATA)
+    again = commit(1, METADATA, add("new"), blind=True)
+    assert run(ours(add("n"), table=table), again) is None
+    assert run(ours(add("n"), table=FLAT), again) == ("metadata", 1)
+    # Of two who write it one fails.
+    assert run(ours(METADATA, table=table), again) == ("metadata", 1)
+    for changed in ({"schema_string": "[]"}, {"configuration": {"x": "1"}}, {"name": "t"}, {"extra": {"x": 1}}):
+        other = commit(1, msgspec.structs.replace(METADATA, **changed))
+        assert run(ours(add("n"), table=table), other) == ("metadata", 1)
 
 
 def test_identity_columns_admit_no_winner():

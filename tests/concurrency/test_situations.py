@@ -13,9 +13,10 @@ from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.driver import commit, list_versions, read_commit
 from refdelta.protocol.actions import AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.codec import decode_commit, encode_commit
+from refdelta.protocol.paths import commit_key
 from refdelta.protocol.types import LONG, StructField, StructType, schema_json
-from refdelta_storage import MemoryStore
+from refdelta_storage import LocalStore, MemoryStore
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 METADATA = Metadata(id="m", schema_string=schema_json(SCHEMA), partition_columns=["p"])
@@ -219,6 +220,19 @@ def test_an_append_that_was_skipped_and_read_is_in_the_way_with_real_rows(tmp_pa
         delete.commit()
     assert (caught.value.conflict.rule, caught.value.conflict.version) == ("append-skipped", 2)
     assert DeltaTable(tmp_path).version() == 2
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_commit_that_writes_the_metadata_as_it_was_is_in_nobodys_way(tmp_path, checkpoint):
+    write_deltalake(tmp_path, pa.table({"p": [0], "a": [5]}), partition_by=["p"], description="as it was")
+    store = LocalStore(tmp_path)
+    if checkpoint:
+        DeltaTable(tmp_path).create_checkpoint()
+    append = DeltaTable(tmp_path).begin()
+    append.append(pa.table({"p": [1], "a": [6]}))
+    (metadata,) = (a for a in decode_commit(read_commit(store, 0), "0") if isinstance(a, Metadata))
+    store.put(commit_key(1), encode_commit([CommitInfo(fields={"operation": "another engine's"}), metadata]))
+    assert append.commit().rebased_over == (1,)
 
 
 def test_nobody_may_say_in_the_engines_place_what_was_read(tmp_path):

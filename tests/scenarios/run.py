@@ -135,6 +135,7 @@ class OnRefdelta:
             schema=schema,
             partition_columns=tuple(self.table.partition_columns),
             parse=lambda sql: parse_predicate(sql, schema),
+            metadata=self.table.metadata,
         )
 
 
