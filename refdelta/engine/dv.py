@@ -1,7 +1,10 @@
-"""Deletion vectors, fetched and applied (PROTOCOL.md, "Deletion Vectors")."""
+"""Deletion vectors, fetched, applied and written (PROTOCOL.md, "Deletion Vectors")."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,13 +12,33 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.errors import DataFileNotFoundError, StoreError
-from refdelta.protocol.deletion_vector import AbsoluteUri, InlineBytes, framed_range, locate, parse_bitmap, unframe
+from refdelta.protocol.actions import DeletionVectorDescriptor
+from refdelta.protocol.deletion_vector import (
+    FILE_VERSION,
+    AbsoluteUri,
+    InlineBytes,
+    encode_inline,
+    encode_relative,
+    frame,
+    framed_range,
+    locate,
+    parse_bitmap,
+    relative_key,
+    serialize_bitmap,
+    unframe,
+)
 from refdelta.protocol.paths import data_key
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from refdelta.protocol.actions import DeletionVectorDescriptor
     from refdelta_storage.base import Store
+
+# Vectors up to this many bytes stand in the log itself: no longer than the statistics beside them, so that commits and
+# checkpoints do not grow by much, and a file less to write and to fetch. It is some hundred scattered rows.
+INLINE_BYTES = 256
+# A file of vectors is closed when it has this many bytes. It stays as long as one of its vectors is needed, and it is
+# put together in memory; the protocol's own limit are offsets of 31 bits.
+FILE_BYTES = 16 * 2**20
 
 
 def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> BitMap64:
@@ -59,3 +82,94 @@ def live_rows(batch: pa.RecordBatch, start: int, deleted: BitMap64) -> pa.Record
     rows = kept.to_array()
     indices = pa.Array.from_buffers(pa.uint64(), len(rows), [None, pa.py_buffer(rows)])
     return batch.take(pc.subtract(indices, pa.scalar(start, pa.uint64())))
+
+
+def write_vectors(store: Store, bitmaps: Sequence[BitMap64]) -> list[DeletionVectorDescriptor]:
+    """Write deletion vectors: small ones into their descriptors, the others together into files at the table's root.
+
+    A file is visible whole or not at all. Implements PROTOCOL.md, "Deletion Vector Format" and "Deletion Vector File
+    Storage Format".
+
+    Args:
+        store: the table's folder.
+        bitmaps: the positions of deleted rows, counted from 0 in their data file; one for each vector.
+
+    Returns:
+        Their descriptors, in the same order.
+
+    Raises:
+        StoreError: the store refused or failed; the files that were written are removed, as far as it lets us.
+    """
+    bodies = [serialize_bitmap(bitmap) for bitmap in bitmaps]
+    placed: dict[int, DeletionVectorDescriptor] = {}
+    large: list[int] = []
+    for index, body in enumerate(bodies):
+        if len(body) > INLINE_BYTES:
+            large.append(index)
+        else:
+            placed[index] = _descriptor("i", encode_inline(body), None, body, bitmaps[index])
+    try:
+        for group in _files([len(body) for body in bodies], large):
+            identity = uuid.uuid4()
+            parts, position = [bytes([FILE_VERSION])], 1
+            for index in group:
+                placed[index] = _descriptor("u", encode_relative(identity), position, bodies[index], bitmaps[index])
+                parts.append(frame(bodies[index]))
+                position += len(parts[-1])
+            _put(store, encode_relative(identity), b"".join(parts))
+    except BaseException:
+        remove_vectors(store, placed.values())
+        raise
+    return [placed[index] for index in range(len(bitmaps))]
+
+
+def remove_vectors(
+    store: Store, descriptors: Iterable[DeletionVectorDescriptor], keep: Iterable[DeletionVectorDescriptor] = ()
+) -> None:
+    """Remove the files of vectors that :func:`write_vectors` wrote and no commit names, as far as the store lets us.
+
+    Args:
+        store: the table's folder.
+        descriptors: the vectors that are not needed.
+        keep: vectors that are; a file which holds one of these too stays.
+    """
+    kept = {item.path_or_inline_dv for item in keep if item.storage_type == "u"}
+    texts = {item.path_or_inline_dv for item in descriptors if item.storage_type == "u"}
+    # Best effort: what stays behind is invisible, and vacuum takes it.
+    with suppress(StorageError):
+        if texts - kept:
+            store.delete(sorted(relative_key(text) for text in texts - kept))
+
+
+def _descriptor(
+    storage_type: str, text: str, offset: int | None, body: bytes, bitmap: BitMap64
+) -> DeletionVectorDescriptor:
+    return DeletionVectorDescriptor(
+        storage_type=storage_type,
+        path_or_inline_dv=text,
+        offset=offset,
+        size_in_bytes=len(body),
+        cardinality=len(bitmap),
+    )
+
+
+def _files(sizes: Sequence[int], large: Iterable[int]) -> Iterator[list[int]]:
+    """The vectors of one file after the other."""
+    group: list[int] = []
+    size = 0
+    for index in large:
+        if group and size + sizes[index] > FILE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(index)
+        size += sizes[index]
+    if group:
+        yield group
+
+
+def _put(store: Store, text: str, data: bytes) -> None:
+    key = relative_key(text)
+    try:
+        store.put(key, data)
+    except StorageError as error:
+        raise StoreError(f"cannot write {key}: {error}") from error

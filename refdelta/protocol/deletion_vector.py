@@ -143,6 +143,11 @@ def encode_relative(identity: uuid.UUID, prefix: str = "") -> str:
     return prefix + z85_encode(identity.bytes)
 
 
+def encode_inline(data: bytes) -> str:
+    """``pathOrInlineDv`` for a vector that stands in the log itself; z85 takes words, so zeros fill up the last one."""
+    return z85_encode(data + bytes(-len(data) % 4))
+
+
 def _inline(text: str, size: int, file: str | None) -> bytes:
     try:
         data = z85_decode(text)
@@ -216,8 +221,13 @@ def parse_bitmap(data: bytes, *, file: str, cardinality: int | None = None) -> B
 
 
 def serialize_bitmap(bitmap: BitMap64) -> bytes:
-    """The vector in the portable form, with its magic number; ``sizeInBytes`` is the length of this."""
-    return struct.pack("<i", PORTABLE_MAGIC) + bytes(bitmap.serialize())
+    """The vector in the portable form, with its magic number; ``sizeInBytes`` is the length of this.
+
+    Rows in sequence are written as runs, which makes the vector of a file that is mostly deleted small.
+    """
+    compact = bitmap.copy()
+    compact.run_optimize()
+    return struct.pack("<i", PORTABLE_MAGIC) + bytes(compact.serialize())
 
 
 class _DamagedError(Exception):
