@@ -191,7 +191,7 @@ class Staging:
             parameters: its ``operationParameters``, each value a string as Spark writes it.
             operation_metrics: its ``operationMetrics``.
             metrics: what the caller is told, by deltalake's names.
-            always: commit even where nothing is staged, as Spark does for a write without rows.
+            always: commit even where nothing is staged, as for a write without rows.
         """
         self.description = Description(operation, parameters, operation_metrics, metrics or {}, always)
 

@@ -37,7 +37,7 @@ def describe_write(
         mode: a key of :data:`MODES`.
         predicate: replaceWhere.
         dynamic: whether the partitions of the data were replaced.
-        always: commit even without a row, as Spark does.
+        always: commit even without a row, as deltalake does (spec_notes/divergences.md, "Statements").
     """
     parameters = {"mode": MODES[mode], "partitionBy": _json(list(target.partition_columns))}
     if predicate is not None:
@@ -51,11 +51,15 @@ def describe_write(
     }
     if mode == "overwrite":
         noted["numRemovedFiles"] = len(rewritten.removed)
-        noted["numRemovedBytes"] = sum(add.size for add in rewritten.removed)
+        noted["numRemovedBytes"] = rewritten.removed_bytes
     if predicate is not None:
+        # As in Spark, what is written counts together, whether it is new or what remains of files.
         noted["numFiles"] += len(rewritten.added)
-        noted["numAddedFiles"] = len(rewritten.added)
+        noted["numOutputRows"] += rewritten.copied_rows
+        noted["numOutputBytes"] += rewritten.added_bytes
         noted["numCopiedRows"] = rewritten.copied_rows
+        noted["numDeletedRows"] = rewritten.matched_rows
+        noted["numAddedChangeFiles"] = 0
     metrics = {
         "num_added_files": len(written.adds) + len(rewritten.added),
         "num_removed_files": len(rewritten.removed),

@@ -168,6 +168,28 @@ def test_application_transactions_are_idempotent(path):
         table.begin(app_id="etl")
 
 
+@pytest.mark.parametrize("statement", ["delete", "update", "merge"])
+def test_a_statement_that_matches_nothing_records_its_application(path, statement):
+    """Else it would run when it is repeated, over rows that have come meanwhile."""
+    table = DeltaTable(path)
+
+    def run():
+        with table.begin(app_id="etl", app_version=1) as txn:
+            if statement == "delete":
+                txn.delete("id = 3")
+            elif statement == "update":
+                txn.update({"id": "4"}, predicate="id = 3")
+            else:
+                txn.merge(ids(3), "t.id = s.id").when_matched_delete().execute()
+            return txn.commit().version
+
+    assert run() == 2
+    assert table.history(1)[0]["operation"] == statement.upper()
+    write_deltalake(path, ids(3), mode="append")
+    assert run() is None
+    assert held(path) == [1, 2, 3, 11, 12]
+
+
 def test_isolation_may_be_stricter_than_the_tables_and_is_noted(tmp_path, path):
     table = DeltaTable(path)
     txn = table.begin(isolation="Serializable")

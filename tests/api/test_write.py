@@ -90,6 +90,24 @@ def test_commit_info_is_what_spark_would_note(path):
     assert [h["version"] for h in DeltaTable(path).history(limit=1)] == [2]
 
 
+def test_a_write_without_a_row_is_a_commit(path):
+    write_deltalake(path, SMALL)
+    assert write_deltalake(path, SMALL.slice(0, 0), mode="append").version == 1
+    assert [action for action in commit_of(path, 1) if "commitInfo" not in action] == []
+    assert info_of(path, 1)["operationMetrics"] == {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
+
+
+def test_replace_where_notes_what_spark_would(path):
+    write_deltalake(path, pa.table({"id": [1, 2, 3], "p": ["a", "a", "b"]}), partition_by="p")
+    write_deltalake(path, pa.table({"id": [1], "p": ["a"]}), mode="overwrite", predicate="id = 1")
+    info = info_of(path, 1)
+    assert info["operationParameters"] == {"mode": "Overwrite", "partitionBy": '["p"]', "predicate": "id = 1"}
+    counts = {"numFiles": "2", "numOutputRows": "2", "numCopiedRows": "1", "numDeletedRows": "1"}
+    assert counts.items() <= info["operationMetrics"].items()
+    sizes = sum(action["add"]["size"] for action in commit_of(path, 1) if "add" in action)
+    assert info["operationMetrics"]["numOutputBytes"] == str(sizes)
+
+
 def test_custom_metadata_cannot_replace_the_engines_own_fields(path):
     with pytest.raises(errors.InvalidArgumentError, match="txnId"):
         write_deltalake(path, SMALL, commit_properties=CommitProperties(custom_metadata={"txnId": "x"}))
