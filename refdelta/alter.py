@@ -22,13 +22,19 @@ class TableAlterer:
         self._begin = begin
 
     def set_table_properties(
-        self, properties: Mapping[str, Any], *, commit_properties: CommitProperties | None = None
+        self,
+        properties: Mapping[str, Any],
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
     ) -> CommitResult:
         """Set table properties; the others stay.
 
         Args:
             properties: names and values. ``delta.*`` names are those that exist, others are the user's own.
                 ``delta.feature.<name>`` with the value ``supported`` adds a table feature.
+            isolation: as for :meth:`refdelta.DeltaTable.begin`. A change of the table passes over no append at either
+                level.
             commit_properties: how to commit, and what to note in the commit.
 
         Raises:
@@ -36,36 +42,45 @@ class TableAlterer:
             UnsupportedFeatureError: a property asks for a feature that this engine cannot honour; it is named.
             ConcurrentModificationError: another writer's commit conflicts.
         """
-        with self._begin(commit_properties=commit_properties) as txn:
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.set_properties(properties)
             return txn.commit()
 
     def unset_table_properties(
-        self, names: Sequence[str], *, if_exists: bool = False, commit_properties: CommitProperties | None = None
+        self,
+        names: Sequence[str],
+        *,
+        if_exists: bool = False,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
     ) -> CommitResult:
         """Remove table properties, so that each has its default again.
 
         Args:
             names: of the properties.
             if_exists: whether to pass over those that the table does not have.
-            commit_properties: as for :meth:`set_table_properties`.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
 
         Raises:
             InvalidArgumentError: the table has no such property.
             ConcurrentModificationError: another writer's commit conflicts.
         """
-        with self._begin(commit_properties=commit_properties) as txn:
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.unset_properties(names, if_exists=if_exists)
             return txn.commit()
 
-    def add_columns(self, fields: Any, *, commit_properties: CommitProperties | None = None) -> CommitResult:
+    def add_columns(
+        self, fields: Any, *, isolation: str | None = None, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
         """Add columns behind those that exist, or fields within structs. The rows that are there have null in them.
 
         Args:
             fields: one field or several, or a schema of them: of refdelta, pyarrow or deltalake. A name with dots is a
                 path into a struct; ``element``, ``key`` and ``value`` lead into arrays and maps. Backticks keep a dot
                 in a name.
-            commit_properties: as for :meth:`set_table_properties`.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
 
         Raises:
             SchemaMismatchError: a column that exists already, or a name that Delta cannot store.
@@ -73,6 +88,6 @@ class TableAlterer:
             InvalidArgumentError: a column that is not nullable.
             ConcurrentModificationError: another writer's commit conflicts.
         """
-        with self._begin(commit_properties=commit_properties) as txn:
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.add_columns(fields)
             return txn.commit()

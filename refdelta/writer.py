@@ -81,6 +81,7 @@ def write_deltalake(
     app_id: str | None = None,
     app_version: int | None = None,
     partition_overwrite: str | None = None,
+    isolation: str | None = None,
 ) -> CommitResult:
     """Write rows to a Delta table, and create it where it does not exist. One call is one commit.
 
@@ -105,6 +106,8 @@ def write_deltalake(
         app_version: see ``app_id``.
         partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
             replaced, the others stay.
+        isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
+            that. It matters to a write that reads the table: an overwrite, or one whose data is of this table.
 
     Returns:
         What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
@@ -117,6 +120,7 @@ def write_deltalake(
             written.
         ConcurrentModificationError: another writer's commit conflicts; nothing stays written.
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        InvalidArgumentError: arguments that do not go together, or an isolation weaker than the table's.
         CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
     """
     request = _Request(
@@ -152,6 +156,7 @@ def write_deltalake(
         app_id=app_id,
         app_version=app_version,
         fresh=not (reads_target and snapshot is source.snapshot),
+        isolation=isolation,
     ) as txn:
         if reads_target:
             txn.read_whole_table()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from refdelta import DeltaTable, __version__
+from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.errors import InvalidArgumentError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -64,6 +65,16 @@ def at_a_version(command: Command) -> Command:
         "version",
         metavar="N|TIME",
         help="Read the table as it was: a version, or a time such as 2026-03-01T12:00:00Z.",
+    )(command)
+
+
+def isolation_level(command: Command) -> Command:
+    """The option ``--isolation``."""
+    return click.option(
+        "--isolation",
+        metavar="LEVEL",
+        type=click.Choice([level.value for level in IsolationLevel], case_sensitive=False),
+        help="WriteSerializable or Serializable: stricter than the table's own level, never weaker.",
     )(command)
 
 

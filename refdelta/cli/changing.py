@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from refdelta import CommitProperties, DeltaTable
-from refdelta.cli.app import app, on_a_table, open_table
+from refdelta.cli.app import app, isolation_level, on_a_table, open_table
 from refdelta.cli.render import counted, echo_json
-from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.engine.snapshot import Snapshot
 from refdelta.ops.delete import delete as stage_delete
 from refdelta.ops.update import update as stage_update
@@ -46,12 +45,7 @@ def changing(command: Command) -> Command:
     for decorate in (
         click.option("--message", metavar="TEXT", help="A note for the history (userMetadata)."),
         click.option("--dry-run", is_flag=True, help="Commit nothing: say what would change, in which files."),
-        click.option(
-            "--isolation",
-            metavar="LEVEL",
-            type=click.Choice([level.value for level in IsolationLevel], case_sensitive=False),
-            help="WriteSerializable or Serializable: stricter than the table's own level, never weaker.",
-        ),
+        isolation_level,
     ):
         command = decorate(command)
     return command

@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
-from refdelta.cli.app import app, names, on_a_table, open_table, pairs
+from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
 from refdelta.observe import StatusLine, watched
@@ -51,6 +51,7 @@ from refdelta.observe import StatusLine, watched
 @click.option(
     "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="When to begin another data file."
 )
+@isolation_level
 def write(
     table: str,
     inputs: tuple[str, ...],
@@ -69,6 +70,7 @@ def write(
     description: str | None,
     message: str | None,
     target_file_size: int | None,
+    isolation: str | None,
 ) -> None:
     """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
 
@@ -94,6 +96,7 @@ def write(
             commit_properties=CommitProperties(user_metadata=message) if message else None,
             target_file_size=target_file_size,
             storage_options=storage_options or None,
+            isolation=isolation,
         )
     if as_json:
         echo_json(dict(result))

@@ -129,6 +129,17 @@ def test_a_change_of_properties_fails_what_began_before_it(table):
     assert table.count() == 2
 
 
+def test_changes_of_the_table_take_a_level_as_every_statement_does(table):
+    alter = table.alter
+    alter.set_table_properties({"a": "1"}, isolation="Serializable")
+    alter.unset_table_properties(["a"], isolation="Serializable")
+    alter.add_columns(pa.field("n", pa.int64()), isolation="Serializable")
+    levels = [commit["isolationLevel"] for commit in table.history(3)]
+    assert levels == ["Serializable"] * 3
+    with pytest.raises(errors.InvalidArgumentError, match="'chaos' is none of"):
+        alter.set_table_properties({"a": "1"}, isolation="chaos")
+
+
 # --- columns ---
 
 

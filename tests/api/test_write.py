@@ -134,6 +134,40 @@ def test_partitioning_null_and_escaping(path):
         write_deltalake(path.parent / "other", SMALL, partition_by=["id", "name"])
 
 
+@pytest.mark.parametrize("level", ["WriteSerializable", "Serializable", None])
+def test_a_write_may_ask_for_a_stricter_level(path, level):
+    write_deltalake(path, SMALL)
+
+    def while_another_appends():
+        write_deltalake(path, SMALL.slice(0, 1), mode="append")
+        yield from SMALL.to_batches()
+
+    data = pa.RecordBatchReader.from_batches(SMALL.schema, while_another_appends())
+    if level == "Serializable":
+        with pytest.raises(errors.ConcurrentAppendException):
+            write_deltalake(path, data, mode="overwrite", isolation=level)
+        assert DeltaTable(path).count() == 4
+        return
+    assert write_deltalake(path, data, mode="overwrite", isolation=level).rebased_over == (1,)
+    # The appended row came after the overwrite.
+    assert DeltaTable(path).count() == 4
+    assert info_of(path, 2)["isolationLevel"] == "WriteSerializable"
+    assert [action["remove"]["path"] for action in commit_of(path, 2) if "remove" in action] == [
+        action["add"]["path"] for action in commit_of(path, 0) if "add" in action
+    ]
+
+
+def test_a_write_may_not_ask_for_a_weaker_level(path):
+    write_deltalake(path, SMALL, configuration={"delta.isolationLevel": "Serializable"})
+    for mode in ("append", "overwrite"):
+        with pytest.raises(errors.InvalidArgumentError, match="weaker than the table's"):
+            write_deltalake(path, SMALL, mode=mode, isolation="WriteSerializable")
+    with pytest.raises(errors.InvalidArgumentError, match="'chaos' is none of"):
+        write_deltalake(path.parent / "other", SMALL, isolation="chaos")
+    assert DeltaTable(path).version() == 0
+    assert not DeltaTable.is_deltatable(path.parent / "other")
+
+
 def test_replace_where_on_a_partition_and_on_data(path):
     data = pa.table({"id": list(range(6)), "p": ["a", "a", "b", "b", "c", None]})
     write_deltalake(path, data, partition_by="p")

@@ -90,6 +90,9 @@ def test_a_dry_run_shows_a_screenful_of_files(cli, tmp_path):
 def test_the_level_may_be_stricter_and_is_noted(cli, table):
     assert cli("delete", table, "--where", "id = 1", "--isolation", "serializable").status == 0
     assert cli("history", table, "--limit", 1, "--json").json[0]["isolationLevel"] == "Serializable"
+    (table.parent / "more.csv").write_text("id\n7\n")
+    cli("write", table, table.parent / "more.csv", "--mode", "append", "--isolation", "Serializable")
+    assert [c["isolationLevel"] for c in cli("history", table, "--limit", 2, "--json").json] == ["Serializable"] * 2
 
 
 def test_over_which_versions_a_commit_moved_is_said(cli, table, monkeypatch):
