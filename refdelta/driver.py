@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from dataclasses import dataclass, field
@@ -10,13 +11,24 @@ from typing import TYPE_CHECKING, assert_never
 import refdelta_storage as storage
 from refdelta.concurrency import effects
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.engine.dv import load_deletion_vector, remove_vectors, write_vectors
+from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
-from refdelta.errors import StoreError
+from refdelta.errors import CommitFailedError, DataFileError, InvalidArgumentError, InvalidLogError, StoreError
 from refdelta.protocol.paths import LOG, commit_key, parse_log_name
 from refdelta_storage import ObjectNotFoundError, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+
+    Look = Callable[[Sequence[Add]], Iterable[bool]]
+
+CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
+"""What a commit raises where it is certain that nothing became visible. Any other way out (an unknown outcome, an
+interrupt) leaves the files that were written, since the log may name them.
+"""
 
 _TRUSTED_SECONDS = 60.0
 """How long a version that was seen is taken to be still there. Log cleanup removes nothing that is younger than
@@ -54,6 +66,7 @@ def commit(
     *,
     policy: RetryPolicy | None = None,
     seen_at: float | None = None,
+    look: Look | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     uniform: Callable[[float, float], float] = random.uniform,
@@ -67,6 +80,8 @@ def commit(
         seen_at: when ``prepared.read_version`` was last seen in a listing of the log (for a new table: when the log
             was seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs one more
             request.
+        look: whether a live row of each of these files, which winners added, answers to what the transaction read.
+            Without it, any may.
         clock: monotonic seconds.
         sleep: waits for seconds.
         uniform: a random number between two.
@@ -76,7 +91,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
-    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform)
+    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, look)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at
     loop = commit_loop(prepared, shell.policy)
@@ -86,7 +101,11 @@ def commit(
             effect = loop.send(shell.perform(effect))
     except StopIteration as done:
         outcome: CommitOutcome = done.value
+        remove_vectors(store, shell.vectors, keep=outcome.vectors)
         return outcome
+    except CERTAIN_FAILURES:
+        remove_vectors(store, shell.vectors)
+        raise
 
 
 @dataclass(slots=True)
@@ -96,9 +115,12 @@ class _Shell:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     uniform: Callable[[float, float], float]
+    look: Look | None = None
     started: float = field(init=False)
     # When each version was last known to exist.
     seen: dict[int, float] = field(default_factory=dict)
+    # Those that this commit wrote, over all attempts.
+    vectors: list[DeletionVectorDescriptor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -112,13 +134,10 @@ class _Shell:
         try:
             with store_errors("commit"):
                 return self._request(effect)
-        except StoreError as error:
+        except (StoreError, DataFileError) as error:
             return effects.Failed(error)
 
-    def _request(
-        self,
-        effect: effects.Confirm | effects.PutIfAbsent | effects.ReadCommits | effects.NewestVersion | effects.Withdraw,
-    ) -> effects.Reply:
+    def _request(self, effect: effects.Request) -> effects.Reply:
         match effect:
             case effects.Confirm(version):
                 return effects.Yes() if self._confirm(version) else effects.No()
@@ -135,6 +154,17 @@ class _Shell:
             case effects.Withdraw(version):
                 self.store.delete([commit_key(version)])
                 return effects.Yes()
+            case effects.ReadVectors(descriptors):
+                load = functools.partial(load_deletion_vector, self.store)
+                return effects.Vectors(tuple(ThreadExecutor().map(load, descriptors)))
+            case effects.WriteVectors(bitmaps):
+                written = write_vectors(self.store, bitmaps)
+                self.vectors += written
+                return effects.Descriptors(tuple(written))
+            case effects.LookAtRows(files):
+                started = self.clock()
+                matches = tuple(self.look(files)) if self.look else (True,) * len(files)
+                return effects.Matches(matches, self.clock() - started)
             case _:
                 assert_never(effect)
 

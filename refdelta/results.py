@@ -72,6 +72,8 @@ class CommitProperties:
         max_commit_seconds: for how long a commit may go on trying, in seconds; None for the default.
         app_transactions: versions of applications to record in the same commit (PROTOCOL.md, "Transaction
             Identifiers").
+        row_level: whether rows decide over conflicts instead of files. None: where the table has deletion vectors
+            enabled and no partition columns. Without deletion vectors they never do.
     """
 
     custom_metadata: Mapping[str, Any] | None = None
@@ -79,3 +81,4 @@ class CommitProperties:
     max_commit_retries: int | None = None
     max_commit_seconds: float | None = None
     app_transactions: Sequence[AppTransaction] | None = None
+    row_level: bool | None = None

@@ -13,26 +13,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from pyroaring import BitMap64
+
 from refdelta._version import __version__
 from refdelta.concurrency.commit import PreparedCommit
+from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
+from refdelta.concurrency.places import Group
 from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.driver import RetryPolicy, commit
+from refdelta.concurrency.rows import ALL
+from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
-from refdelta.errors import CommitFailedError, InvalidArgumentError, InvalidLogError, StoreError
+from refdelta.errors import InvalidArgumentError
 from refdelta.hooks import after_commit
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
+from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.results import CommitProperties, CommitResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
+
+    import pyarrow as pa
 
     from refdelta.protocol.predicate import Predicate
     from refdelta_storage import Store
+
+    Matches = Callable[[Iterator[pa.RecordBatch]], bool]
 
 log = logging.getLogger("refdelta")
 
@@ -87,13 +97,17 @@ class Staging:
         self.snapshot = snapshot
         self.properties = commit_properties or CommitProperties()
         self.txn_id = str(uuid.uuid4())
-        self.started_ms = time.time_ns() // 1_000_000
+        self.started_ms = _now_ms()
         self._seen_at = time.monotonic() if fresh else None
         self.isolation = level_of(self._table_properties.isolation_level, isolation)
         self.description: Description | None = None
         self.reads = ReadSet(version=snapshot.version if snapshot else -1)
         self.result_snapshot: Snapshot | None = None
+        self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
+        self._questions: list[tuple[Predicate, Matches | None]] = []
         self._actions: list[AnyAction] = []
+        self._edits: dict[str, Edit] = {}
+        self._groups: list[Group] = []
         self._written: list[Add] = []
         self._applications = [
             Txn(app_id=t.app_id, version=t.version, last_updated=getattr(t, "last_updated", None) or self.started_ms)
@@ -127,19 +141,85 @@ class Staging:
         known = self.snapshot.txns if self.snapshot else {}
         return any(t.app_id in known and known[t.app_id].version >= t.version for t in self._applications)
 
+    @property
+    def vectors(self) -> bool:
+        """Whether rows are to be deleted by deletion vectors: ``delta.enableDeletionVectors`` is true."""
+        return self._table_properties.enable_deletion_vectors
+
+    @property
+    def row_level(self) -> bool:
+        """Whether rows decide over conflicts, not whole files."""
+        asked: bool | None = getattr(self.properties, "row_level", None)
+        if asked is None:
+            asked = self.snapshot is not None and not self.snapshot.partition_columns
+        return self.vectors and asked
+
     def read_whole_table(self) -> None:
         """Record that what the transaction does rests on every row of its snapshot."""
         self.reads = self.reads.with_everything()
 
-    def read_predicate(self, predicate: Predicate) -> None:
+    def read_predicate(self, predicate: Predicate, matches: Matches | None = None) -> None:
         """Record that what the transaction does rests on the rows for which ``predicate`` is true, and on there being
         no others.
+
+        Args:
+            predicate: bound to the table's schema.
+            matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
+                added, in batches of the table's schema. Without it, a row matches where the predicate is true.
         """
         self.reads = self.reads.with_predicate(predicate)
+        self._questions.append((predicate, matches))
 
     def read_files(self, files: Iterable[Add]) -> None:
-        """Record that rows of these files were read. A file without a row that was wanted was not."""
+        """Record that rows of these files were read, and that it may have been any of their live rows. A file without
+        a row that was wanted was not read.
+        """
         self.reads = self.reads.with_files(files)
+
+    def read_rows(self, add: Add, rows: BitMap64) -> None:
+        """Record that rows of a file were read: those that matched, whether or not they change.
+
+        Args:
+            add: the log's entry.
+            rows: their positions in the file, counted from 0, hidden rows included. Several calls add up.
+        """
+        key = same_path(add.path)
+        _, known = self._rows_read.get(key, (add, BitMap64()))
+        self._rows_read[key] = add, known | rows
+
+    def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
+        """Stage that rows of a file go, by its deletion vector. Whoever deletes rows has read them.
+
+        Args:
+            add: the log's entry. Its ``stats`` must have ``numRecords``, of all rows in the file.
+            rows: their positions in the file, counted from 0. Several calls add up.
+            base: the positions that the entry's deletion vector hides.
+        """
+        self.read_rows(add, rows)
+        self._stage_edit(Edit(add, base, rows))
+
+    def delete_files(self, adds: Iterable[Add]) -> None:
+        """Stage that all live rows of these files go. Whoever deletes rows has read them."""
+        files = list(adds)
+        self.read_files(files)
+        if not self.vectors:
+            self.stage(tombstone(add, now_ms=_now_ms(), data_change=True) for add in files)
+            return
+        for add in files:
+            self._stage_edit(Edit(add, BitMap64(), ALL))
+
+    def _stage_edit(self, edit: Edit) -> None:
+        key = same_path(edit.add.path)
+        known = self._edits.get(key)
+        self._edits[key] = edit if known is None else known.and_rows(edit)
+
+    def rearrange(self, groups: Sequence[Group]) -> None:
+        """Stage that files are replaced by others which hold the same rows.
+
+        The outputs are files of this transaction (:meth:`own_files`). Where others delete rows of the inputs
+        meanwhile, the outputs get deletion vectors; where an input is gone, its group is left out.
+        """
+        self._groups.extend(groups)
 
     def stage(self, actions: Iterable[AnyAction]) -> None:
         """Add actions to the commit."""
@@ -147,8 +227,12 @@ class Staging:
 
     def stage_written(self, adds: list[Add]) -> None:
         """Add data files that this transaction wrote, and will remove again if it does not commit."""
-        self._written.extend(adds)
+        self.own_files(adds)
         self._actions.extend(adds)
+
+    def own_files(self, adds: Iterable[Add]) -> None:
+        """Take charge of files that this transaction wrote: they are removed where the commit does not name them."""
+        self._written.extend(adds)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -157,11 +241,13 @@ class Staging:
         What it has read stays recorded: its error may have told the caller something about it.
         """
         actions, written, description = list(self._actions), list(self._written), self.description
+        edits, groups = dict(self._edits), list(self._groups)
         try:
             yield
         except BaseException:
             ours = self._written[len(written) :]
             self._actions, self._written, self.description = actions, written, description
+            self._edits, self._groups = edits, groups
             if ours:
                 abort_files(self.store, ours)
             raise
@@ -171,7 +257,8 @@ class Staging:
 
         Nothing of the transaction was ever visible.
         """
-        written, self._written, self._actions = self._written, [], []
+        written, self._written = self._written, []
+        self._actions, self._edits, self._groups = [], {}, []
         if written:
             abort_files(self.store, written)
 
@@ -207,14 +294,12 @@ class Staging:
             CommitOutcomeUnknownError: nobody can tell; the files stay.
         """
         described = self.description or Description("WRITE", {}, {}, {})
-        if not self._actions and not self._applications and not described.always:
+        if not (self._changes or self._applications or described.always):
             return CommitResult(version=None, metrics=self._result_metrics(described, 0))
         try:
             prepared = self._prepared(described)
             outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
-        except (CommitFailedError, StoreError, InvalidLogError, InvalidArgumentError):
-            # Certain that nothing became visible. Any other way out (an unknown outcome, an interrupt) leaves the
-            # files, since the log may name them.
+        except CERTAIN_FAILURES:
             self.abort()
             raise
         self._written = []
@@ -226,19 +311,28 @@ class Staging:
             metrics=self._result_metrics(described, outcome.attempts - 1),
         )
 
+    @property
+    def _changes(self) -> bool:
+        """Whether anything is staged."""
+        return bool(self._actions or self._edits or self._groups)
+
     def _prepared(self, described: Description) -> PreparedCommit:
+        reads = self.reads.with_rows(self._rows_read.values())
         return PreparedCommit(
             read_version=self.snapshot.version if self.snapshot else -1,
-            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
+            read_set=dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in self._applications)),
             actions=[*self._actions, *self._applications],
             commit_info=self._commit_info(described),
             txn_id=self.txn_id,
             level=self.isolation,
             table=self._read_table(),
+            edits=tuple(self._edits.values()),
+            groups=tuple(self._groups),
+            now_ms=_now_ms(),
         )
 
     def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
-        elapsed = time.time_ns() // 1_000_000 - self.started_ms
+        elapsed = _now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
     def _after(self, version: int) -> Snapshot | None:
@@ -270,14 +364,15 @@ class Staging:
 
     @property
     def _is_blind_append(self) -> bool:
-        return self.reads.blind and not any(isinstance(a, Remove) for a in self._actions)
+        removes = self._edits or self._groups or any(isinstance(a, Remove) for a in self._actions)
+        return self.reads.blind and not (self._rows_read or removes)
 
     def _commit_info(self, described: Description) -> dict[str, Any]:
         custom = dict(getattr(self.properties, "custom_metadata", None) or {})
         taken = sorted(_OWN_FIELDS & custom.keys())
         if taken:
             raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
-        info: dict[str, Any] = {"timestamp": time.time_ns() // 1_000_000, "operation": described.operation}
+        info: dict[str, Any] = {"timestamp": _now_ms(), "operation": described.operation}
         info["operationParameters"] = dict(described.parameters)
         if self.snapshot:
             info["readVersion"] = self.snapshot.version
@@ -297,3 +392,7 @@ class Staging:
             "max_seconds": getattr(self.properties, "max_commit_seconds", None),
         }
         return RetryPolicy(**{name: value for name, value in given.items() if value is not None})
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

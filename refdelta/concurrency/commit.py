@@ -32,12 +32,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from refdelta.concurrency.conflict import ROW_TRACKING, Conflict, check
+from refdelta.concurrency.edits import Edit, edit_actions, tombstone
 from refdelta.concurrency.effects import (
     Answer,
     Commits,
     Confirm,
     Created,
+    Descriptors,
     Effect,
     Elapsed,
     Exists,
@@ -51,9 +55,11 @@ from refdelta.concurrency.effects import (
     Reply,
     Unknown,
     Withdraw,
+    WriteVectors,
     Yes,
 )
 from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.places import Group, record
 from refdelta.concurrency.recorded import recorded_reads
 from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import CommitSummary, summarize
@@ -65,13 +71,13 @@ from refdelta.errors import (
     InvalidLogError,
     UnsupportedFeatureError,
 )
-from refdelta.protocol.actions import AnyAction, CommitInfo
+from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from refdelta.concurrency.read_set import ReadSet, ReadTable
 
@@ -99,6 +105,9 @@ class PreparedCommit:
             own file.
         level: the level that it asks for.
         table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
+        edits: the rows that it takes out of files.
+        groups: the files that it rearranges.
+        now_ms: the time of its tombstones, in milliseconds since 1970.
     """
 
     read_version: int
@@ -108,6 +117,9 @@ class PreparedCommit:
     txn_id: str
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
+    edits: tuple[Edit, ...] = ()
+    groups: tuple[Group, ...] = ()
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +151,7 @@ class CommitOutcome:
         rebased_over: the winners' versions over which it was moved, ascending.
         recovered: whether the store's answer had been lost, and the file was found to be ours.
         puts: how many puts it took.
+        vectors: the deletion vectors that it names and wrote.
     """
 
     version: int
@@ -146,6 +159,7 @@ class CommitOutcome:
     rebased_over: tuple[int, ...] = ()
     recovered: bool = False
     puts: int = 1
+    vectors: tuple[DeletionVectorDescriptor, ...] = ()
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -184,27 +198,55 @@ class _Loop:
     rebased_over: list[int] = field(default_factory=list)
     # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
     in_doubt: bool = False
+    vectors: tuple[DeletionVectorDescriptor, ...] = ()
 
     def __post_init__(self) -> None:
         prepared = self.prepared
         self.base = prepared.read_version
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
         operation = {"operation": prepared.commit_info.get("operation")}
-        actions = [CommitInfo(fields=operation), *prepared.actions]
+        actions = [CommitInfo(fields=operation), *prepared.actions, *self._files_that_go()]
         self.standing = Standing(prepared.read_set, actions, prepared.level, prepared.table)
         if ROW_TRACKING in self.standing.staged.domains:
             # Its high-water mark would have to be merged with each winner's.
             raise UnsupportedFeatureError(("rowTracking",), "write to")
-        self._encode()
+
+    def _files_that_go(self) -> Iterator[AnyAction]:
+        prepared = self.prepared
+        for edit in prepared.edits:
+            yield tombstone(edit.add, now_ms=prepared.now_ms, data_change=True)
+        for group in prepared.groups:
+            for one in group.inputs:
+                yield tombstone(one.add, now_ms=prepared.now_ms, data_change=False)
+            for output in group.outputs:
+                yield msgspec.structs.replace(output.add, data_change=False)
 
     def _encode(self) -> None:
         prepared, standing = self.prepared, self.standing
-        info = {**prepared.commit_info, **recorded_reads(standing), "txnId": prepared.txn_id}
+        info = {**prepared.commit_info, **recorded_reads(standing), **record(prepared.groups)}
+        info["txnId"] = prepared.txn_id
         if "isolationLevel" in info:
             info["isolationLevel"] = standing.level_name
-        self.data = encode_commit([CommitInfo(fields=info), *standing.actions[1:]])
+        vectors = iter(self.vectors)
+        added = [
+            action
+            for edit in prepared.edits
+            if edit.hidden is not None
+            for action in edit_actions(edit, next(vectors), prepared.now_ms)
+            if isinstance(action, Add)
+        ]
+        actions = [*standing.actions[1:], *added]
+        validate_commit(actions, version=0 if prepared.read_version < 0 else None)
+        self.data = encode_commit([CommitInfo(fields=info), *actions])
+
+    def _write_vectors(self) -> Generator[Effect, Reply, None]:
+        wanted = tuple(hidden for edit in self.prepared.edits if (hidden := edit.hidden) is not None)
+        if wanted:
+            self.vectors = (yield from self._insist(WriteVectors(wanted), Descriptors)).descriptors
 
     def run(self) -> Generator[Effect, Reply, CommitOutcome]:
+        yield from self._write_vectors()
+        self._encode()
         while True:
             self.attempts += 1
             winner = yield from self._settle(self.base + 1)
@@ -219,7 +261,12 @@ class _Loop:
     def _committed(self, *, recovered: bool) -> CommitOutcome:
         over = tuple(self.rebased_over)
         return CommitOutcome(
-            version=self.base + 1, attempts=self.attempts, rebased_over=over, recovered=recovered, puts=self.puts
+            version=self.base + 1,
+            attempts=self.attempts,
+            rebased_over=over,
+            recovered=recovered,
+            puts=self.puts,
+            vectors=self.vectors,
         )
 
     # --- one version ---

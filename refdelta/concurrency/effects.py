@@ -7,6 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pyroaring import BitMap64
+
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+
 # --- effects ------------------------------------------------------------------------------------------------------
 
 
@@ -64,7 +68,36 @@ class Withdraw:
     version: int
 
 
-Effect = Confirm | PutIfAbsent | ReadCommits | NewestVersion | Pause | Withdraw
+@dataclass(frozen=True, slots=True)
+class ReadVectors:
+    """Read deletion vectors. Reply: :class:`Vectors` or :class:`Failed`."""
+
+    descriptors: tuple[DeletionVectorDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteVectors:
+    """Write deletion vectors, which a commit is about to name. Reply: :class:`Descriptors` or :class:`Failed`."""
+
+    bitmaps: tuple[BitMap64, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRows:
+    """Does a live row of these files answer to what the transaction read? Reply: :class:`Matches` or :class:`Failed`.
+
+    Attributes:
+        files: a winner's new files. One that is asked about some of its rows only has an inline deletion vector that
+            hides the others.
+    """
+
+    files: tuple[Add, ...]
+
+
+Request = Confirm | PutIfAbsent | ReadCommits | NewestVersion | Withdraw | ReadVectors | WriteVectors | LookAtRows
+"""What the store is asked for."""
+
+Effect = Request | Pause
 
 
 # --- replies ------------------------------------------------------------------------------------------------------
@@ -125,10 +158,32 @@ class Elapsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vectors that were asked for, in order: the positions that each of them hides."""
+
+    bitmaps: tuple[BitMap64, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """Where the vectors were written, in order."""
+
+    descriptors: tuple[DeletionVectorDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Whether a row matches, for each file that was asked about; and the seconds that it took to find out."""
+
+    found: tuple[bool, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The store refused or failed, and nothing was changed by this effect. The error is what the user is to see."""
 
     error: Exception
 
 
-Reply = Created | Exists | Unknown | Answer | Commits | Newest | Elapsed | Failed
+Reply = Created | Exists | Unknown | Answer | Commits | Newest | Elapsed | Vectors | Descriptors | Matches | Failed

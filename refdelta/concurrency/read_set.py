@@ -15,6 +15,8 @@ from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
     from refdelta.protocol.actions import Add, Metadata, Remove
     from refdelta.protocol.types import StructType
 
@@ -83,6 +85,10 @@ class ReadSet:
             if file.stats is not None:
                 statistics[path] = file.stats
         return dataclasses.replace(self, files=found, statistics=statistics)
+
+    def with_rows(self, files: Iterable[tuple[Add, BitMap64]]) -> ReadSet:
+        """This one, and of these files these rows."""
+        return self.with_files(file for file, _ in files)
 
     def with_predicate(self, predicate: Predicate) -> ReadSet:
         """This one, and the rows that satisfy ``predicate``; once is enough."""

@@ -103,6 +103,34 @@ def encode_stats(stats: FileStats) -> str:
     return _ENCODER.encode(stats).decode()
 
 
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def widened(text: str | None, num_records: int | None = None) -> str | None:
+    """Statistics of a file of which some rows are hidden from now on: bounds still hold, but need not be reached
+    (``tightBounds``).
+
+    Args:
+        text: ``add.stats`` as it was. What it says of values stays as it is, character by character.
+        num_records: rows in the file, the hidden ones included; for statistics that do not say it.
+
+    Returns:
+        The new ``add.stats``; None where there is nothing to say.
+    """
+    try:
+        found = _RAW.decode(text) if parse_stats(text) is not None and text else {}
+    except msgspec.MsgspecError:
+        found = {}
+    if num_records is not None and found.get("numRecords", _NULL) == _NULL:
+        found = {
+            "numRecords": msgspec.Raw(b"%d" % num_records),
+            **{k: v for k, v in found.items() if k != "numRecords"},
+        }
+    return _ENCODER.encode({**found, "tightBounds": msgspec.Raw(b"false")}).decode() if found else None
+
+
+_NULL = msgspec.Raw(b"null")
+
 # --- values ------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,94 @@
+"""Rows that a transaction takes out of files, and the actions that say so.
+
+What is staged is "these rows of this file". It becomes a Remove and an Add with a larger deletion vector, or a Remove
+alone where no row is left, each time the commit is encoded: by then the file may stand otherwise than it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+from pyroaring import BitMap64
+
+from refdelta.concurrency.rows import ALL, Rows, union
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.protocol.stats import parse_stats, widened
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Rows of one file that are to go.
+
+    Attributes:
+        add: the log's entry, as it was read. Its ``stats`` have ``numRecords``, unless all rows go.
+        base: the rows that its deletion vector hid then.
+        rows: the rows to hide, none of which is in ``base``.
+    """
+
+    add: Add
+    base: BitMap64
+    rows: Rows
+
+    def and_rows(self, other: Edit) -> Edit:
+        """This one, and the rows of another one of the same file."""
+        return Edit(self.add, self.base, union(self.rows, other.rows))
+
+    @property
+    def hidden(self) -> BitMap64 | None:
+        """The vector that the file is to have; None where no row of it is left."""
+        if self.rows is ALL:
+            return None
+        hidden = self.base | self.rows
+        return None if len(hidden) == num_records(self.add) else hidden
+
+
+def num_records(add: Add) -> int | None:
+    """How many rows the file has, hidden ones included, as its statistics say."""
+    found = parse_stats(add.stats)
+    return None if found is None else found.num_records
+
+
+def tombstone(add: Add, *, now_ms: int, data_change: bool) -> Remove:
+    """The Remove of an entry of the log: it names the entry's deletion vector, else the logical file would live on
+    (PROTOCOL.md, "Remove File").
+
+    Args:
+        add: the entry.
+        now_ms: when it was removed, in milliseconds since 1970.
+        data_change: whether rows of the table go with it.
+    """
+    return Remove(
+        path=add.path,
+        deletion_timestamp=now_ms,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+    )
+
+
+def with_vector(add: Add, vector: DeletionVectorDescriptor, *, records: int | None, data_change: bool) -> Add:
+    """The entry with a larger deletion vector. Its bounds still hold, but need not be reached by a live row
+    (PROTOCOL.md, "Per-file Statistics").
+
+    Args:
+        add: the entry.
+        vector: its vector from now on.
+        records: how many rows the file has, for an entry that does not say; every entry with a vector must.
+        data_change: whether rows of the table go.
+    """
+    stats = widened(add.stats, records)
+    return msgspec.structs.replace(add, deletion_vector=vector, stats=stats, data_change=data_change)
+
+
+def edit_actions(edit: Edit, vector: DeletionVectorDescriptor | None, now_ms: int) -> Iterator[Add | Remove]:
+    """What the log is to say of an edited file; ``vector`` as :attr:`Edit.hidden`."""
+    yield tombstone(edit.add, now_ms=now_ms, data_change=True)
+    if vector is not None:
+        yield with_vector(edit.add, vector, records=num_records(edit.add), data_change=True)
