@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.errors import DataFileNotFoundError, StoreError
@@ -68,20 +68,40 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
     return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)
 
 
-def live_rows(batch: pa.RecordBatch, start: int, deleted: BitMap64) -> pa.RecordBatch:
-    """The rows of a batch that are not deleted; ``start`` is the number of its first row in the file."""
-    stop = start + batch.num_rows
+def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None = None) -> pa.Array | None:
+    """The positions of a range of rows, from ``start`` to before ``stop``, that are not deleted, ascending; of those in
+    ``wanted`` alone, if it is not None. None for all of the range.
+    """
+    count = stop - start
     gone = deleted.range_cardinality(start, stop)
-    if gone == 0:
-        return batch
-    if gone == batch.num_rows:
-        return batch.slice(0, 0)
+    if not gone and (wanted is None or wanted.range_cardinality(start, stop) == count):
+        return None
     kept = BitMap64()
     kept.add_range(start, stop)
-    kept -= deleted
-    rows = kept.to_array()
-    indices = pa.Array.from_buffers(pa.uint64(), len(rows), [None, pa.py_buffer(rows)])
-    return batch.take(pc.subtract(indices, pa.scalar(start, pa.uint64())))
+    if wanted is not None:
+        kept &= wanted
+    if gone:
+        kept -= deleted
+    return to_positions(kept)
+
+
+def to_positions(rows: BitMap64) -> pa.Array:
+    """The rows of a bitmap as an array of unsigned 64-bit numbers, ascending."""
+    numbers = rows.to_array()
+    return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def to_bitmap(positions: pa.Array | pa.ChunkedArray) -> BitMap64:
+    """The inverse of :func:`to_positions`, of 64-bit numbers in any order; none is null."""
+    chunks = positions.chunks if isinstance(positions, pa.ChunkedArray) else [positions]
+    rows = BitMap64()
+    for chunk in chunks:
+        numbers = array("Q")
+        _, data = chunk.buffers()
+        if len(chunk):
+            numbers.frombytes(memoryview(data)[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
+        rows |= BitMap64(numbers)
+    return rows
 
 
 def write_vectors(store: Store, bitmaps: Sequence[BitMap64]) -> list[DeletionVectorDescriptor]:

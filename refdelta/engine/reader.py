@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from refdelta.engine.columns import plan_columns
-from refdelta.engine.dv import live_rows, load_deletion_vector
+from refdelta.engine.dv import kept_rows, load_deletion_vector
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.legacy_calendar import legacy_calendar
 from refdelta.engine.row_groups import groups_to_read
@@ -17,7 +20,7 @@ from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from refdelta.engine.columns import ColumnSource
     from refdelta.engine.filters import RowFilter
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 # Rows of a batch: enough that the work for a batch does not count, few enough that a batch stays within some megabytes.
 BATCH_ROWS = 64 * 1024
+# The column of positions; the line break keeps any column of a table from having the name.
+POSITION = pa.field("position\n", pa.uint64(), nullable=False)
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,14 @@ class ScanFile:
         size: in bytes, as the log says.
         partition_values: a typed scalar for each partition column that is wanted, by logical name.
         deletion_vector: the rows to leave out.
+        rows: the positions of the rows that are wanted; None for all.
     """
 
     key: str
     size: int
     partition_values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     deletion_vector: DeletionVectorDescriptor | None = None
+    rows: BitMap64 | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class ReadPlan:
         partition_columns: the logical names of the partition columns.
         row_filter: which rows come out; None for all.
         by_id: whether the files' columns are found by field id.
+        positions: whether :data:`POSITION` comes out behind the columns: at which place in its file a row is, counted
+            from 0, deleted rows included.
     """
 
     columns: tuple[StructField, ...]
@@ -63,16 +72,41 @@ class ReadPlan:
     partition_columns: frozenset[str] = frozenset()
     row_filter: RowFilter | None = None
     by_id: bool = False
+    positions: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema that comes out."""
-        return pa.schema([arrow_field(item) for item in self.columns])
+        return pa.schema([*(arrow_field(item) for item in self.columns), *([POSITION] if self.positions else [])])
 
     @property
     def read(self) -> tuple[StructField, ...]:
         """The columns that are read, those that come out first."""
         return self.columns + self.filter_columns
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A data file whose rows can be read.
+
+    Attributes:
+        physical_rows: how many rows it has by its footer, deleted ones included.
+        deleted: the positions of those that its deletion vector hides.
+        batches: the rows, see :func:`read_file`; to be consumed once, while the file is open.
+    """
+
+    physical_rows: int
+    deleted: BitMap64
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[OpenFile]:
+    """Open a file and its deletion vector. Arguments and errors as for :func:`read_file`."""
+    deleted = BitMap64() if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
+    with data_errors(file.key), _opened(store, file.key) as parquet:
+        batches = _rows(parquet, plan, file, deleted, one_by_one=store.capabilities.remote)
+        yield OpenFile(int(parquet.metadata.num_rows), deleted, batches)
 
 
 def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
@@ -90,32 +124,65 @@ def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.Recor
         DataFileNotFoundError: the file or its deletion vector is gone.
         DataFileError: the file is not Parquet, is damaged, or has columns of types that the table's cannot hold.
     """
-    schema = pa.schema([arrow_field(item) for item in plan.read])
-    deleted = None if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
-    with data_errors(file.key), _opened(store, file.key) as parquet:
-        columns = _Columns(parquet, plan, file)
-        groups = None
-        if plan.row_filter is not None:
-            groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
-        pre_buffer = store.capabilities.remote
-        for start, physical in _batches(parquet, columns.physical_names, groups, one_by_one=pre_buffer):
-            live = physical if deleted is None else live_rows(physical, start, deleted)
-            if live.num_rows:
-                batch = _finish(columns.of(live), live.num_rows, schema, plan)
-                if batch.num_rows:
-                    yield batch
+    with open_file(store, file, plan) as opened:
+        yield from opened.batches
 
 
 def count_rows(store: Store, file: ScanFile) -> int:
     """How many live rows a file has, by its footer. Raises as :func:`read_file`."""
-    with data_errors(file.key), _opened(store, file.key) as parquet:
-        rows = int(parquet.metadata.num_rows)
+    rows = physical_rows(store, file)
     return rows if file.deletion_vector is None else rows - file.deletion_vector.cardinality
+
+
+def physical_rows(store: Store, file: ScanFile) -> int:
+    """How many rows a file has by its footer, deleted ones included. Raises as :func:`read_file`."""
+    with data_errors(file.key), _opened(store, file.key) as parquet:
+        return int(parquet.metadata.num_rows)
 
 
 def _opened(store: Store, key: str) -> Any:
     # As nanoseconds, which is pyarrow's default, INT96 would wrap round outside the years 1677 to 2262.
     return open_parquet(store, key, coerce_int96_timestamp_unit="us", pre_buffer=store.capabilities.remote)
+
+
+def _rows(
+    parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64, *, one_by_one: bool
+) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([arrow_field(item) for item in plan.read])
+    columns = _Columns(parquet, plan, file)
+    groups = None
+    if plan.row_filter is not None:
+        groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
+    if file.rows is not None:
+        groups = _groups_with(file.rows, parquet.metadata, groups)
+    for start, physical in _batches(parquet, columns.physical_names, groups, one_by_one=one_by_one):
+        stop = start + physical.num_rows
+        positions = kept_rows(start, stop, deleted, file.rows)
+        if positions is None:
+            live = physical
+        elif len(positions) == 0:
+            continue
+        else:
+            live = physical.take(pc.subtract(positions, pa.scalar(start, pa.uint64())))
+        arrays = columns.of(live)
+        if plan.positions:
+            arrays.append(pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions)
+        batch = _finish(arrays, live.num_rows, schema, plan)
+        if batch.num_rows:
+            yield batch
+
+
+def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[int]:
+    """Of the row groups to read, all if None, those that hold a row of ``rows``."""
+    found = []
+    wanted = frozenset(range(footer.num_row_groups) if groups is None else groups)
+    start = 0
+    for group in range(footer.num_row_groups):
+        stop = start + footer.row_group(group).num_rows
+        if group in wanted and rows.range_cardinality(start, stop):
+            found.append(group)
+        start = stop
+    return found
 
 
 def _batches(
@@ -179,11 +246,15 @@ class _Constant:
 def _finish(arrays: list[pa.Array], rows: int, schema: pa.Schema, plan: ReadPlan) -> pa.RecordBatch:
     if not arrays:
         return rows_only(rows)
+    if plan.positions:
+        schema = schema.append(POSITION)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if plan.row_filter is not None:
         batch = plan.row_filter.apply(batch)
     if plan.filter_columns:
-        return batch.select(list(range(len(plan.columns)))) if plan.columns else rows_only(batch.num_rows)
+        left = list(range(len(plan.columns)))
+        left += [batch.num_columns - 1] if plan.positions else []
+        return batch.select(left) if left else rows_only(batch.num_rows)
     return batch
 
 

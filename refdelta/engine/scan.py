@@ -166,14 +166,21 @@ class Scan:
             )
             counting = Scan(self.snapshot, narrow, self.files, self.predicate, self.pruned, self.executor)
             return sum(batch.num_rows for batch in counting.to_batches())
-        records = num_records(self.files)
-        cardinalities = pc.struct_field(self.files.column("deletionVector"), "cardinality")
-        known = pc.sum(pc.subtract(records, pc.coalesce(cardinalities, 0))).as_py() or 0
-        unknown = self.files.filter(pc.is_null(records))
-        if not unknown.num_rows:
-            return int(known)
-        rest = Scan(self.snapshot, ReadPlan(()), unknown, executor=self.executor)
-        return int(known) + sum(self.executor.map(lambda file: count_rows(self.store, file), scan_files(rest)))
+        return sum(self.file_counts())
+
+    def file_counts(self) -> list[int]:
+        """How many live rows each file of the scan has, whether or not they meet the filter.
+
+        It is known from statistics, or from footers where a file has none. Raises as :meth:`to_batches`.
+        """
+        cardinalities = pc.coalesce(pc.struct_field(self.files.column("deletionVector"), "cardinality"), 0)
+        counts: list[int | None] = pc.subtract(num_records(self.files), cardinalities).to_pylist()
+        unknown = [index for index, count in enumerate(counts) if count is None]
+        if unknown:
+            rest = Scan(self.snapshot, ReadPlan(()), self.files.take(unknown), executor=self.executor)
+            found = self.executor.map(lambda file: count_rows(self.store, file), scan_files(rest))
+            counts = [count if count is not None else next(found) for count in counts]
+        return [count for count in counts if count is not None]
 
     def explain(self) -> ScanExplanation:
         """Which files are read, which are not, and why."""

@@ -1,0 +1,102 @@
+"""Rows by their positions in their files: which ones a filter selects, and reading these alone.
+
+A position is the number of a row in its data file, counted from 0, deleted rows included. It is what deletion vectors
+hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from refdelta.engine.dv import load_deletion_vector, to_bitmap
+from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, open_file, physical_rows, read_file
+from refdelta.engine.scan import scan_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from refdelta.engine.scan import Scan
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Some live rows of a file, and how the file stands.
+
+    Attributes:
+        rows: the positions of the rows.
+        deleted: those that its deletion vector hides.
+        physical_rows: how many rows it has by its footer, deleted ones included.
+    """
+
+    rows: BitMap64
+    deleted: BitMap64
+    physical_rows: int
+
+    @property
+    def live_rows(self) -> int:
+        """How many rows are not deleted."""
+        return self.physical_rows - len(self.deleted)
+
+
+def find_rows(scan: Scan) -> Iterator[FileRows]:
+    """The rows that a scan gives, by position: for each of its files in their order, which are read in parallel.
+
+    Only the columns that the filter looks at are read. Raises as :meth:`Scan.to_batches`.
+    """
+    plan = dataclasses.replace(
+        scan.plan,
+        columns=(),
+        filter_columns=tuple(
+            item
+            for item in scan.plan.read
+            if scan.plan.row_filter is not None and item.name in scan.plan.row_filter.columns
+        ),
+        positions=True,
+    )
+
+    def find(file: ScanFile) -> FileRows:
+        with open_file(scan.store, file, plan) as opened:
+            rows = BitMap64()
+            for batch in opened.batches:
+                rows |= to_bitmap(batch.column(POSITION.name))
+            rows.run_optimize()
+            return FileRows(rows, opened.deleted, opened.physical_rows)
+
+    return scan.executor.map(find, scan_files(dataclasses.replace(scan, plan=plan)))
+
+
+def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
+    """How the files of a scan stand of which these rows are known, one set a file; only footers and vectors are read.
+
+    Raises as :meth:`Scan.to_batches`.
+    """
+    bare = dataclasses.replace(scan, plan=ReadPlan(()))
+
+    def look(task: tuple[ScanFile, BitMap64]) -> FileRows:
+        file, known = task
+        deleted = BitMap64()
+        if file.deletion_vector is not None:
+            deleted = load_deletion_vector(scan.store, file.deletion_vector)
+        return FileRows(known, deleted, physical_rows(scan.store, file))
+
+    return scan.executor.map(look, zip(scan_files(bare), rows, strict=True))
+
+
+def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.RecordBatch]:
+    """Some rows of the files of a scan, in their order.
+
+    Args:
+        scan: which columns of which files; its filter holds too.
+        rows: for each file the positions of the rows to read; None for all that are live.
+
+    Raises as :meth:`Scan.to_batches`.
+    """
+    tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
+    return scan.executor.stream(
+        lambda file: read_file(scan.store, file, scan.plan), tasks, weigh=lambda batch: int(batch.nbytes)
+    )

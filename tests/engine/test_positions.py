@@ -1,0 +1,194 @@
+"""Rows by their positions: found by a filter, read alone, over deletion vectors, row groups and batches of any size."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from handmade import VECTORS, Handmade, field, struct
+from refdelta.engine import reader
+from refdelta.engine.dv import kept_rows, to_bitmap, to_positions
+from refdelta.engine.positions import find_rows, read_rows, stand
+from refdelta.engine.reader import POSITION, read_file
+from refdelta.engine.scan import plan_scan, scan_files
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.state import STATS_PARSED, adds_table
+from refdelta.engine.statistics import counted_add
+from refdelta.protocol.actions import Add
+from refdelta.protocol.deletion_vector import serialize_bitmap, z85_encode
+
+row_sets = st.sets(st.integers(0, 39))
+
+
+def vector(deleted):
+    body = serialize_bitmap(BitMap64(deleted))
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": z85_encode(body + bytes(-len(body) % 4)),
+        "sizeInBytes": len(body),
+        "cardinality": len(deleted),
+    }
+
+
+def snapshot_of(parts, group=7, partitioned=False, **fields):
+    """A table with one file of 40 rows for each set of deleted rows; ``x`` is the position, and the file in ``f``."""
+    columns = [field("x", "long"), field("f", "long")]
+    table = Handmade(struct(*columns), *(["f"] if partitioned else []), protocol=VECTORS)
+    for number, deleted in enumerate(parts):
+        content = pa.table({"x": range(40)} | ({} if partitioned else {"f": [number] * 40}))
+        extra = {"deletionVector": vector(deleted)} if deleted else {}
+        values = {"partitionValues": {"f": str(number)}} if partitioned else {}
+        table.commit(table.data(f"f{number}", content, parquet={"row_group_size": group}, **extra, **values, **fields))
+    return load_snapshot(table.store)
+
+
+@given(st.lists(row_sets, min_size=1, max_size=3), st.integers(0, 45), st.sampled_from([3, 7, 40]), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_rows_that_a_filter_selects(parts, least, batch, partitioned):
+    snapshot = snapshot_of(parts, partitioned=partitioned)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "BATCH_ROWS", batch)
+        scan = plan_scan(snapshot, predicate=f"x >= {least} AND f >= 0")
+        found = dict(zip((file.key for file in scan_files(scan)), find_rows(scan), strict=True))
+    for number, deleted in enumerate(parts):
+        wanted = set(range(least, 40)) - deleted
+        if f"f{number}" in found:
+            rows = found[f"f{number}"]
+            assert set(rows.rows) == wanted
+            assert (set(rows.deleted), rows.physical_rows, rows.live_rows) == (deleted, 40, 40 - len(deleted))
+        else:  # pruned by statistics, or all of its rows are gone
+            assert not wanted
+
+
+@given(st.lists(st.tuples(row_sets, st.none() | row_sets), min_size=1, max_size=3), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_reading_some_rows(parts, filtered):
+    snapshot = snapshot_of([deleted for deleted, _ in parts])
+    scan = plan_scan(snapshot, ["f", "x"], "x % 2 = 0" if filtered else None)
+    scan = dataclasses.replace(scan, plan=dataclasses.replace(scan.plan, positions=True))
+    wanted = [None if rows is None else BitMap64(rows) for _, rows in parts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "BATCH_ROWS", 5)
+        found = pa.Table.from_batches(list(read_rows(scan, wanted)), scan.plan.schema)
+    assert found.column("x").to_pylist() == found.column(POSITION.name).to_pylist()
+    assert list(zip(found.column("f").to_pylist(), found.column("x").to_pylist(), strict=True)) == [
+        (number, row)
+        for number, (deleted, rows) in enumerate(parts)
+        for row in range(40)
+        if row not in deleted and (rows is None or row in rows) and not (filtered and row % 2)
+    ]
+
+
+def test_row_groups_without_a_wanted_row_are_not_read(monkeypatch):
+    snapshot = snapshot_of([set()])
+    read = []
+    batches = reader._batches
+
+    def watched(parquet, names, groups, **options):
+        read.extend(groups)
+        return batches(parquet, names, groups, **options)
+
+    monkeypatch.setattr(reader, "_batches", watched)
+    assert sum(batch.num_rows for batch in read_rows(plan_scan(snapshot), [BitMap64([8, 39])])) == 2
+    assert read == [1, 5]
+
+
+def test_positions_of_rows_without_columns():
+    snapshot = snapshot_of([{0, 1}], group=40, partitioned=True)
+    (found,) = find_rows(plan_scan(snapshot, columns=[]))
+    assert found.rows == BitMap64(range(2, 40))
+    (file,) = scan_files(plan_scan(snapshot, columns=["f"]))
+    plan = dataclasses.replace(plan_scan(snapshot, columns=["f"]).plan, positions=True)
+    (batch,) = read_file(snapshot.store, file, plan)
+    assert (batch.num_rows, batch.schema.names) == (38, ["f", POSITION.name])
+
+
+def test_how_files_stand():
+    scan = plan_scan(snapshot_of([{3}, set()], rows=None))
+    first, second = stand(scan, [BitMap64([1]), BitMap64([2])])
+    assert (first.rows, first.deleted, first.physical_rows) == (BitMap64([1]), BitMap64([3]), 40)
+    assert (second.rows, second.deleted, second.live_rows) == (BitMap64([2]), BitMap64(), 40)
+    assert scan.file_counts() == [39, 40]
+
+
+@given(st.lists(st.integers(0, 2**40), max_size=50), st.integers(0, 5))
+@settings(max_examples=40, deadline=None)
+def test_bitmaps_and_arrays(numbers, offset):
+    column = pa.array(numbers, pa.uint64()).slice(offset)
+    rows = to_bitmap(column)
+    assert rows == BitMap64(numbers[offset:])
+    assert to_bitmap(pa.chunked_array([column, column.slice(1)], pa.uint64())) == rows
+    assert to_positions(rows).to_pylist() == sorted(set(numbers[offset:]))
+
+
+@given(row_sets, st.none() | row_sets, st.integers(0, 40), st.integers(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_kept_rows(deleted, wanted, start, length):
+    found = kept_rows(start, start + length, BitMap64(deleted), None if wanted is None else BitMap64(wanted))
+    model = [row for row in range(start, start + length) if row not in deleted and (wanted is None or row in wanted)]
+    assert (list(range(start, start + length)) if found is None else found.to_pylist()) == model
+
+
+# --- the entry of a file that is to get a vector ---
+
+
+def entry(stats):
+    return adds_table([Add(path="f", partition_values={}, size=1, modification_time=1, data_change=True, stats=stats)])
+
+
+@pytest.mark.parametrize(
+    ("stats", "wanted"),
+    [
+        (None, '{"numRecords":5}'),
+        ("no JSON", '{"numRecords":5}'),
+        ("{}", '{"numRecords":5}'),
+        ('{"numRecords":5}', '{"numRecords":5}'),
+        ('{"maxValues":{"d":1.10}}', '{"numRecords":5,"maxValues":{"d":1.10}}'),
+        ('{"numRecords":4,"own":[1]}', '{"numRecords":5,"own":[1]}'),
+    ],
+)
+def test_the_entry_says_how_many_rows_the_file_has(stats, wanted):
+    assert counted_add(entry(stats), 5).stats == wanted
+
+
+def test_statistics_of_a_checkpoint_that_has_them_as_structs_are_kept():
+    day, moment = dt.date(2020, 2, 29), dt.datetime(2020, 1, 1, 12, 0, 0, 123456)
+    low = {
+        "i": 1,
+        "s": "a",
+        "d": day,
+        "t": moment.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))),
+        "n": moment,
+        "m": decimal.Decimal("12345678901234567890.10"),
+        "f": float("nan"),
+        "b": b"x",
+        "c": {"x": None, "y": True},
+    }
+    parsed = pa.array([{"numRecords": 4, "minValues": low, "nullCount": {"i": 0}}])
+    add = counted_add(entry(None).append_column(STATS_PARSED, parsed), 4)
+    assert json.loads(add.stats, parse_float=decimal.Decimal) == {
+        "numRecords": 4,
+        "minValues": {
+            "i": 1,
+            "s": "a",
+            "d": "2020-02-29",
+            "t": "2020-01-01T10:00:00.123456Z",
+            "n": "2020-01-01T12:00:00.123456",
+            "m": decimal.Decimal("12345678901234567890.10"),
+            "c": {"y": True},
+        },
+        "nullCount": {"i": 0},
+    }
+
+
+def test_statistics_beyond_the_calendar_are_given_up():
+    parsed = pa.StructArray.from_arrays([pa.array([2**30], pa.date32())], ["maxValues"])
+    assert counted_add(entry(None).append_column(STATS_PARSED, parsed), 4).stats == '{"numRecords":4}'
