@@ -124,7 +124,18 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, many at a time where the store can. A key that has no object is no error."""
+        """Delete objects, many at a time where the store can. A key that has no object is no error.
+
+        Takes the keys of :meth:`leftovers` too.
+        """
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        """Temporary files of writes, in no order: those in flight, and those whose writer was killed.
+
+        None is an object: :meth:`list` never shows one. Only its age tells whether somebody still writes to it, and
+        :meth:`delete` removes it. A store that publishes by requests has none.
+        """
+        return iter(())
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
         """Several whole objects, in the order of the keys; remote stores fetch in parallel.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import io
@@ -67,10 +68,10 @@ class LocalStore(Store):
     Raises:
         StorageError: ``root`` is something else than a folder, or cannot be created.
 
-    Not objects, and never listed: temporary files of writes in flight; ``.NAME.crc``, the checksums that Hadoop's local
-    file system keeps beside its files (they go with the file when it is deleted or replaced: a stale one makes Hadoop
-    refuse the new content); names that are not UTF-8; symbolic links that lead out of the folder, and such to folders.
-    A key that passes through a symbolic link out of the folder is refused.
+    Not objects, and never listed: temporary files of writes in flight (see :meth:`leftovers`); ``.NAME.crc``, the
+    checksums that Hadoop's local file system keeps beside its files (they go with the file when it is deleted or
+    replaced: a stale one makes Hadoop refuse the new content); names that are not UTF-8; symbolic links that lead out
+    of the folder, and such to folders. A key that passes through a symbolic link out of the folder is refused.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True, create: bool = False) -> None:
@@ -242,7 +243,7 @@ class LocalStore(Store):
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None
         for key in keys:
-            path = self._path(key)
+            path = self._path(key, temporary=True)
             try:
                 with self._errors("delete", key):
                     self._unlink_object(path)
@@ -307,11 +308,7 @@ class LocalStore(Store):
         A folder sorts as its name and "/", since that is how its keys begin: "a-b" < "a/b" < "a0".
         """
         with self._errors("list", folder):
-            try:
-                with os.scandir(f"{self._root}/{folder}") as entries:
-                    wanted = [found for entry in entries if (found := _wanted(folder, entry, prefix, after))]
-            except (FileNotFoundError, NotADirectoryError):
-                return
+            wanted = [found for entry in self._entries(folder) if (found := _wanted(folder, entry, prefix, after))]
         wanted.sort(key=itemgetter(0))
         for encoded, is_folder, entry in wanted:
             if is_folder:
@@ -332,11 +329,34 @@ class LocalStore(Store):
                 return None
         return _info(key, status) if stat.S_ISREG(status.st_mode) else None
 
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            with self._errors("list", folder):
+                for entry in self._entries(folder):
+                    key = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(key)
+                    elif entry.name.startswith(TEMPORARY):
+                        # It may be finished meanwhile, or lie in a folder of others whose name is not UTF-8.
+                        with contextlib.suppress(FileNotFoundError, InvalidKeyError):
+                            yield _info(check_key(key), entry.stat(follow_symlinks=False))
+
+    def _entries(self, folder: str) -> builtins.list[os.DirEntry[str]]:
+        """What is in a folder; nothing if there is none."""
+        try:
+            with os.scandir(f"{self._root}/{folder}") as entries:
+                return [*entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     # -- names and errors
 
-    def _path(self, key: str) -> str:
+    def _path(self, key: str, *, temporary: bool = False) -> str:
         check_key(key)
-        if _hidden(key.rpartition("/")[2]):
+        name = key.rpartition("/")[2]
+        if _hidden(name) and not (temporary and name.startswith(TEMPORARY)):
             raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
         self._check_links(key)
         return f"{self._root}/{key}"

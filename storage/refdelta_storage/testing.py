@@ -198,6 +198,18 @@ class StoreContract:
             with raises(ObjectNotFoundError):
                 store.head("a/x")
 
+    def test_an_output_in_flight_is_a_leftover_at_most(self, store: Store) -> None:
+        assert list(store.leftovers()) == []
+        with store.open_output("a/b/x") as stream:
+            stream.write(b"half")
+            stream.flush()
+            in_flight = list(store.leftovers())
+            assert all(info.size <= 4 and info.key != "a/b/x" for info in in_flight)
+            assert list(store.list()) == []
+        store.delete([info.key for info in in_flight])
+        assert store.get("a/b/x") == b"half"
+        assert list(store.leftovers()) == []
+
     # -- listings
 
     def keys(self) -> tuple[str, ...]:

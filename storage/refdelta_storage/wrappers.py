@@ -27,6 +27,7 @@ Operation = Literal[
     "head",
     "list",
     "delete",
+    "leftovers",
     "get_many",
     "local_path",
 ]
@@ -76,6 +77,9 @@ class WrapperStore(Store):
 
     def delete(self, keys: Iterable[str]) -> None:
         self.inner.delete(keys)
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return self.inner.leftovers()
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
         return self.inner.get_many(keys)
@@ -155,6 +159,10 @@ class _Observer(WrapperStore):
         keys = [*keys]
         self._see("delete", keys)
         self.inner.delete(keys)
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        self._see("leftovers", [""])
+        return self.inner.leftovers()
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
         keys = [*keys]
@@ -340,6 +348,9 @@ class FaultyStore(WrapperStore):
     def delete(self, keys: Iterable[str]) -> None:
         keys = [*keys]
         self._run("delete", keys, lambda: self.inner.delete(keys))
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return self._run("leftovers", [""], lambda: iter([*self.inner.leftovers()]))
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
         keys = [*keys]

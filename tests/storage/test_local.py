@@ -508,11 +508,40 @@ class TestFilesOfOthers:
     def test_names_that_are_not_ours_to_use(self, tmp_path):
         store = LocalStore(tmp_path)
         for key in (".a.crc", "b/.a.crc", f"{local_module.TEMPORARY}x"):
-            for call in (store.get, lambda key: store.put(key, b""), lambda key: store.delete([key])):
+            for call in (store.get, lambda key: store.put(key, b""), lambda key: store.put_if_absent(key, b"")):
                 with pytest.raises(InvalidKeyError, match="reserved"):
                     call(key)
+        with pytest.raises(InvalidKeyError, match="reserved"):
+            store.delete([".a.crc"])
         store.put("00000000000000000000.crc", b"")  # Delta's own, which is an object
         assert [info.key for info in store.list()] == ["00000000000000000000.crc"]
+
+    def test_what_a_killed_writer_leaves_is_found_and_deleted(self, tmp_path):
+        code = """
+            import sys
+            from refdelta_storage import LocalStore
+            with LocalStore(sys.argv[1]).open_output("p=1/x") as stream:
+                stream.write(bytes(2_000_000))
+                stream.flush()
+                print("written", flush=True)
+                sys.stdin.read()
+        """
+        command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout.readline() == "written\n"
+            writer.kill()
+        store = LocalStore(tmp_path)
+        store.put("p=1/y", b"")
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).mkdir()
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff/" + local_module.TEMPORARY.encode())).write_text("of others")
+        (left,) = store.leftovers()
+        assert left.key.startswith(f"p=1/{local_module.TEMPORARY}")
+        assert left.size == 2_000_000
+        assert abs(left.mtime_ms / 1000 - time.time()) < 60
+        assert [info.key for info in store.list()] == ["p=1/y"]
+        store.delete([left.key])
+        assert list(store.leftovers()) == []
+        assert store.get("p=1/y") == b""
 
     def test_what_is_no_file_is_not_listed(self, tmp_path):
         store = LocalStore(tmp_path)

@@ -35,6 +35,7 @@ def everything(store):
     store.get_many(["a", "b"])
     store.local_path("a")
     store.delete(["a", "b"])
+    list(store.leftovers())
 
 
 OPERATIONS = ["put_if_absent", "put", "open_output", "get", "get_range", "open_input", "head", "list"]
@@ -43,8 +44,8 @@ OPERATIONS = ["put_if_absent", "put", "open_output", "get", "get_range", "open_i
 def test_counting():
     store = CountingStore(MemoryStore())
     everything(store)
-    assert store.counts == dict.fromkeys([*OPERATIONS, "get_many", "local_path", "delete"], 1)
-    assert store.total == 10
+    assert store.counts == dict.fromkeys([*OPERATIONS, "get_many", "local_path", "delete", "leftovers"], 1)
+    assert store.total == 11
     copy = pickle.loads(pickle.dumps(store))
     copy.get("c")
     assert (copy.counts["get"], store.counts["get"]) == (2, 1)
@@ -65,6 +66,7 @@ def test_tracing():
         ("local_path", "a"),
         ("delete", "a"),
         ("delete", "b"),
+        ("leftovers", ""),
     ]
 
 
