@@ -11,10 +11,10 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench precision spec-map golden wheel lock clean
+.PHONY: help setup demo test lint bench precision precision-spark spec-map golden wheel lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
 
@@ -42,6 +42,10 @@ bench: setup  ## rows per second, written and read, next to bare pyarrow and del
 	$(BIN)/python bench/throughput.py
 
 precision: setup  ## how often the engine commits where a judge of serial orders would, into spec_notes/precision.md
+	PYTHONPATH=tests $(BIN)/python -m model.precision
+
+precision-spark: setup  ## the same, after asking delta-spark anew about each of these histories (some minutes)
+	PYTHONPATH=tests $(BIN)/python -m model.delta_spark
 	PYTHONPATH=tests $(BIN)/python -m model.precision
 
 spec-map: setup  ## count the clauses of the concurrency contract that have code and a test; fails on one that has not

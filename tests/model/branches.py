@@ -92,6 +92,7 @@ class Branches(abc.ABC):
     Attributes:
         level: of the table.
         partitioned: whether by colour.
+        title: both, in words.
         root: version 0.
         statements: how many statements were run.
         commits: how many commits were tried.
@@ -101,6 +102,7 @@ class Branches(abc.ABC):
 
     def __init__(self, level: str, *, partitioned: bool):
         self.level, self.partitioned = level, partitioned
+        self.title = f"{level}, {'partitioned by colour' if partitioned else 'unpartitioned'}"
         self.statements = self.commits = 0
 
     def begin(self, version: Version, case: Case, copy: int = 0, *, strict: bool = False) -> Staged:

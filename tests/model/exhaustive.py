@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
-from model.branches import Branches, Refusal, Version
+from model.branches import Branches, Refusal, Staged, Version
 from model.cases import Case
 from model.histories import interleavings
 
@@ -73,3 +73,13 @@ def follow(engine: Branches, cases: Sequence[Case], began: Sequence[int]) -> int
             outcome = versions[-1]
         versions.append(outcome)
     return refused
+
+
+def pairs(engine: Branches, cases: Sequence[Case]) -> Iterator[tuple[Case, Case, Version, Staged]]:
+    """Every two operations that begin at the root: both, the version that the first one has made, and the second one,
+    which wants to commit behind it.
+    """
+    for first, second in product(cases, repeat=2):
+        winner = engine.commit(engine.root, engine.begin(engine.root, first))
+        assert isinstance(winner, Version)
+        yield first, second, winner, engine.begin(engine.root, second, copy=int(first is second))

@@ -1,5 +1,6 @@
 """Plain checking by files, to compare with: what a transaction read are the files that statistics let it skip none of,
-and a winner's new files conflict unless their partition says otherwise. This is what delta-spark's checker does.
+and a winner's new files conflict unless their partition says otherwise. delta-spark checks in this way, a little more
+strictly; what it makes of the same histories is in :mod:`model.delta_spark`.
 """
 
 from __future__ import annotations

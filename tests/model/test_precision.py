@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from model import delta_spark
 from model.cases import ALL
 from model.engine import Engine
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
@@ -15,8 +16,13 @@ TABLES = [(level, partitioned) for level in LEVELS for partitioned in (False, Tr
 
 
 @cache
+def engine(level, partitioned):
+    return Engine(level, partitioned=partitioned)
+
+
+@cache
 def measured(level, partitioned):
-    return measure(Engine(level, partitioned=partitioned))
+    return measure(engine(level, partitioned))
 
 
 @pytest.mark.parametrize(("level", "partitioned"), TABLES)
@@ -24,6 +30,23 @@ def test_no_cell_is_below_plain_checking_of_files(level, partitioned):
     below = {pair: str(cell) for pair, cell in measured(level, partitioned).items() if cell.engine < cell.plain}
     assert not below
     assert whole(measured(level, partitioned)).engine > whole(measured(level, partitioned)).plain
+
+
+@pytest.mark.parametrize(("level", "partitioned"), TABLES)
+def test_no_cell_is_below_delta_spark(level, partitioned):
+    below = {pair: str(cell) for pair, cell in measured(level, partitioned).items() if cell.engine < cell.spark}
+    assert not below
+    assert whole(measured(level, partitioned)).engine > whole(measured(level, partitioned)).spark
+
+
+@pytest.mark.spark
+def test_delta_spark_does_what_is_written_down(spark, fresh_path):
+    """A few of the histories once more; all of them are `make precision-spark`."""
+    every = [(engine(*table).title, pair) for table in TABLES for pair in delta_spark.histories(engine(*table))]
+    some = every[::71]
+    assert len({title for title, _ in some}) == len(TABLES)
+    said = delta_spark.answers(spark, fresh_path, [pair for _, pair in some])
+    assert said == [delta_spark.recorded(title)[pair.names] for title, pair in some]
 
 
 @pytest.mark.parametrize(("level", "partitioned"), TABLES)

@@ -1,0 +1,133 @@
+"""delta-spark's own optimistic transactions on the histories of the precision table.
+
+The second operation begins in delta-spark, at the root of the table; then the log gets the first one's commit, as the
+engine made it; then delta-spark commits what the engine has staged for the second. ``make precision-spark`` asks it
+about every history that the judge accepts and writes the answers down, so that the table itself needs no Java.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from model.branches import Staged, Version, supposed
+from model.cases import ALL, Case
+from model.engine import Engine
+from model.exhaustive import pairs
+from model.judge import LEVELS, accepts
+from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.paths import commit_key
+from refdelta.spark import oracle
+from scenarios.run import OnSpark
+from scenarios.scenario import Transaction
+
+ANSWERS = Path(__file__).with_suffix(".toml")
+
+COMMITS, UNASKED = "c", "."
+LETTERS = {
+    None: COMMITS,
+    "ConcurrentAppend": "A",
+    "ConcurrentDeleteRead": "R",
+    "ConcurrentDeleteDelete": "D",
+    "ConcurrentTransaction": "T",
+    "MetadataChanged": "M",
+    "ProtocolChanged": "P",
+}
+
+HEAD = """\
+# What delta-spark makes of the histories of the precision table. Written by `make precision-spark`.
+# A row is the operation that has committed; its letters are those that want to commit behind it, in the order of the
+# rows: c commits, . was not asked since the judge rejects it, the others are exceptions:
+# """ + ", ".join(f"{letter} {error}" for error, letter in LETTERS.items() if error)  # fmt: skip
+
+CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+}
+"""For many tiny tables."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A history of two operations: the version that the first one has made, and the second one, which began with it."""
+
+    names: tuple[str, str]
+    winner: Version
+    second: Staged
+
+
+def histories(engine: Engine) -> list[Pair]:
+    """Those that the judge accepts."""
+    return [
+        Pair((first.name, second.name), winner, staged)
+        for first, second, winner, staged in pairs(engine, ALL)
+        if accepts(supposed(winner, staged), engine.level)
+    ]
+
+
+def answers(spark: Any, fresh: Callable[[], Path], asked: Iterable[Pair]) -> list[str]:
+    """What becomes of the second operations in delta-spark, as letters.
+
+    Args:
+        spark: a session.
+        fresh: gives a folder that does not exist yet, another one at every call.
+        asked: the histories.
+    """
+    with ThreadPoolExecutor(4) as pool:  # most of a history is waiting for tiny jobs
+        return list(pool.map(lambda pair: _answer(spark, fresh(), pair), asked))
+
+
+def _answer(spark: Any, path: Path, pair: Pair) -> str:
+    (path / "_delta_log").mkdir(parents=True)
+    root, won = pair.winner.log
+    (path / commit_key(0)).write_bytes(root)
+    transaction = OnSpark(spark, path, Transaction("second", _reads(pair.second.case), ()), first=False)
+    (path / commit_key(1)).write_bytes(won)
+    staging = pair.second.transaction._staging
+    lines = encode_commit([*staging._actions, *staging._applications]).splitlines()
+    return LETTERS[transaction.commit([json.loads(line) for line in lines])]
+
+
+def _reads(case: Case) -> tuple[str, ...]:
+    """In the words of the scenarios. As delta-spark's own, a compaction reads what it rewrites."""
+    if case.application:
+        return (f"app {case.application}",)
+    if case.sql is None:
+        return ("everything",) if case.kind == "compaction" else ()
+    return (case.sql or "everything",)
+
+
+def recorded(table: str) -> dict[tuple[str, str], str]:
+    """The letters that are written down for one table, by the names of both operations."""
+    rows = tomllib.loads(ANSWERS.read_text())[table]
+    return {(first, second): letter for first in rows for second, letter in zip(rows, rows[first], strict=True)}
+
+
+def _tables(spark: Any, folder: Path) -> Iterator[str]:
+    names = [case.name for case in ALL]
+    numbers = count()
+    for level in LEVELS:
+        for partitioned in (False, True):
+            engine = Engine(level, partitioned=partitioned)
+            asked = histories(engine)
+            letters = answers(spark, lambda: folder / str(next(numbers)), asked)
+            said = dict(zip((pair.names for pair in asked), letters, strict=True))
+            oracle.clear_cache(spark)
+            yield f'\n["{engine.title}"]'
+            for first in names:
+                yield f'"{first}" = "{"".join(said.get((first, second), UNASKED) for second in names)}"'
+
+
+if __name__ == "__main__":
+    with oracle.session(conf=CONF) as session, tempfile.TemporaryDirectory() as scratch:
+        ANSWERS.write_text("\n".join([HEAD, *_tables(session, Path(scratch))]) + "\n")
