@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concurrency.appender import CREATE, append, prepare, race
-from refdelta import errors
+from concurrency.appender import CREATE, QUICKLY, ROWS, append, prepare, race
+from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.concurrency.effects import Pause
 from refdelta.driver import RetryPolicy, commit, list_versions, read_commit, store_errors
+from refdelta.protocol.actions import Add
 from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.paths import commit_key
 from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore
@@ -187,14 +189,22 @@ def test_threads_lose_nothing():
 
 
 def test_processes_lose_nothing_and_double_nothing(tmp_path):
-    # bench/commits.py has ten times as many.
-    processes, appends = 10, 20
-    root = str(tmp_path / "table")
-    commit(LocalStore(root, fsync=False, create=True), prepare("creation", -1, CREATE))
+    """2,000 appends of rows by ten processes are 2,000 versions, each of the row whose writer was told so."""
+    processes, appends = 10, 200
+    uri = str(tmp_path / "table")
+    write_deltalake(uri, ROWS.empty_table(), storage_options=QUICKLY)
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(race, root, number, appends) for number in range(processes)]
-        landed = [entry for future in running for entry in future.result()]
-    in_log = owners(LocalStore(root))
-    assert len(in_log) == 1 + processes * appends
-    assert len(set(in_log)) == len(in_log)
-    assert all(in_log[version] == name for name, version in landed)
+        running = [pool.submit(race, uri, number, appends) for number in range(processes)]
+        told = [future.result() for future in running]
+    wanted = [(process, number) for process in range(processes) for number in range(appends)]
+    assert sorted(version for versions in told for version in versions) == list(range(1, len(wanted) + 1))
+    assert all(versions == sorted(versions) for versions in told)
+    store = LocalStore(uri)
+    assert len(set(owners(store))) == 1 + len(wanted)
+    # The row of each version, by the statistics of its one file.
+    for process, number in wanted:
+        version = told[process][number]
+        (add,) = (a for a in decode_commit(read_commit(store, version), str(version)) if isinstance(a, Add))
+        assert json.loads(add.stats)["maxValues"] == {"process": process, "number": number}
+    table = DeltaTable(uri).to_pyarrow_table()
+    assert sorted(zip(table["process"].to_pylist(), table["number"].to_pylist(), strict=True)) == wanted
