@@ -8,6 +8,7 @@ judge.
 from __future__ import annotations
 
 import abc
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +149,13 @@ class Branches(abc.ABC):
         if self.contents(made) != data_of(made.state):
             raise Wrong(f"the rows are {self.contents(made)}, they should be {data_of(made.state)}: {made}")
         return made
+
+    def undisturbed(self, staged: Staged) -> list[dict[str, Any]]:
+        """The actions, commitInfo apart, that a transaction commits to the version at which it began."""
+        made = self.commit(staged.at, staged)
+        assert isinstance(made, Version)
+        actions = [] if made is staged.at else [json.loads(line) for line in made.log[-1].splitlines()]
+        return [action for action in actions if "commitInfo" not in action]
 
     def contents(self, version: Version) -> list[Values]:
         """The rows of a version, in order."""

@@ -7,7 +7,6 @@ about every history that the judge accepts and writes the answers down, so that 
 
 from __future__ import annotations
 
-import json
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +16,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from model.branches import Staged, Version, supposed
+from model.branches import supposed
 from model.cases import ALL, Case
 from model.engine import Engine
 from model.exhaustive import pairs
 from model.judge import LEVELS, accepts
-from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.paths import commit_key
 from refdelta.spark import oracle
 from scenarios.run import OnSpark
@@ -59,17 +57,25 @@ CONF = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A history of two operations: the version that the first one has made, and the second one, which began with it."""
+    """A history of two operations that began together.
+
+    Attributes:
+        names: of both.
+        log: of the table, behind the first one.
+        second: the second one.
+        actions: what it commits.
+    """
 
     names: tuple[str, str]
-    winner: Version
-    second: Staged
+    log: tuple[bytes, ...]
+    second: Case
+    actions: list[dict[str, Any]]
 
 
 def histories(engine: Engine) -> list[Pair]:
     """Those that the judge accepts."""
     return [
-        Pair((first.name, second.name), winner, staged)
+        Pair((first.name, second.name), winner.log, second, engine.undisturbed(staged))
         for first, second, winner, staged in pairs(engine, ALL)
         if accepts(supposed(winner, staged), engine.level)
     ]
@@ -89,13 +95,11 @@ def answers(spark: Any, fresh: Callable[[], Path], asked: Iterable[Pair]) -> lis
 
 def _answer(spark: Any, path: Path, pair: Pair) -> str:
     (path / "_delta_log").mkdir(parents=True)
-    root, won = pair.winner.log
+    root, won = pair.log
     (path / commit_key(0)).write_bytes(root)
-    transaction = OnSpark(spark, path, Transaction("second", _reads(pair.second.case), ()), first=False)
+    transaction = OnSpark(spark, path, Transaction("second", _reads(pair.second), ()), first=False)
     (path / commit_key(1)).write_bytes(won)
-    staging = pair.second.transaction._staging
-    lines = encode_commit([*staging._actions, *staging._applications]).splitlines()
-    return LETTERS[transaction.commit([json.loads(line) for line in lines])]
+    return LETTERS[transaction.commit(pair.actions)]
 
 
 def _reads(case: Case) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from model.branches import Staged, Version
 from model.engine import Engine
 from model.judge import SERIALIZABLE
-from refdelta.protocol.actions import Remove
 
 
 def accepts(engine: Engine, version: Version, staged: Staged) -> bool:
     """Whether plain checking lets a transaction commit when the table is at ``version``."""
-    asks, mine = staged.case.asks, _removes(staged)
+    asks = staged.case.asks
+    mine = {action["remove"]["path"] for action in engine.undisturbed(staged) if "remove" in action}
     read = set() if asks is None else _read(engine, staged)
     for data in version.log[staged.at.number + 1 :]:
         theirs = [json.loads(line) for line in data.splitlines()]
@@ -30,10 +30,6 @@ def accepts(engine: Engine, version: Version, staged: Staged) -> bool:
         if asks is not None and any(_may_hold(asks, add["partitionValues"]) for add in added):
             return False
     return True
-
-
-def _removes(staged: Staged) -> set[str]:
-    return {action.path for action in staged.transaction._staging._actions if isinstance(action, Remove)}
 
 
 def _read(engine: Engine, staged: Staged) -> set[str]:
