@@ -21,8 +21,12 @@ def actions(path, version, kind):
 
 
 def with_vector(path, gone):
-    """A table of one file with the values 0 to 9, where a vector like one of another engine's deletes some."""
-    write_deltalake(path, pa.table({"id": list(range(10))}), configuration={"delta.enableDeletionVectors": "true"})
+    """A table of one file with the values 0 to 9, where a vector like one of another engine's deletes some; new ones
+    are not enabled.
+    """
+    write_deltalake(
+        path, pa.table({"id": list(range(10))}), configuration={"delta.feature.deletionVectors": "supported"}
+    )
     (add,) = actions(path, 0, "add")
     bitmap = serialize_bitmap(BitMap64(gone))
     vector = {

@@ -54,4 +54,5 @@ def _metrics(gone: Rewritten) -> dict[str, int]:
         "num_removed_files": len(gone.removed),
         "num_deleted_rows": gone.matched_rows,
         "num_copied_rows": gone.copied_rows,
+        **gone.vector_metrics(),
     }

@@ -69,7 +69,6 @@ def overwrite_partitions(
     removed = _in_same_partitions(txn.snapshot, written.adds, target.schema) if txn.snapshot else []
     if txn.snapshot:
         txn.read_predicate(_partitions_of(written.adds, target))
-        txn.read_files(removed)
     remove_files(txn, removed)
     return written, Rewritten(removed, [], 0)
 

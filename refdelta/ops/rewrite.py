@@ -1,47 +1,56 @@
-"""Copy on write: which rows of which files a predicate selects, tombstones, and files that hold what remains."""
+"""Rows that leave files: which ones a predicate selects, and how they go.
+
+On a table with deletion vectors they are hidden where they are (PROTOCOL.md, "Deletion Vectors"). On others the files
+are removed, and others written with what remains: copy on write.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from refdelta.engine.evaluate import row_mask
-from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.filters import BoundFilter
+from refdelta.engine.positions import find_rows
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.state import to_adds
+from refdelta.engine.statistics import counted_add
 from refdelta.engine.write import write_files
 from refdelta.errors import ConstraintViolationError
-from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.actions import Add
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
+    from refdelta.engine.scan import Scan
     from refdelta.engine.snapshot import Snapshot
     from refdelta.staging import Staging
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a rewrite did.
+    """What became of files whose rows a statement selected.
 
     Attributes:
         removed: the files that left the table.
-        added: the files that hold what remains of them.
-        copied_rows: how many rows these hold.
+        added: the files that were written for what was in them.
+        copied_rows: how many rows of these are as they were.
         matched_rows: how many rows the predicate selected.
+        vectors_added: how many files got another deletion vector than before, or a first one.
+        vectors_updated: how many of these had one before.
     """
 
     removed: list[Add]
     added: list[Add]
     copied_rows: int
     matched_rows: int = 0
+    vectors_added: int = 0
+    vectors_updated: int = 0
 
     @property
     def removed_bytes(self) -> int:
@@ -53,6 +62,19 @@ class Rewritten:
         """The size of the files that came."""
         return sum(add.size for add in self.added)
 
+    @property
+    def vectors_removed(self) -> int:
+        """How many deletion vectors are live no more."""
+        return self.vectors_updated + sum(add.deletion_vector is not None for add in self.removed)
+
+    def vector_metrics(self) -> dict[str, int]:
+        """What the caller is told of deletion vectors."""
+        return {
+            "num_deletion_vectors_added": self.vectors_added,
+            "num_deletion_vectors_updated": self.vectors_updated,
+            "num_deletion_vectors_removed": self.vectors_removed,
+        }
+
 
 @dataclass(frozen=True)
 class Match:
@@ -60,17 +82,31 @@ class Match:
 
     Attributes:
         file: its row of the snapshot's file list.
-        rows: how many live rows it has.
-        matched: how many of them are selected; at least one.
+        add: the log's entry; where single rows of it are known, its statistics have ``numRecords``.
+        live: how many live rows it has.
+        rows: the positions of those that are selected, at least one; None for all live rows.
+        deleted: the positions that its deletion vector hides; empty where ``rows`` is None.
     """
 
     file: pa.Table
-    rows: int
-    matched: int
+    add: Add
+    live: int
+    rows: BitMap64 | None = None
+    deleted: BitMap64 = dataclasses.field(default_factory=BitMap64)
+
+    @property
+    def matched(self) -> int:
+        """How many rows are selected."""
+        return self.live if self.rows is None else len(self.rows)
+
+    @property
+    def whole(self) -> bool:
+        """Whether that is all of its live rows."""
+        return self.matched == self.live
 
 
 def operation_metrics(done: Rewritten) -> dict[str, int]:
-    """What DELETE and UPDATE both note in ``operationMetrics``. Deletion vectors are never written."""
+    """What DELETE and UPDATE both note in ``operationMetrics``."""
     return {
         "numRemovedFiles": len(done.removed),
         "numRemovedBytes": done.removed_bytes,
@@ -78,36 +114,38 @@ def operation_metrics(done: Rewritten) -> dict[str, int]:
         "numAddedBytes": done.added_bytes,
         "numCopiedRows": done.copied_rows,
         "numAddedChangeFiles": 0,
-        "numDeletionVectorsAdded": 0,
-        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in done.removed),
-        "numDeletionVectorsUpdated": 0,
+        "numDeletionVectorsAdded": done.vectors_added,
+        "numDeletionVectorsRemoved": done.vectors_removed,
+        "numDeletionVectorsUpdated": done.vectors_updated,
     }
 
 
 def remove_files(txn: Staging, adds: list[Add]) -> None:
-    """Stage tombstones. Each names its file's deletion vector, else the logical file would live on (PROTOCOL.md,
-    "Remove File").
+    """Stage that all rows of these files go.
 
     Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables").
     """
-    if not adds:
-        return
+    if adds:
+        may_remove(txn)
+        txn.delete_files(adds)
+
+
+def hide_rows(txn: Staging, matches: Sequence[Match]) -> Rewritten:
+    """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
     may_remove(txn)
-    now_ms = time.time_ns() // 1_000_000
-    txn.stage(
-        Remove(
-            path=add.path,
-            deletion_timestamp=now_ms,
-            data_change=True,
-            extended_file_metadata=True,
-            partition_values=add.partition_values,
-            size=add.size,
-            tags=add.tags,
-            deletion_vector=add.deletion_vector,
-            base_row_id=add.base_row_id,
-            default_row_commit_version=add.default_row_commit_version,
-        )
-        for add in adds
+    for match in matches:
+        if match.rows is None:
+            txn.delete_files([match.add])
+        else:
+            txn.delete_rows(match.add, match.rows, match.deleted)
+    hidden = [match for match in matches if not match.whole]
+    return Rewritten(
+        removed=[match.add for match in matches if match.whole],
+        added=[],
+        copied_rows=0,
+        matched_rows=sum(match.matched for match in matches),
+        vectors_added=len(hidden),
+        vectors_updated=sum(match.add.deletion_vector is not None for match in hidden),
     )
 
 
@@ -120,55 +158,34 @@ def may_remove(txn: Staging) -> None:
 
 
 def find_matches(snapshot: Snapshot, predicate: Predicate) -> list[Match]:
-    """The files that hold rows for which ``predicate`` is true.
+    """The files that hold rows for which ``predicate`` is true, and which rows.
 
     Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
+    Where partition values decide for all rows of a file alike, no file is read.
     """
-    flt = BoundFilter(predicate)
-    pruned = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns)
-    candidates = snapshot.files.filter(pruned.keep)
-    names = [f.name for f in snapshot.schema.fields if f.name in flt.columns]
-
-    def look(index: int) -> Match:
-        file = candidates.slice(index, 1)
-        alone = dataclasses.replace(snapshot, files=file)
-        if pruned.exact:
-            # Partition values decide for every row of a file alike.
-            rows = plan_scan(alone, columns=[]).count()
-            return Match(file, rows, rows)
-        rows = matched = 0
-        for batch in plan_scan(alone, columns=names).to_batches():
-            rows += batch.num_rows
-            matched += pc.sum(row_mask(predicate, batch)).as_py() or 0
-        return Match(file, rows, matched)
-
-    return [match for match in ThreadExecutor().map(look, range(candidates.num_rows)) if match.matched]
+    scan = plan_scan(snapshot, [], predicate)
+    files = [scan.files.slice(index, 1) for index in range(scan.files.num_rows)]
+    if scan.plan.row_filter is None:
+        counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
+        return [Match(file, add, count) for file, add, count in counted if count]
+    return [
+        Match(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
+        for file, found in zip(files, find_rows(scan), strict=True)
+        if found.rows
+    ]
 
 
-def rewrite_files(
-    txn: Staging,
-    snapshot: Snapshot,
-    files: Sequence[pa.Table],
-    change: Callable[[pa.RecordBatch], pa.RecordBatch],
-) -> list[Add]:
-    """Write anew what ``change`` makes of the rows of some files, and stage the new files. Memory is bounded by a few
-    batches.
+def scan_matches(snapshot: Snapshot, matches: Sequence[Match]) -> Scan:
+    """A scan of all columns of the files of matches, in their order."""
+    files = [match.file for match in matches] or [snapshot.files.slice(0, 0)]
+    return plan_scan(dataclasses.replace(snapshot, files=pa.concat_tables(files)))
 
-    Args:
-        txn: the transaction.
-        snapshot: which the files are of.
-        files: rows of its file list.
-        change: from batches of the table's schema to such batches.
-    """
 
-    def changed() -> Iterator[pa.RecordBatch]:
-        for file in files:
-            for batch in plan_scan(dataclasses.replace(snapshot, files=file)).to_batches():
-                yield change(batch)
-
+def write_rows(txn: Staging, snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> list[Add]:
+    """Write rows of the table's schema as new files, and stage these."""
     added = write_files(
         txn.store,
-        pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), changed()),
+        pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), rows),
         schema=snapshot.schema,
         partition_columns=list(snapshot.partition_columns),
         properties=snapshot.properties,
@@ -180,23 +197,19 @@ def rewrite_files(
 def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewritten:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
-    Only a file that holds rows of both kinds is written anew. What was read is recorded.
+    What was read is recorded.
     """
     matches = find_matches(snapshot, predicate)
-    removed = [add for match in matches for add in to_adds(match.file)]
     txn.read_predicate(predicate)
-    txn.read_files(removed)
+    if txn.vectors:
+        return hide_rows(txn, matches)
+    removed = [match.add for match in matches]
     remove_files(txn, removed)
-    mixed = [match for match in matches if match.matched < match.rows]
-    added: list[Add] = []
-    if mixed:
-        added = rewrite_files(
-            txn,
-            snapshot,
-            [match.file for match in mixed],
-            lambda batch: batch.filter(others(row_mask(predicate, batch))),
-        )
-    copied = sum(match.rows - match.matched for match in mixed)
+    # Only a file that holds rows of both kinds is written anew.
+    mixed = [match for match in matches if not match.whole]
+    kept = (batch.filter(others(row_mask(predicate, batch))) for batch in scan_matches(snapshot, mixed).to_batches())
+    added = write_rows(txn, snapshot, kept) if mixed else []
+    copied = sum(match.live - match.matched for match in mixed)
     return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 
 

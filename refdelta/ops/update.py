@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,15 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.evaluate import row_mask
+from refdelta.engine.positions import read_rows
 from refdelta.engine.sql import parse_predicate
-from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.assign import Assignment, Setter, constants, expressions, merged_rows
-from refdelta.ops.rewrite import Rewritten, find_matches, may_remove, operation_metrics, remove_files, rewrite_files
-from refdelta.protocol.predicate import TRUE
+from refdelta.ops.rewrite import (
+    Match,
+    Rewritten,
+    find_matches,
+    hide_rows,
+    may_remove,
+    operation_metrics,
+    remove_files,
+    scan_matches,
+    write_rows,
+)
+from refdelta.protocol.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.staging import Staging
@@ -54,39 +65,58 @@ def update(
     change = Setter(snapshot.schema, _assignments(txn, snapshot, updates, new_values))
     matches = find_matches(snapshot, condition)
     scanned = time.monotonic()
-    removed = [add for match in matches for add in to_adds(match.file)]
     if predicate is None:
         txn.read_whole_table()
     else:
         txn.read_predicate(condition)
-    txn.read_files(removed)
-    remove_files(txn, removed)
-
-    def updated(batch: pa.RecordBatch) -> pa.RecordBatch:
-        mask = pc.fill_null(row_mask(condition, batch), False)
-        chosen = batch.filter(mask)
-        return merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
-
-    added = rewrite_files(txn, snapshot, [match.file for match in matches], updated) if matches else []
-    copied = sum(match.rows - match.matched for match in matches)
-    done = Rewritten(removed, added, copied, sum(match.matched for match in matches))
+    made = _changed_rows if txn.vectors else _changed_files
+    done = made(txn, snapshot, matches, condition, change) if matches else Rewritten([], [], 0)
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     noted = {
         **operation_metrics(done),
+        # As in Spark: files with rows that are updated, whether or not other rows of them stay.
+        "numRemovedFiles": len(matches),
         "numUpdatedRows": done.matched_rows,
         "executionTimeMs": elapsed,
         "scanTimeMs": scan,
         "rewriteTimeMs": elapsed - scan,
     }
     metrics = {
-        "num_added_files": len(added),
-        "num_removed_files": len(removed),
+        "num_added_files": len(done.added),
+        "num_removed_files": len(done.removed),
         "num_updated_rows": done.matched_rows,
-        "num_copied_rows": copied,
+        "num_copied_rows": done.copied_rows,
+        **done.vector_metrics(),
         "scan_time_ms": scan,
     }
     shown = msgspec.json.encode([] if predicate is None else [predicate]).decode()
     txn.describe("UPDATE", {"predicate": shown}, noted, metrics)
+
+
+def _changed_rows(
+    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
+) -> Rewritten:
+    """The old rows are hidden, and only they are read and written with their new values."""
+    done = hide_rows(txn, matches)
+    old = read_rows(scan_matches(snapshot, matches), [match.rows for match in matches])
+    return replace(done, added=write_rows(txn, snapshot, (change(batch, batch) for batch in old)))
+
+
+def _changed_files(
+    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
+) -> Rewritten:
+    """The files are written anew, with new values in some rows."""
+
+    def updated(batch: pa.RecordBatch) -> pa.RecordBatch:
+        mask = pc.fill_null(row_mask(condition, batch), False)
+        chosen = batch.filter(mask)
+        return merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
+
+    removed = [match.add for match in matches]
+    remove_files(txn, removed)
+    added = write_rows(txn, snapshot, map(updated, scan_matches(snapshot, matches).to_batches()))
+    copied = sum(match.live - match.matched for match in matches)
+    return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 
 
 def _assignments(
