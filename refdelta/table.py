@@ -22,6 +22,7 @@ from refdelta.ops import create as creation
 from refdelta.ops import describe, target
 from refdelta.ops.history import history
 from refdelta.ops.merge_clauses import Clause
+from refdelta.optimizer import TableOptimizer
 from refdelta.protocol.paths import parse_log_name
 from refdelta.schema import Schema
 from refdelta.staging import Staging
@@ -423,6 +424,41 @@ class DeltaTable:
     def alter(self) -> TableAlterer:
         """Changes of the table's properties and columns."""
         return TableAlterer(self.begin)
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """Fewer and better files for the same rows: ``optimize.compact()``, ``optimize.z_order(columns)``."""
+        return TableOptimizer(self.begin)
+
+    def reorg_purge(
+        self,
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        *,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Rewrite all files that have deletion vectors, so that deleted rows are in no live file any more (REORG TABLE
+        APPLY (PURGE)). ``vacuum`` then removes the old files.
+
+        Args:
+            partition_filters: which partitions: SQL over partition columns, or deltalake's list of conditions.
+            target_size: up to how many bytes files are put together; None for ``delta.targetFileSize``, or else
+                128 MiB.
+            max_concurrent_tasks: how many files are written at once.
+            commit_properties: how to commit, and what to note in the commit.
+
+        Returns:
+            What was committed, with the metrics of :meth:`refdelta.optimizer.TableOptimizer.compact`; its version is
+            None where no file had a vector.
+
+        Raises:
+            InvalidArgumentError: a filter over columns that are no partition columns, or sizes that are not positive.
+            ConcurrentModificationError: another writer's commit conflicts, as for ``optimize.compact``.
+        """
+        return self.optimize.purge(
+            partition_filters, target_size, max_concurrent_tasks, commit_properties=commit_properties
+        )
 
     def _follow(self, snapshot: Snapshot) -> None:
         if not self._pinned:

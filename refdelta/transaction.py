@@ -23,6 +23,7 @@ from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Merge, merge
 from refdelta.ops.merge_clauses import Clause
+from refdelta.ops.optimize import STATEMENTS, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.target import Target
+
+_MIXED = (
+    "a transaction that holds {} adds no rows: they would hide behind its promise that no data changes; commit it and "
+    "begin another one"
+)
 
 
 class WriteTransaction:
@@ -131,6 +137,8 @@ class WriteTransaction:
             ConstraintViolationError: a null where there may be none.
         """
         self._check_open("append")
+        if self._statement in STATEMENTS.values():
+            raise InvalidArgumentError(_MIXED.format(self._statement))
         if self._staging.already_recorded:
             return
         with self._staging.all_or_nothing():
@@ -230,6 +238,40 @@ class WriteTransaction:
         with self._begin("add_columns") as staging:
             if staging is not None:
                 add_columns(staging, self._snapshot, fields_of(fields))
+
+    def compact(
+        self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
+    ) -> None:
+        """Put small files together, as :meth:`refdelta.optimizer.TableOptimizer.compact`."""
+        self.rearrange(
+            Request(aim="compact", filters=partition_filters, target_size=target_size, min_size=min_file_size)
+        )
+
+    def z_order(
+        self, columns: Sequence[str] | str, partition_filters: Any = None, target_size: int | None = None
+    ) -> None:
+        """Sort the rows along a Z-curve, as :meth:`refdelta.optimizer.TableOptimizer.z_order`."""
+        self.rearrange(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
+
+    def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
+        """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`."""
+        self.rearrange(Request(aim="purge", filters=partition_filters, target_size=target_size))
+
+    def rearrange(self, request: Request, work: Work | None = None) -> None:
+        """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order` and :meth:`reorg_purge` do.
+
+        Args:
+            request: what to rewrite.
+            work: what earlier transactions left to do, and what this one leaves; None to do all.
+        """
+        statement = STATEMENTS[request.aim]
+        if self._appended.adds:
+            raise InvalidArgumentError(_MIXED.format(statement))
+        with self._begin(statement) as staging:
+            if staging is not None:
+                optimize(staging, self._snapshot, request, work)
+            elif work is not None:
+                work.skip()
 
     # --- the end ---
 

@@ -1,0 +1,148 @@
+"""The rows of one bin of files, written into new files: as they lie, or in the order of a Z-curve.
+
+Where they stay as they lie, the places are recorded: which rows of which input are in which output. That is what lets
+writers that lost to a compaction, and a compaction that lost to them, both commit (concurrency.md, number 6). Places
+are counted from the rows that were read and written, never from statistics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.engine.dv import load_deletion_vector
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.reader import read_file
+from refdelta.engine.scan import plan_scan, scan_files
+from refdelta.engine.schema import to_arrow
+from refdelta.engine.state import to_adds
+from refdelta.engine.write import write_files
+from refdelta.engine.zorder import Column, z_ordered
+from refdelta.ops.bins import INSERTION_TAG, TARGET_TAG
+from refdelta.protocol.stats import load_stats, lookup
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.bins import Bin
+    from refdelta.protocol.actions import Add
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Writes bins anew.
+
+    Attributes:
+        snapshot: which the files are of.
+        target: about how many bytes a new file should have.
+        workers: how many threads read, and how many write, for one bin.
+        columns: the columns of the Z-curve; none to keep rows as they lie.
+        memory: how many bytes are sorted at once; None for the default.
+        disk: how many bytes of temporary files sorting may take; None for no limit.
+        own: called with the new files of a bin as soon as they are there, so that they are removed if the rest fails.
+    """
+
+    snapshot: Snapshot
+    target: int
+    workers: int
+    own: Callable[[Sequence[Add]], None] = field(repr=False)
+    columns: tuple[Column, ...] = ()
+    memory: int | None = None
+    disk: int | None = None
+
+    def rewrite(self, bin_: Bin) -> Group:
+        """Write the live rows of a bin's files into new ones, in the order of the files or of the curve.
+
+        Raises:
+            DataFileNotFoundError: a file that the log names is gone.
+            DataFileError: a file is damaged or is not Parquet.
+            StoreError: the store refused or failed.
+        """
+        inputs = to_adds(bin_.files)
+        source = _Source(self.snapshot, bin_.files, ThreadExecutor(self.workers))
+        rows = source.in_order() if not self.columns else self._sorted(source)
+        added = self._write(rows, {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)})
+        self.own(added)
+        outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
+        return Group(tuple(self._input(add) for add in inputs), outputs, permuted=bool(self.columns))
+
+    def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
+        return z_ordered(source.columns, self.columns, memory=self.memory, disk=self.disk)
+
+    def _write(self, rows: Iterator[pa.RecordBatch], tags: dict[str, str | None]) -> list[Add]:
+        snapshot = self.snapshot
+        added = write_files(
+            snapshot.store,
+            pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), rows),
+            schema=snapshot.schema,
+            partition_columns=list(snapshot.partition_columns),
+            properties=snapshot.properties,
+            # A bin holds no more than the target, but its size is an estimate: no crumb is to be left behind for it.
+            target_file_size=self.target + self.target // 8,
+            data_change=False,
+            workers=self.workers,
+        )
+        return [msgspec.structs.replace(add, tags=tags) for add in added]
+
+    def _input(self, add: Add) -> Input:
+        vector = add.deletion_vector
+        return Input(add, BitMap64() if vector is None else load_deletion_vector(self.snapshot.store, vector))
+
+
+class _Source:
+    """The live rows of some files, file by file; it knows how many came from each."""
+
+    def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor):
+        # One partition is one value, however its writers spelled it: else rows would be split by the spelling.
+        same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
+        index = files.schema.get_field_index("partitionValues")
+        self._snapshot = dataclasses.replace(snapshot, files=files.set_column(index, "partitionValues", same))
+        self._executor = executor
+        self.rows = [0] * files.num_rows
+
+    def in_order(self) -> Iterator[pa.RecordBatch]:
+        """All columns, in the order of the files and of the rows in each."""
+        for index, batch in self._numbered(None):
+            self.rows[index] += batch.num_rows
+            yield batch
+
+    def columns(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """Some columns; may be called again."""
+        return (batch for _, batch in self._numbered(names))
+
+    def _numbered(self, names: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+        scan = plan_scan(self._snapshot, names)
+        store, plan = scan.store, scan.plan
+        return self._executor.stream(
+            lambda task: ((task[0], batch) for batch in read_file(store, task[1], plan)),
+            enumerate(scan_files(scan)),
+            weigh=lambda item: int(item[1].nbytes),
+        )
+
+
+def placed(inputs: Sequence[Add], rows: Sequence[int], added: Sequence[Add]) -> tuple[Output, ...]:
+    """The places of the rows of some files, written one after another.
+
+    Args:
+        inputs: the files.
+        rows: how many live rows each had.
+        added: the files that hold all these rows now, in order; their statistics say how many each.
+    """
+    outputs, index, start = [], 0, 0
+    for add in added:
+        room, places = int(lookup(load_stats(add.stats), ("numRecords",))), []
+        while room:
+            taken = min(room, rows[index] - start)
+            if taken:
+                places.append(Place(inputs[index].path, inputs[index].deletion_vector, start, taken))
+            room, start = room - taken, start + taken
+            if start == rows[index]:
+                index, start = index + 1, 0
+        outputs.append(Output(add, tuple(places)))
+    return tuple(outputs)
