@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -82,3 +82,21 @@ class CommitProperties:
     max_commit_seconds: float | None = None
     app_transactions: Sequence[AppTransaction] | None = None
     row_level: bool | None = None
+
+
+class VacuumResult(list[str]):
+    """What VACUUM removed, or would remove: keys relative to the table's folder, in their order. A list, as deltalake
+    returns it.
+
+    Attributes:
+        dry_run: whether nothing was removed.
+        size_bytes: the size of these files.
+        untracked: how many more files ``full=True`` would remove: the log does not name them.
+        version: the version of the VACUUM END in the history; None if nothing was removed.
+    """
+
+    def __init__(
+        self, files: Iterable[str] = (), *, dry_run: bool, size_bytes: int, untracked: int, version: int | None = None
+    ) -> None:
+        super().__init__(files)
+        self.dry_run, self.size_bytes, self.untracked, self.version = dry_run, size_bytes, untracked, version

@@ -124,6 +124,11 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
     return concat_files([kept, removes_table(removed)]) if removed else kept
 
 
+def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
+    """The logical files that ``others`` has not: another path, or another deletion vector over the same data file."""
+    return files.filter(pc.invert(pc.is_in(_keys(files), value_set=_keys(others))))
+
+
 def _without(base: pa.Table, keys: Iterable[FileKey]) -> pa.Table:
     """The files that have none of these keys. Most commits only add, and then nothing is copied."""
     hit = pc.is_in(_keys(base), value_set=_key_set(keys))

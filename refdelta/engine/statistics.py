@@ -30,6 +30,20 @@ def num_records(files: pa.Table) -> pa.Array:
     return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, pa.int64()))
 
 
+def whole_adds(files: pa.Table) -> list[Add]:
+    """The entries of a file list as actions, in their order; statistics that a checkpoint has as a struct alone are
+    written as JSON.
+    """
+    adds = to_adds(files)
+    if STATS_PARSED not in files.column_names:
+        return adds
+    column = files.column(STATS_PARSED)
+    return [
+        add if parse_stats(add.stats) is not None else msgspec.structs.replace(add, stats=_text(column.slice(row, 1)))
+        for row, add in enumerate(adds)
+    ]
+
+
 def counted_add(file: pa.Table, physical_rows: int) -> Add:
     """The entry of a file that is to get a deletion vector: its statistics say how many rows it has, whatever the log
     says of that.
@@ -41,10 +55,8 @@ def counted_add(file: pa.Table, physical_rows: int) -> Add:
         file: one row of a snapshot's file list.
         physical_rows: how many rows the file has by its footer, deleted ones included.
     """
-    (add,) = to_adds(file)
+    (add,) = whole_adds(file)
     stats = add.stats
-    if parse_stats(stats) is None and STATS_PARSED in file.column_names:
-        stats = _text(file.column(STATS_PARSED))
     known = parse_stats(stats)
     if known is None or stats is None:
         stats = _ENCODER.encode({"numRecords": physical_rows}).decode()

@@ -1,0 +1,126 @@
+"""RESTORE: the table as an earlier version had it, in a new version.
+
+Nothing is written but the log: files that left the table since are named again, and those that came since are removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.files import store_errors
+from refdelta.engine.references import referenced_keys
+from refdelta.engine.state import to_adds, without_shared
+from refdelta.engine.statistics import whole_adds
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.ops.rewrite import remove_files
+from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.protocol_choice import upgraded
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.staging import Staging
+    from refdelta_storage import Store
+
+_NAMED = 5  # so many missing files an error names
+_WORKERS = 16
+
+
+def restore(
+    txn: Staging, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
+) -> None:
+    """Stage that the table becomes what it was: rows, schema, partition columns and properties.
+
+    A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
+    loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
+
+    Args:
+        txn: the transaction. All rows of the table count as read.
+        snapshot: what it sees.
+        then: the version to go back to.
+        parameters: ``version`` or ``timestamp``, as the caller named it.
+        ignore_missing_files: whether to go back without the files that are gone, instead of raising.
+
+    Raises:
+        InvalidArgumentError: ``then`` is newer than what the transaction sees.
+        DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
+        ConstraintViolationError: the table is append-only, and rows would go.
+        UnsupportedFeatureError: the table would need a feature that this engine cannot write.
+    """
+    if then.version > snapshot.version:
+        raise InvalidArgumentError(
+            f"cannot restore version {then.version}: the transaction sees version {snapshot.version}"
+        )
+    requested = features_of(then.protocol) - features_of(snapshot.protocol)
+    protocol = upgraded(snapshot.protocol, then.metadata, requested)
+    check_writable(protocol, then.metadata)
+    txn.read_whole_table()
+    back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
+    gone = to_adds(without_shared(snapshot.files, then.files))
+    remove_files(txn, gone)
+    txn.stage(msgspec.structs.replace(add, data_change=True) for add in whole_adds(back))
+    if protocol != snapshot.protocol:
+        txn.stage([protocol])
+    if then.metadata != snapshot.metadata:
+        txn.stage([then.metadata])
+    removed_size, restored_size = sum(add.size for add in gone), pc.sum(back.column("size")).as_py() or 0
+    figures = {
+        "tableSizeAfterRestore": snapshot.size_bytes - removed_size + restored_size,
+        "numOfFilesAfterRestore": snapshot.num_files - len(gone) + back.num_rows,
+        "numRemovedFiles": len(gone),
+        "numRestoredFiles": back.num_rows,
+        "removedFilesSize": removed_size,
+        "restoredFilesSize": restored_size,
+    }
+    txn.describe("RESTORE", parameters, figures, _metrics(figures))
+
+
+def _metrics(figures: dict[str, int]) -> dict[str, int]:
+    """The columns of Spark's result, and the two figures of deltalake's under its names."""
+    return {
+        "table_size_after_restore": figures["tableSizeAfterRestore"],
+        "num_of_files_after_restore": figures["numOfFilesAfterRestore"],
+        "num_removed_files": figures["numRemovedFiles"],
+        "num_restored_files": figures["numRestoredFiles"],
+        "removed_files_size": figures["removedFilesSize"],
+        "restored_files_size": figures["restoredFilesSize"],
+        "numRemovedFile": figures["numRemovedFiles"],
+        "numRestoredFile": figures["numRestoredFiles"],
+    }
+
+
+def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_files: bool) -> pa.Table:
+    """Those of the files that can be read: the data file is there, and the file of its deletion vector."""
+    missing = _missing(store, referenced_keys(files, store.uri).unique().to_pylist())
+    if not missing:
+        return files
+    if not ignore_missing_files:
+        named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        raise DataFileNotFoundError(
+            f"version {version} cannot be restored: {len(missing)} of its files are gone, as VACUUM removes them: "
+            f"{named}; ignore_missing_files=True restores the rest",
+            file=missing[0],
+        )
+    needs = ([*referenced_keys(files.slice(row, 1), store.uri).to_pylist()] for row in range(files.num_rows))
+    gone = set(missing)
+    return files.filter(pa.array([gone.isdisjoint(keys) for keys in needs], pa.bool_()))
+
+
+def _missing(store: Store, keys: list[str]) -> list[str]:
+    def is_missing(key: str) -> bool:
+        try:
+            store.head(key)
+        except ObjectNotFoundError:
+            return True
+        return False
+
+    with store_errors("look for the files of the version"):
+        found = ThreadExecutor(_WORKERS).map(is_missing, keys)
+        return sorted(key for key, missing in zip(keys, found, strict=True) if missing)
