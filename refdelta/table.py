@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from refdelta.engine.cleanup import cleanup_log
 from refdelta.engine.listing import list_log
 from refdelta.engine.scan import Scan, plan_scan
 from refdelta.engine.schema import from_arrow
-from refdelta.engine.snapshot import Snapshot, load_snapshot, version_at
+from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ReadOnlyTableError, TableAlreadyExistsError
 from refdelta.location import open_location
 from refdelta.merger import TableMerger
@@ -22,10 +21,12 @@ from refdelta.ops import create as creation
 from refdelta.ops import describe, target
 from refdelta.ops.history import history
 from refdelta.ops.merge_clauses import Clause
+from refdelta.ops.vacuum import Progress, Vacuum, vacuum
 from refdelta.optimizer import TableOptimizer
 from refdelta.protocol.paths import parse_log_name
 from refdelta.schema import Schema
 from refdelta.staging import Staging
+from refdelta.time_travel import Version, snapshot_at
 from refdelta.transaction import WriteTransaction
 
 if TYPE_CHECKING:
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from refdelta.protocol.actions import Metadata, Protocol
-    from refdelta.results import CommitProperties, CommitResult
+    from refdelta.results import CommitProperties, CommitResult, VacuumResult
     from refdelta_storage import Store
-
-Version = int | str | dt.datetime
 
 
 class DeltaTable:
@@ -65,7 +64,7 @@ class DeltaTable:
     ):
         self._store = open_location(table_uri, storage_options)
         self._pinned = version is not None
-        self._snapshot = _snapshot_at(self._store, version)
+        self._snapshot = load_snapshot(self._store) if version is None else snapshot_at(self._store, version)
 
     # --- making and finding tables ---
 
@@ -160,7 +159,7 @@ class DeltaTable:
 
     def load_as_version(self, version: Version) -> None:
         """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
-        self._snapshot, self._pinned = _snapshot_at(self._store, version), True
+        self._snapshot, self._pinned = snapshot_at(self._store, version), True
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed."""
@@ -460,6 +459,117 @@ class DeltaTable:
             partition_filters, target_size, max_concurrent_tasks, commit_properties=commit_properties
         )
 
+    # --- files that are no longer needed ---
+
+    def vacuum(
+        self,
+        retention_hours: float | None = None,
+        dry_run: bool = True,
+        enforce_retention_duration: bool = True,
+        *,
+        full: bool = False,
+        keep_versions: Sequence[int] | None = None,
+        commit_properties: CommitProperties | None = None,
+        progress: Progress | None = None,
+    ) -> VacuumResult:
+        """Remove the files that no retained version needs, or tell which these are.
+
+        A version is retained while it was the newest at some time within the retention; what it needs stays: data
+        files, and the files of their deletion vectors. Older versions can no longer be read afterwards. Never removed
+        are files that were written within the retention, as those of writers in flight (by the store's clock), the log,
+        what lies outside of the table's folder or in another table within it, and names that begin with ``_`` or
+        ``.``, at any depth, where they are not Delta's own.
+
+        By default those files go that the log names as removed, and leftovers that nobody but an engine can have
+        written: files of deletion vectors, ``_change_data``, temporary files of writers that were killed.
+        ``full=True`` takes whatever else is in the table's folder: data files that a killed writer has never
+        committed, and files that strangers put there, which no log can tell apart. (deltalake's default removes the
+        first kind only, and Spark's VACUUM is the full one, its VACUUM LITE this one.)
+
+        Args:
+            retention_hours: the retention in hours; None for the table's ``delta.deletedFileRetentionDuration``, a
+                week unless it is set.
+            dry_run: whether to tell only; then nothing is written to the history either.
+            enforce_retention_duration: whether a retention below the table's is refused. Without it, the caller knows
+                that nobody reads older versions or writes to the table.
+            full: whether files that no entry of the log names are removed too.
+            keep_versions: versions that can be read afterwards, however old.
+            commit_properties: what to note in the two entries of the history, VACUUM START and VACUUM END. They are
+                made only where there is something to remove.
+            progress: called with how many files are removed by now, and how many there are to remove.
+
+        Returns:
+            The files that were removed, or would be: a list of keys relative to the table's folder.
+
+        Raises:
+            InvalidArgumentError: a retention below the table's, or none at all.
+            VersionNotFoundError: a version to keep cannot be read.
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write (PROTOCOL.md, "VACUUM
+                Protocol Check").
+            StoreError: the store refused or failed; what was not removed yet stays.
+        """
+        request = Vacuum(
+            retention_hours=retention_hours,
+            enforce_retention_duration=enforce_retention_duration,
+            full=full,
+            keep_versions=keep_versions,
+        )
+        result, snapshot = vacuum(
+            self.newest_for_writing(),
+            request,
+            dry_run=dry_run,
+            commit_properties=commit_properties,
+            progress=progress,
+        )
+        self._follow(snapshot)
+        return result
+
+    # --- back to an earlier version ---
+
+    def restore(
+        self,
+        target: Version,
+        *,
+        ignore_missing_files: bool = False,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Make the table what it was: rows, schema, partition columns and properties of an earlier version, in a new
+        version. Only the log is written.
+
+        The protocol never loses a feature, and versions that applications have recorded stay. A version that is older
+        than the retention can be restored while its files are there; no VACUUM may run then.
+
+        Args:
+            target: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
+                version that was committed by then.
+            ignore_missing_files: whether to restore what is left where files of that version are gone.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where the table is so already. Metrics:
+            ``table_size_after_restore`` (bytes), ``num_of_files_after_restore``, ``num_removed_files``,
+            ``num_restored_files``, ``removed_files_size``, ``restored_files_size``; ``numRemovedFile`` and
+            ``numRestoredFile`` as deltalake names two of them.
+
+        Raises:
+            VersionNotFoundError: the table has no such version, or no longer.
+            DataFileNotFoundError: files of that version are gone; it names them.
+            ConstraintViolationError: the table is append-only, and rows would go.
+            UnsupportedFeatureError: the table would need a feature that this engine cannot write.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+        ) as txn:
+            txn.restore(target, ignore_missing_files=ignore_missing_files)
+            return txn.commit()
+
     def _follow(self, snapshot: Snapshot) -> None:
         if not self._pinned:
             self.adopt(snapshot)
@@ -479,26 +589,6 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
-
-
-def _snapshot_at(store: Store, version: Version | None) -> Snapshot:
-    if version is None:
-        return load_snapshot(store)
-    if isinstance(version, bool):
-        raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {version!r}")
-    if isinstance(version, int):
-        return load_snapshot(store, version)
-    return load_snapshot(store, version_at(store, _milliseconds(version)))
-
-
-def _milliseconds(time: str | dt.datetime) -> int:
-    try:
-        moment = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(time)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {time!r}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
 
 
 def _is_table(store: Store) -> bool:

@@ -25,6 +25,7 @@ from refdelta.ops.merge import Merge, merge
 from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.optimize import STATEMENTS, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
+from refdelta.ops.restore import restore
 from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
@@ -32,6 +33,7 @@ from refdelta.ops.update import update
 from refdelta.protocol.features import check_writable
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
+from refdelta.time_travel import Version, snapshot_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -220,6 +222,23 @@ class WriteTransaction:
                     merge(staging, self._snapshot, self._source(source), request)
 
         return TableMerger(run)
+
+    def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
+        """Make the table what it was at an earlier version or time, as :meth:`refdelta.DeltaTable.restore`."""
+        with self._begin("restore") as staging:
+            if staging is None:
+                return
+            is_version = isinstance(target, int)
+            restore(
+                staging,
+                self._snapshot,
+                snapshot_at(staging.store, target),
+                parameters={
+                    "version": target if is_version else None,
+                    "timestamp": None if is_version else str(target),
+                },
+                ignore_missing_files=ignore_missing_files,
+            )
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
         """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""

@@ -1,0 +1,247 @@
+"""RESTORE: an earlier version, as a new one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.protocol.features import features_of
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+def rows(table, version=None):
+    at = table if version is None else DeltaTable(table.table_uri, version=version)
+    return sorted(at.to_pyarrow_table().to_pylist(), key=lambda row: json.dumps(row, default=str))
+
+
+def log_of(path, version):
+    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(params=[{}, VECTORS], ids=["plain", "vectors"])
+def path(request, tmp_path):
+    """Version 0: 0 to 4; 1: without 2; 2: and 10, 11; 3: another property; 4: nothing."""
+    write_deltalake(tmp_path / "t", pa.table({"id": range(5)}), configuration=request.param)
+    table = DeltaTable(tmp_path / "t")
+    table.delete("id = 2")
+    write_deltalake(table, pa.table({"id": [10, 11]}), mode="append")
+    table.alter.set_table_properties({"mine": "yes"})
+    table.delete()
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_each_version_comes_back(path, version):
+    table = DeltaTable(path)
+    result = table.restore(version)
+    assert result.version == 5 == table.version()
+    assert rows(table) == rows(table, version)
+    then = DeltaTable(path, version=version)
+    assert table.metadata() == then.metadata()
+    assert table.files().sort_by("path") == then.files().sort_by("path")
+    assert rows(DeltaTable(path)) == rows(table, version)
+    assert table.count() == len(rows(table, version))
+    # And back again.
+    table.restore(4)
+    assert rows(table) == []
+    assert table.metadata().configuration["mine"] == "yes"
+
+
+def test_a_vector_that_shrinks_and_grows(path):
+    table = DeltaTable(path)
+    table.restore(0)
+    assert [row["id"] for row in rows(table)] == [0, 1, 2, 3, 4]
+    table.restore(1)
+    assert [row["id"] for row in rows(table)] == [0, 1, 3, 4]
+    removed = [a["remove"] for a in log_of(path, 6) if "remove" in a]
+    added = [a["add"] for a in log_of(path, 6) if "add" in a]
+    (live,) = (a["add"] for a in log_of(path, 1) if "add" in a)
+    assert [(a["path"], a.get("deletionVector"), a["stats"], a["dataChange"]) for a in added] == [
+        (live["path"], live.get("deletionVector"), live["stats"], True)
+    ]
+    assert all(remove["dataChange"] for remove in removed)
+
+
+def test_only_what_changes_is_in_the_log(path):
+    table = DeltaTable(path)
+    table.restore(2)
+    table.restore(3)
+    assert [set(action) for action in log_of(path, 6)] == [{"commitInfo"}, {"metaData"}]
+    assert table.restore(3).version is None
+    assert table.version() == 6
+
+
+def test_the_entry_of_the_history(path):
+    table = DeltaTable(path)
+    then = DeltaTable(path, version=2)
+    result = table.restore(2)
+    (info,) = table.history(1)
+    size = then.detail()["size_in_bytes"]
+    assert info["operation"] == "RESTORE"
+    assert info["operationParameters"] == {"version": 2, "timestamp": None}
+    assert info["isBlindAppend"] is False
+    assert info["operationMetrics"] == {
+        "tableSizeAfterRestore": str(size),
+        "numOfFilesAfterRestore": "2",
+        "numRemovedFiles": "0",
+        "numRestoredFiles": "2",
+        "removedFilesSize": "0",
+        "restoredFilesSize": str(size),
+    }
+    assert result["table_size_after_restore"] == size
+    assert (result["num_restored_files"], result["num_removed_files"]) == (2, 0)
+    assert (result["numRestoredFile"], result["numRemovedFile"]) == (2, 0)
+    table.restore(0)
+    assert table.history(1)[0]["operationMetrics"]["numOfFilesAfterRestore"] == str(table.files().num_rows)
+    assert table.history(1)[0]["operationMetrics"]["tableSizeAfterRestore"] == str(table.detail()["size_in_bytes"])
+
+
+def test_to_a_time(path):
+    table = DeltaTable(path)
+    moment = dt.datetime.fromtimestamp(table.history()[2]["timestamp"] / 1000, dt.UTC)
+    table.restore(moment)
+    assert rows(table) == rows(table, 2)
+    assert table.history(1)[0]["operationParameters"] == {"version": None, "timestamp": str(moment)}
+    table.restore(4)
+    table.restore(moment.isoformat())
+    assert rows(table) == rows(table, 2)
+    assert table.restore("2999-01-01").version is None
+
+
+def test_schema_and_partition_columns_come_back(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "p": ["x"]}), partition_by="p")
+    table = DeltaTable(tmp_path / "t")
+    write_deltalake(table, pa.table({"id": [2], "p": ["y"], "more": [1.5]}), mode="append", schema_mode="merge")
+    DeltaTable.create(tmp_path / "t", pa.schema([("other", pa.date32())]), mode="overwrite")
+    table.restore(0)
+    assert rows(table) == [{"id": 1, "p": "x"}]
+    assert table.metadata().partition_columns == ["p"]
+    table.restore(1)
+    assert rows(table) == [{"id": 1, "p": "x", "more": None}, {"id": 2, "p": "y", "more": 1.5}]
+    table.restore(2)
+    assert table.to_pyarrow_table().schema == pa.schema([("other", pa.date32())])
+
+
+def test_the_protocol_never_goes_down(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    table = DeltaTable(tmp_path / "t")
+    before = table.protocol()
+    table.alter.set_table_properties(VECTORS)
+    table.restore(0)
+    assert table.metadata().configuration in (None, {})
+    assert features_of(table.protocol()) >= features_of(before) | {"deletionVectors"}
+
+
+def test_application_versions_stay(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    table = DeltaTable(tmp_path / "t")
+    write_deltalake(table, pa.table({"id": [2]}), mode="append", app_id="a", app_version=7)
+    table.restore(0)
+    assert table.transaction_version("a") == 7
+    assert table.restore(1, app_id="a", app_version=7).version is None
+    assert rows(table) == [{"id": 1}]
+
+
+def test_what_vacuum_has_removed_is_named(path):
+    table = DeltaTable(path)
+    gone = [row["path"] for row in DeltaTable(path, version=0).files().to_pylist()]
+    for name in gone:
+        (path / name).unlink()
+    with pytest.raises(errors.DataFileNotFoundError, match=f"version 0 .* 1 of its files .*{gone[0]}"):
+        table.restore(0)
+    assert table.version() == 4
+    result = table.restore(0, ignore_missing_files=True)
+    assert result["num_restored_files"] == 0
+    assert table.count() == 0
+    table.restore(2, ignore_missing_files=True)
+    assert {row["id"] for row in rows(table)} >= {10, 11}
+    assert table.history(1)[0]["operationMetrics"]["numOfFilesAfterRestore"] == str(table.files().num_rows)
+
+
+def test_a_version_that_was_cleaned_up(path):
+    table = DeltaTable(path)
+    table.create_checkpoint()
+    for version in range(4):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(errors.VersionNotFoundError):
+        table.restore(1)
+    with pytest.raises(errors.VersionNotFoundError):
+        table.restore(99)
+    for target in (None, True, 1.5, "yesterday"):
+        with pytest.raises(errors.InvalidArgumentError):
+            table.restore(target)
+
+
+def test_an_append_only_table_loses_no_rows(path):
+    table = DeltaTable(path)
+    table.restore(1)
+    write_deltalake(table, pa.table({"id": [20]}), mode="append")
+    table.alter.set_table_properties({"delta.appendOnly": True})
+    with pytest.raises(errors.ConstraintViolationError, match="append-only"):
+        table.restore(1)
+
+
+def test_a_pinned_handle_is_read_only(path):
+    with pytest.raises(errors.ReadOnlyTableError):
+        DeltaTable(path, version=2).restore(1)
+
+
+def test_statistics_that_only_a_checkpoint_has_stay(tmp_path):
+    columns_only = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "false"}
+    write_deltalake(
+        tmp_path / "t", pa.table({"id": range(5), "x": ["a", "b", None, "d", "e"]}), configuration=columns_only
+    )
+    table = DeltaTable(tmp_path / "t")
+    table.create_checkpoint()
+    table.delete()
+    before = DeltaTable(tmp_path / "t", version=0).get_add_actions(flatten=True)
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
+    table.restore(0)
+    after = table.get_add_actions(flatten=True)
+    for name in ("num_records", "min.id", "max.id", "null_count.x", "min.x"):
+        assert after.column(name) == before.column(name)
+
+
+@pytest.mark.parametrize("path", [{}], ids=["plain"], indirect=True)
+def test_deltalake_reads_what_is_restored(path, tmp_path):
+    shutil.copytree(path, tmp_path / "theirs")
+    DeltaTable(path).restore(1)
+    theirs = deltalake.DeltaTable(tmp_path / "theirs")
+    assert theirs.restore(1) == {"numRemovedFile": 0, "numRestoredFile": 1}
+    assert (
+        sorted(deltalake.DeltaTable(path).file_uris())[0].rpartition("/")[2] == theirs.file_uris()[0].rpartition("/")[2]
+    )
+    assert deltalake.DeltaTable(path).schema() == theirs.schema()
+
+
+# --- next to other writers ---
+
+
+def test_a_restore_reads_the_whole_table(path):
+    for change in (lambda table: table.delete("id = 1"), lambda table: table.update({"id": "-1"}, predicate="id = 1")):
+        table, other = DeltaTable(path), DeltaTable(path)
+        table.restore(1)
+        txn = table.begin()
+        txn.restore(2)
+        other.update_incremental()
+        change(other)
+        with pytest.raises(errors.ConcurrentModificationError):
+            txn.commit()
+        assert rows(DeltaTable(path)) == rows(other)
+
+
+def test_it_sees_only_its_snapshot(path):
+    table = DeltaTable(path)
+    txn = table.begin()
+    DeltaTable(path).restore(1)
+    with pytest.raises(errors.InvalidArgumentError, match="sees version 4"):
+        txn.restore(5)
+    txn.abort()
