@@ -43,21 +43,26 @@ class RetryPolicy(Limits):
     Attributes:
         base_delay: seconds; the first wait is at most that long.
         max_delay: seconds; no wait is longer.
+        max_delay_nearby: seconds; no wait after a lost race is longer where the store is of this machine. A commit
+            takes milliseconds there: who waits for long finds that the others have gone on.
         eager_losses: after so many losses the next attempt follows at once: under light contention waiting only loses
             time.
     """
 
     base_delay: float = 0.01
     max_delay: float = 1.0
+    max_delay_nearby: float = 0.1
     eager_losses: int = 2
 
-    def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float]) -> float:
+    def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float], *, nearby: bool = False) -> float:
         """Seconds to wait."""
-        count = pause.count - (self.eager_losses if pause.reason == "lost" else 0)
+        lost = pause.reason == "lost"
+        count = pause.count - (self.eager_losses if lost else 0)
         if count <= 0:
             return 0.0
+        longest = min(self.max_delay, self.max_delay_nearby) if nearby and lost else self.max_delay
         # The exponent is capped because floats overflow.
-        return uniform(0.0, min(self.max_delay, self.base_delay * 2.0 ** min(count - 1, 60)))
+        return uniform(0.0, min(longest, self.base_delay * 2.0 ** min(count - 1, 60)))
 
 
 def commit(
@@ -127,7 +132,8 @@ class _Shell:
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.Pause):
-            delay = self.policy.delay(effect, self.uniform)
+            nearby = not self.store.capabilities.remote
+            delay = self.policy.delay(effect, self.uniform, nearby=nearby)
             if delay > 0:
                 self.sleep(delay)
             return effects.Elapsed(self.clock() - self.started)

@@ -160,6 +160,9 @@ def test_waiting_is_random_grows_and_is_bounded():
     longest = [policy.delay(Pause(count, "lost"), lambda _low, high: high) for count in (1, 2, 3, 4, 5, 6, 7, 5000)]
     assert longest == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert policy.delay(Pause(1, "undecided"), lambda low, _high: low) == 0.0
+    # A store of this machine is through with the others' commits in milliseconds.
+    assert policy.delay(Pause(9, "lost"), lambda _low, high: high, nearby=True) == 0.1
+    assert policy.delay(Pause(9, "undecided"), lambda _low, high: high, nearby=True) == 10.0
     slept: list[float] = []
     store = FaultyStore(table(), [Fault("drop", times=2)])
     commit(store, prepare("a", 0), policy=policy, sleep=slept.append, uniform=lambda _low, high: high)
