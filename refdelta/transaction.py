@@ -19,6 +19,7 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
 from refdelta.ops.append import Written, append
+from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Merge, merge
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.target import Target
+
+# Statements that set off no auto-compaction: they bring no new rows.
+_NO_NEW_ROWS = frozenset({*STATEMENTS.values(), "restore"})
 
 _MIXED = (
     "a transaction that holds {} adds no rows: they would hide behind its promise that no data changes; commit it and "
@@ -311,6 +315,8 @@ class WriteTransaction:
         self._over = "ended by a commit that failed"
         result = CommitResult(version=None) if self._staging.already_recorded else self._staging.commit()
         self._over = "committed"
+        if self._statement not in _NO_NEW_ROWS:
+            auto_compact(self._staging)
         if self._on_commit and self._staging.result_snapshot:
             self._on_commit(self._staging.result_snapshot)
         return result

@@ -10,6 +10,7 @@ from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableAlreadyExistsError, TableNotFoundError
 from refdelta.location import open_location
 from refdelta.ops.append import Written, append
+from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.insert import MODES, describe_write
 from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
 from refdelta.ops.rewrite import Rewritten
@@ -163,6 +164,7 @@ def write_deltalake(
         if txn.already_recorded:
             return CommitResult(version=None)
         result = _write(txn, source, request)
+        auto_compact(txn)
     if table and txn.result_snapshot:
         table.adopt(txn.result_snapshot)
     return result

@@ -97,7 +97,16 @@ def partition_filter(filters: object, snapshot: Snapshot) -> RowFilter | None:
     return flt
 
 
-def plan_bins(snapshot: Snapshot, aim: Aim, *, filters: RowFilter | None, target: int, min_size: int) -> Plan:
+def plan_bins(
+    snapshot: Snapshot,
+    aim: Aim,
+    *,
+    filters: RowFilter | None,
+    target: int,
+    min_size: int,
+    fresh: pa.Array | None = None,
+    least: int = 0,
+) -> Plan:
     """Choose what to rewrite.
 
     Args:
@@ -108,6 +117,9 @@ def plan_bins(snapshot: Snapshot, aim: Aim, *, filters: RowFilter | None, target
         filters: from :func:`partition_filter`.
         target: up to how many bytes a bin takes, unless a single file has more.
         min_size: files of so many bytes are small no more.
+        fresh: without ``filters``, which of the snapshot's files are new: partitions without one are passed over. None
+            for all.
+        least: partitions where fewer files are worth a thought are passed over.
     """
     files = snapshot.files
     if filters is not None:
@@ -118,9 +130,12 @@ def plan_bins(snapshot: Snapshot, aim: Aim, *, filters: RowFilter | None, target
         "purge": facts.vectors,
         "sort": np.ones(files.num_rows, bool),
     }[aim]
+    touched = np.ones(files.num_rows, bool) if fresh is None else _flags(fresh)
     bins = []
     for number, positions in enumerate(_partitions(snapshot, files)):
         chosen = positions[wanted[positions]]
+        if len(chosen) < least or not touched[positions].any():
+            continue
         chosen = chosen[np.argsort(facts.inserted[chosen], kind="stable")]
         packed = [chosen] if aim == "sort" else _packed(chosen, facts.live_sizes, target)
         newer = facts.newer(positions) if aim == "compact" else facts.vectors
