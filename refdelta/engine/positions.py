@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.dv import load_deletion_vector, to_bitmap
@@ -41,6 +42,24 @@ class FileRows:
     def live_rows(self) -> int:
         """How many rows are not deleted."""
         return self.physical_rows - len(self.deleted)
+
+
+class RowsByFile(dict[int, BitMap64]):
+    """Positions of rows, by the number of their file in some list."""
+
+    def note(self, files: pa.Array, positions: pa.Array) -> None:
+        """Add rows.
+
+        Args:
+            files: the number of each row's file, ascending.
+            positions: the row's place in it.
+        """
+        runs = pc.run_end_encode(files, run_end_type=pa.int64())
+        start = 0
+        for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            rows = to_bitmap(positions.slice(start, end - start))
+            self[number] = self[number] | rows if number in self else rows
+            start = end
 
 
 def find_rows(scan: Scan) -> Iterator[FileRows]:

@@ -171,7 +171,7 @@ def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordB
     if changed.num_rows == rows.num_rows:
         return changed
     places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
-    own = pa.array(range(rows.num_rows), pa.int64())
+    own = pa.arange(0, rows.num_rows)
     indices = pc.if_else(mask, pc.add(places, rows.num_rows), own)
     both = pa.Table.from_batches([rows, changed]).combine_chunks()
     return both.take(indices).combine_chunks().to_batches()[0]

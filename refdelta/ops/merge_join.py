@@ -97,7 +97,7 @@ def side(alias: str, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
 
 def joined(relations: dict[str, pa.RecordBatch | pa.Table], count: int) -> pa.RecordBatch:
     """As many rows of several relations, side by side."""
-    columns: dict[str, pa.Array] = {_POSITION: pa.array(range(count), pa.int64())}
+    columns: dict[str, pa.Array] = {_POSITION: pa.arange(0, count)}
     for alias, rows in relations.items():
         if rows.num_columns:
             arrays = [_whole(column) for column in rows.columns]
@@ -153,7 +153,7 @@ class Matcher:
         pieces = []
         start = 0
         for batch in self.source.to_batches():
-            rows = pa.array(range(start, start + batch.num_rows), pa.int64())
+            rows = pa.arange(start, start + batch.num_rows)
             pieces.append(self._side(self.source_alias, batch, rows, "source"))
             start += batch.num_rows
         empty = self._side(self.source_alias, self.source.schema.empty_table(), pa.array([], pa.int64()), "source")
@@ -165,7 +165,7 @@ class Matcher:
         Args:
             rows: with at least the columns that the condition looks at.
         """
-        numbers = pa.array(range(rows.num_rows), pa.int64())
+        numbers = pa.arange(0, rows.num_rows)
         own = self._side(self.target_alias, rows, numbers, "target")
         if self.on.keys:
             names = [name for name in own.column_names if name != "target"]
@@ -262,7 +262,7 @@ def _products(target: Any, source: Any) -> Iterator[pa.Table]:
         own = target.slice(start, step)
         for first in range(0, len(source), PAIRS_AT_ONCE):
             other = source.slice(first, PAIRS_AT_ONCE)
-            places = pa.array(range(len(own) * len(other)), pa.int64())
+            places = pa.arange(0, len(own) * len(other))
             rows = pc.divide(places, len(other))
             yield pa.table(
                 {"target": own.take(rows), "source": other.take(pc.subtract(places, pc.multiply(rows, len(other))))}

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.evaluate import row_mask
-from refdelta.engine.positions import find_rows
+from refdelta.engine.positions import FileRows, find_rows
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.state import to_adds
@@ -94,6 +94,11 @@ class Match:
     rows: BitMap64 | None = None
     deleted: BitMap64 = dataclasses.field(default_factory=BitMap64)
 
+    @classmethod
+    def of_rows(cls, file: pa.Table, found: FileRows) -> Match:
+        """Single rows of a file."""
+        return cls(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
+
     @property
     def matched(self) -> int:
         """How many rows are selected."""
@@ -132,7 +137,8 @@ def remove_files(txn: Staging, adds: list[Add]) -> None:
 
 def hide_rows(txn: Staging, matches: Sequence[Match]) -> Rewritten:
     """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
-    may_remove(txn)
+    if matches:
+        may_remove(txn)
     for match in matches:
         if match.rows is None:
             txn.delete_files([match.add])
@@ -168,11 +174,7 @@ def find_matches(snapshot: Snapshot, predicate: Predicate) -> list[Match]:
     if scan.plan.row_filter is None:
         counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
         return [Match(file, add, count) for file, add, count in counted if count]
-    return [
-        Match(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
-        for file, found in zip(files, find_rows(scan), strict=True)
-        if found.rows
-    ]
+    return [Match.of_rows(file, found) for file, found in zip(files, find_rows(scan), strict=True) if found.rows]
 
 
 def scan_matches(snapshot: Snapshot, matches: Sequence[Match]) -> Scan:

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.engine import reader
+from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import ConstraintViolationError
-from refdelta.ops import merge
+from refdelta.location import open_location
+from refdelta.ops import merge_run
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 numbers = itertools.count()
@@ -137,12 +139,28 @@ def assignments(numeric, texts):
 # --- tables ---
 
 
-def build(files, partitioned):
+VECTORS = {"delta.enableDeletionVectors": "true"}
+HIDDEN = {"id": 99, "v": 0, "p": "a"}
+
+
+def build(files, layout):
+    """A table, partitioned or not; by its vectors: without, with them enabled, with some in its files already, or with
+    such files where no new ones are wanted.
+    """
+    partitioned, vectors = layout
     uri = f"memory://model{next(numbers)}"
     for rows in files:
-        table = pa.Table.from_pylist(rows, SCHEMA)
-        write_deltalake(uri, table, mode="append", partition_by=["p"] if partitioned else None)
-    return DeltaTable(uri)
+        own = rows if vectors in ("none", "enabled") else [rows[0], HIDDEN, *rows[1:]]
+        configuration = None if vectors == "none" else VECTORS
+        by = ["p"] if partitioned else None
+        data = pa.Table.from_pylist(own, SCHEMA)
+        write_deltalake(uri, data, mode="append", partition_by=by, configuration=configuration)
+    table = DeltaTable(uri)
+    if vectors in ("there", "left over"):
+        table.delete("id = 99")
+    if vectors == "left over":
+        table.alter.set_table_properties({"delta.enableDeletionVectors": "false"})
+    return table
 
 
 def bag(rows):
@@ -153,18 +171,37 @@ def held(table):
     return bag(DeltaTable(table.table_uri).to_pyarrow_table().to_pylist())
 
 
-tables = st.tuples(st.lists(st.lists(rows_of, min_size=1, max_size=4), min_size=1, max_size=3), st.booleans())
+layouts = st.tuples(st.booleans(), st.sampled_from(["none", "enabled", "there", "left over"]))
+tables = st.tuples(st.lists(st.lists(rows_of, min_size=1, max_size=4), min_size=1, max_size=3), layouts)
+
+
+def by_vectors(layout):
+    return layout[1] in ("enabled", "there")
+
+
+def checked(table, layout, result, copied):
+    """What holds of every statement: no row is copied where vectors are enabled, and the files add up."""
+    after = DeltaTable(table.table_uri)
+    assert after.count() == after.to_pyarrow_table().num_rows
+    if by_vectors(layout):
+        assert copied == 0
+    elif result.version is not None:
+        assert result["num_deletion_vectors_added"] == 0
+    files = load_snapshot(open_location(table.table_uri)).files
+    for vector, stats in zip(files["deletionVector"].to_pylist(), files["stats"].to_pylist(), strict=True):
+        assert vector is None or '"tightBounds":false' in stats
 
 
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])))
 @settings(max_examples=150)
 def test_delete(made, condition):
-    files, partitioned = made
+    files, layout = made
     rows = [row for file in files for row in file]
     gone = [row for row in rows if condition is None or condition[1]({"t": row}) is True]
-    table = build(files, partitioned)
+    table = build(files, layout)
     result = table.delete(condition and condition[0])
     assert held(table) == bag(rows) - bag(gone)
+    checked(table, layout, result, result["num_copied_rows"])
     assert result["num_deleted_rows"] == len(gone)
     assert (result.version is None) == (not gone)
 
@@ -172,16 +209,17 @@ def test_delete(made, condition):
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])), assignments(["id", "v"], ["p"]))
 @settings(max_examples=150)
 def test_update(made, condition, updates):
-    files, partitioned = made
+    files, layout = made
     rows = [row for file in files for row in file]
     hit = [condition is None or condition[1]({"t": row}) is True for row in rows]
     wanted = [
         {**row, **{name: value({"t": row}) for name, (_, value) in updates.items()}} if chosen else row
         for row, chosen in zip(rows, hit, strict=True)
     ]
-    table = build(files, partitioned)
+    table = build(files, layout)
     result = table.update({name: sql for name, (sql, _) in updates.items()}, predicate=condition and condition[0])
     assert held(table) == bag(wanted)
+    checked(table, layout, result, result["num_copied_rows"])
     assert result["num_updated_rows"] == sum(hit)
     assert (result.version is None) == (not any(hit))
 
@@ -282,11 +320,11 @@ def run(table, source, on, clauses):
 @given(tables, st.lists(rows_of, max_size=4), merges(), st.booleans())
 @settings(max_examples=250)
 def test_merge(made, source, request, row_by_row):
-    files, partitioned = made
+    files, layout = made
     on, clauses = request
     rows = [row for file in files for row in file]
     wanted = after_merge(rows, source, on, clauses)
-    table = build(files, partitioned)
+    table = build(files, layout)
     if wanted is None:
         with pytest.raises(ConstraintViolationError, match="match one row of the table"):
             run(table, source, on, clauses)
@@ -294,9 +332,10 @@ def test_merge(made, source, request, row_by_row):
         return
     with pytest.MonkeyPatch.context() as patch:
         if row_by_row:  # so that the target comes in many pieces
-            patch.setattr(merge, "_LARGEST_PIECE", 1)
+            patch.setattr(merge_run, "_LARGEST_PIECE", 1)
             patch.setattr(reader, "BATCH_ROWS", 1)
         result = run(table, source, on, clauses)
     assert held(table) == bag(wanted)
+    checked(table, layout, result, result["num_target_rows_copied"])
     assert result["num_source_rows"] == len(source)
     assert len(rows) + result["num_target_rows_inserted"] - result["num_target_rows_deleted"] == len(wanted)

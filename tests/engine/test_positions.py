@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from handmade import VECTORS, Handmade, field, struct
 from refdelta.engine import reader
 from refdelta.engine.dv import kept_rows, to_bitmap, to_positions
-from refdelta.engine.positions import find_rows, read_rows, stand
+from refdelta.engine.positions import RowsByFile, find_rows, read_rows, stand
 from refdelta.engine.reader import POSITION, read_file
 from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.snapshot import load_snapshot
@@ -192,3 +192,15 @@ def test_statistics_of_a_checkpoint_that_has_them_as_structs_are_kept():
 def test_statistics_beyond_the_calendar_are_given_up():
     parsed = pa.StructArray.from_arrays([pa.array([2**30], pa.date32())], ["maxValues"])
     assert counted_add(entry(None).append_column(STATS_PARSED, parsed), 4).stats == '{"numRecords":4}'
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=12), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_rows_by_file(calls):
+    found, model = RowsByFile(), {}
+    for call in calls:
+        rows = sorted(call, key=lambda row: row[0])
+        found.note(*(pa.array([row[i] for row in rows], kind) for i, kind in enumerate([pa.int64(), pa.uint64()])))
+        for file, position in rows:
+            model.setdefault(file, set()).add(position)
+    assert {file: set(rows) for file, rows in found.items()} == model
