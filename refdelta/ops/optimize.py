@@ -116,9 +116,7 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         PredicateError: the filter cannot be parsed or bound.
         DataFileError: a file that cannot be read.
     """
-    columns = tuple(sort_column(snapshot, name) for name in _listed(request.columns)) if request.aim == "sort" else ()
-    if request.aim == "sort" and not columns:
-        raise InvalidArgumentError("z_order needs at least one column to sort by")
+    columns = sort_columns(snapshot, _listed(request.columns)) if request.aim == "sort" else ()
     filters = partition_filter(request.filters, snapshot)
     target = request.target_size or snapshot.properties.target_file_size or TARGET_FILE_SIZE
     work = Work() if work is None else work
@@ -135,13 +133,25 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
     _describe(txn, request, filters, [group for _, group in done], _metrics(request, work, work.plan.considered))
 
 
-def sort_column(snapshot: Snapshot, name: str) -> Column:
-    """The path of a column to sort by, spelled as in the schema; it may be a field of a struct.
+def sort_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[Column, ...]:
+    """The paths of columns to sort by, spelled as in the schema; fields of structs too.
 
     Raises:
-        InvalidArgumentError: it does not exist, partitions the table, has no order, or has no statistics, without
-            which sorted files are no better than others.
+        InvalidArgumentError: there is none; one is named twice, does not exist, partitions the table, has no order, or
+            has no statistics, without which sorted files are no better than others.
     """
+    if not names:
+        raise InvalidArgumentError("z_order needs at least one column to sort by")
+    columns: list[Column] = []
+    for name in names:
+        column = _sort_column(snapshot, name)
+        if column in columns:
+            raise InvalidArgumentError(f"the column {name!r} is named twice")
+        columns.append(column)
+    return tuple(columns)
+
+
+def _sort_column(snapshot: Snapshot, name: str) -> Column:
     path: list[str] = []
     here: DataType = snapshot.schema
     for part in split_path(name):
