@@ -133,10 +133,11 @@ def _keys_of_version(store: Store, version: int) -> Iterator[pa.ChunkedArray]:
 
 
 def _is_hidden(keys: pa.ChunkedArray, snapshot: Snapshot) -> pa.ChunkedArray:
-    folders = [re.escape(name) for name in _OWN_FOLDERS]
     # The folder of a partition may begin so because its column does.
-    folders += [re.escape(f"{_folder_name(name)}=") for name in _column_names(snapshot) if name[:1] in ("_", ".")]
-    return pc.match_substring_regex(pc.replace_substring_regex(keys, rf"(^|/)(?:{'|'.join(folders)})", r"\1-"), _HIDDEN)
+    partitions = [f"{_folder_name(name)}=" for name in _column_names(snapshot)]
+    shown = [re.escape(name[1:]) for name in (*_OWN_FOLDERS, *partitions) if name[0] in "_."]
+    bare = pc.replace_substring_regex(keys, rf"(^|/)[._]({'|'.join(shown)})", r"\1-\2")
+    return pc.match_substring_regex(bare, _HIDDEN)
 
 
 def _is_of_another_table(keys: pa.ChunkedArray) -> pa.ChunkedArray:
