@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.dv import to_bitmap
 from refdelta.engine.filters import BoundFilter, row_filter
-from refdelta.engine.scan import plan_scan
+from refdelta.engine.reader import POSITION, ScanFile, read_file
+from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
@@ -119,14 +120,16 @@ class WriteTransaction:
         else:
             self._staging.read_whole_table()
 
-        def rows(index: int) -> pa.Table:
-            alone = dataclasses.replace(snapshot, files=scan.files.slice(index, 1))
-            return plan_scan(alone, columns, flt.predicate if isinstance(flt, BoundFilter) else predicate).to_table()
+        plan = dataclasses.replace(scan.plan, positions=True)
 
-        tables = list(ThreadExecutor().map(rows, range(scan.files.num_rows)))
-        hit = [scan.files.slice(index, 1) for index, table in enumerate(tables) if table.num_rows]
-        self._staging.read_files(add for file in hit for add in to_adds(file))
-        return pa.concat_tables(tables) if tables else scan.to_table()
+        def rows(file: ScanFile) -> pa.Table:
+            return pa.Table.from_batches(list(read_file(scan.store, file, plan)), plan.schema)
+
+        tables = list(scan.executor.map(rows, scan_files(scan)))
+        hit = [index for index, table in enumerate(tables) if table.num_rows]
+        for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
+            self._staging.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
+        return pa.concat_tables([plan.schema.empty_table(), *tables]).drop_columns([POSITION.name])
 
     # --- writing ---
 
