@@ -1,17 +1,19 @@
 """Writing version checksums: what a version adds up to, for readers to check themselves by.
 
 PROTOCOL.md, "Version Checksum File". Other engines refuse a table whose checksum is wrong, so a field is either exact
-or left out: histograms, whose bins each engine may choose, are left out.
+or left out: the histogram of file sizes, whose bins each engine may choose, is left out.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.files import store_errors
-from refdelta.protocol.checksum import VersionChecksum, encode_checksum
+from refdelta.protocol.checksum import DELETED_BINS, VersionChecksum, encode_checksum
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import checksum_key
 from refdelta_storage.base import Created
@@ -52,10 +54,11 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
         txn_id = found if isinstance(found, str) else None
     # Where application ids expire, two readers may rightly disagree on which there are.
     listed = properties.set_transaction_retention_ms is None and len(snapshot.txns) <= _LISTED
-    hidden = vectors = None
+    hidden = vectors = bins = None
     if "deletionVectors" in features_of(snapshot.protocol):
         cardinality = pc.struct_field(snapshot.files.column("deletionVector"), "cardinality")
         hidden, vectors = pc.sum(cardinality).as_py() or 0, len(cardinality) - cardinality.null_count
+        bins = _binned(pc.coalesce(cardinality, 0))
     return VersionChecksum(
         table_size_bytes=snapshot.size_bytes,
         num_files=snapshot.num_files,
@@ -67,4 +70,11 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
         domain_metadata=tuple(snapshot.domains.values()) if len(snapshot.domains) <= _LISTED else None,
         num_deleted_records=hidden,
         num_deletion_vectors=vectors,
+        deleted_record_counts=bins,
     )
+
+
+def _binned(counts: pa.ChunkedArray) -> tuple[int, ...]:
+    """How many of the counts are in each of the bins."""
+    at_least = [pc.sum(pc.greater_equal(counts, start)).as_py() or 0 for start in DELETED_BINS]
+    return tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))

@@ -26,6 +26,15 @@ class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     total_bytes: list[Int64]
 
 
+DELETED_BINS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
+"""Where the bins of PROTOCOL.md, "Deleted Record Counts Histogram Schema" start, in deleted rows; the last has no end.
+"""
+
+
+class _DeletedRecordCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    deleted_record_counts: list[Int64]
+
+
 class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of a ``.crc`` file.
 
@@ -42,6 +51,7 @@ class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         domain_metadata: all live domains; None where the writer did not list them.
         num_deleted_records: rows that deletion vectors hide.
         num_deletion_vectors: live files with a deletion vector.
+        deleted_record_counts: how many live files fall into each of :data:`DELETED_BINS`, by their deleted rows.
         file_size_histogram: of the sizes of all live files.
     """
 
@@ -57,6 +67,7 @@ class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     domain_metadata: tuple[DomainMetadata, ...] | None = None
     num_deleted_records: int | None = None
     num_deletion_vectors: int | None = None
+    deleted_record_counts: tuple[int, ...] | None = None
     file_size_histogram: FileSizeHistogram | None = None
 
 
@@ -75,13 +86,14 @@ class _File(msgspec.Struct, kw_only=True, rename="camel"):
     domain_metadata: list[dict[str, Any]] | None = None
     num_deleted_records_opt: Int64 | None = None
     num_deletion_vectors_opt: Int64 | None = None
+    deleted_record_counts_histogram_opt: _DeletedRecordCounts | None = None
     file_size_histogram: FileSizeHistogram | None = None
     # delta-spark's own name for the same.
     histogram_opt: FileSizeHistogram | None = None
 
 
 def decode_checksum(data: bytes, file: str) -> VersionChecksum:
-    """Read a ``.crc`` file. Fields that this engine has no use for (``allFiles``, further histograms) are passed over.
+    """Read a ``.crc`` file. Fields that this engine has no use for (``allFiles``) are passed over.
 
     Raises:
         InvalidLogError: it is not a version checksum. A reader that only wants a short cut does without it then.
@@ -89,6 +101,7 @@ def decode_checksum(data: bytes, file: str) -> VersionChecksum:
     raw = decode_json(data, file, _File)
     if raw.num_metadata != 1 or raw.num_protocol != 1:
         raise InvalidLogError("numMetadata and numProtocol are 1 in every checksum", file=file)
+    deleted = raw.deleted_record_counts_histogram_opt
     return VersionChecksum(
         table_size_bytes=raw.table_size_bytes,
         num_files=raw.num_files,
@@ -100,6 +113,7 @@ def decode_checksum(data: bytes, file: str) -> VersionChecksum:
         domain_metadata=_actions("domainMetadata", raw.domain_metadata, DomainMetadata, file),
         num_deleted_records=raw.num_deleted_records_opt,
         num_deletion_vectors=raw.num_deletion_vectors_opt,
+        deleted_record_counts=None if deleted is None else tuple(deleted.deleted_record_counts),
         file_size_histogram=raw.file_size_histogram or raw.histogram_opt,
     )
 
@@ -112,6 +126,9 @@ def encode_checksum(checksum: VersionChecksum) -> bytes:
         "numFiles": checksum.num_files,
         "numDeletedRecordsOpt": checksum.num_deleted_records,
         "numDeletionVectorsOpt": checksum.num_deletion_vectors,
+        "deletedRecordCountsHistogramOpt": None
+        if checksum.deleted_record_counts is None
+        else _DeletedRecordCounts(deleted_record_counts=list(checksum.deleted_record_counts)),
         "numMetadata": checksum.num_metadata,
         "numProtocol": checksum.num_protocol,
         "inCommitTimestampOpt": checksum.in_commit_timestamp,

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -321,6 +322,7 @@ def test_a_checksum_is_what_the_version_adds_up_to():
     checksum = decode_checksum(store.get(checksum_key(2)), "crc")
     assert (checksum.table_size_bytes, checksum.num_files) == (12, 2)
     assert (checksum.num_deletion_vectors, checksum.num_deleted_records) == (1, 2)
+    assert checksum.deleted_record_counts == (1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
     assert (checksum.protocol, checksum.metadata) == (snapshot.protocol, snapshot.metadata)
     assert checksum.set_transactions == (Txn(app_id="app", version=1),)
     assert [domain.domain for domain in checksum.domain_metadata] == ["d"]
@@ -329,6 +331,20 @@ def test_a_checksum_is_what_the_version_adds_up_to():
     plain = version_checksum(table(MemoryStore(None), [add("a")]))
     assert plain.num_deletion_vectors is None
     assert plain.num_deleted_records is None
+
+
+def test_files_by_how_many_of_their_rows_are_deleted():
+    """The edges of the bins of PROTOCOL.md, "Deleted Record Counts Histogram Schema"."""
+    counts = [1, 9, 10, 99, 100, 9_999_999, 10_000_000, 2**31 - 2, 2**31 - 1, 2**40]
+    adds = [
+        add(
+            f"f{count}",
+            deletion_vector=msgspec.structs.replace(VECTOR, path_or_inline_dv=str(count), cardinality=count),
+        )
+        for count in counts
+    ]
+    checksum = version_checksum(table(MemoryStore(None), [add("a"), *adds], protocol=MODERN))
+    assert checksum.deleted_record_counts == (1, 2, 2, 1, 0, 0, 0, 1, 2, 2)
 
 
 def test_a_checksum_is_never_overwritten():

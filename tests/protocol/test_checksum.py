@@ -36,6 +36,7 @@ checksums = st.builds(
     ).map(tuple),
     num_deleted_records=st.none() | counts,
     num_deletion_vectors=st.none() | counts,
+    deleted_record_counts=st.none() | st.lists(counts, min_size=10, max_size=10).map(tuple),
     file_size_histogram=st.none()
     | st.builds(
         FileSizeHistogram,
