@@ -116,13 +116,10 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         PredicateError: the filter cannot be parsed or bound.
         DataFileError: a file that cannot be read.
     """
-    columns = sort_columns(snapshot, _listed(request.columns)) if request.aim == "sort" else ()
-    filters = partition_filter(request.filters, snapshot)
-    target = request.target_size or snapshot.properties.target_file_size or TARGET_FILE_SIZE
+    columns, filters, target = _settled(request, snapshot)
     work = Work() if work is None else work
     if work.plan is None:
-        min_size = target if request.min_size is None else request.min_size
-        work.plan = plan_bins(snapshot, request.aim, filters=filters, target=target, min_size=min_size)
+        work.plan = planned(snapshot, request)
         work.left.extend(work.plan.bins)
     else:
         # What others have changed meanwhile is not what was planned any more.
@@ -131,6 +128,20 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
     work.done.extend(done)
     txn.rearrange([group for _, group in done])
     _describe(txn, request, filters, [group for _, group in done], _metrics(request, work, work.plan.considered))
+
+
+def planned(snapshot: Snapshot, request: Request) -> Plan:
+    """What a rewrite would take, by the log alone. Errors are those of :func:`optimize`, but for files."""
+    _, filters, target = _settled(request, snapshot)
+    min_size = target if request.min_size is None else request.min_size
+    return plan_bins(snapshot, request.aim, filters=filters, target=target, min_size=min_size)
+
+
+def _settled(request: Request, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
+    """What to sort by, which partitions, and up to which size."""
+    columns = sort_columns(snapshot, _listed(request.columns)) if request.aim == "sort" else ()
+    target = request.target_size or snapshot.properties.target_file_size or TARGET_FILE_SIZE
+    return columns, partition_filter(request.filters, snapshot), target
 
 
 def sort_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[Column, ...]:
