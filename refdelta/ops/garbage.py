@@ -79,8 +79,7 @@ def find_garbage(
     """Tell what may go from what is needed.
 
     Args:
-        snapshot: the newest version. It must be loaded after ``objects`` were listed: an older one may not know yet
-            that a RESTORE brought a file back.
+        snapshot: the newest version: an older one does not know which files a RESTORE has brought back.
         objects: :func:`list_objects`.
         expired_ms: when the retention began, in milliseconds since 1970. What was written or removed later stays.
         full: whether to take what no entry of the log names, too.

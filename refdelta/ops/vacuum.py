@@ -112,9 +112,7 @@ def vacuum(
     check_writable(snapshot.protocol, snapshot.metadata)
     retention_ms, versions = request.retention_ms(snapshot), request.versions()
     expired_ms = time.time_ns() // 1_000_000 - retention_ms
-    # In this order: what a version brings back after the listing, the snapshot knows to be needed.
     objects = list_objects(snapshot.store)
-    snapshot = snapshot.advance()
 
     def look(snapshot: Snapshot) -> Garbage:
         return find_garbage(snapshot, objects, expired_ms=expired_ms, full=request.full, keep_versions=versions)
@@ -125,6 +123,7 @@ def vacuum(
     run = _Run(snapshot.store, commit_properties or CommitProperties())
     snapshot, others_committed = run.start(snapshot, garbage, request, retention_ms)
     if others_committed:
+        # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.
         garbage = look(snapshot)
     end, snapshot = run.delete(snapshot, garbage, progress)
     return _result(garbage, dry_run=False, version=end.version), snapshot

@@ -260,6 +260,20 @@ def test_tombstones_that_a_checkpoint_has_forgotten(path, monkeypatch):
     assert ids(table) == [20]
 
 
+def test_commits_that_log_cleanup_has_removed(path, monkeypatch):
+    table = DeltaTable(path)
+    removed = set(table.vacuum(**NOW))
+    table.create_checkpoint()
+    for version in range(4):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    table = DeltaTable(path)
+    # The checkpoint still has the tombstones.
+    for name in objects(path):
+        os.utime(path / name, (0, 0))
+    assert table.vacuum(full=True) == []
+    assert set(table.vacuum(**NOW)) == removed
+
+
 def test_versions_to_keep(path):
     table = DeltaTable(path)
     wanted = {version: ids(table, version) for version in (0, 2)}
