@@ -14,11 +14,11 @@ This module imports nothing, so every layer may raise from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class DeltaError(Exception):
@@ -149,6 +149,8 @@ class ConflictDetails:
         files: the paths over which the two disagree, as the log writes them; at most some are kept.
         advice: one sentence on what the user can do.
         rows: how many rows both touched, where that is known.
+        positions: the first few of these rows by file: their positions in it, counted from 0.
+        fallbacks: why files decided somewhere and not rows.
     """
 
     rule: str
@@ -157,6 +159,8 @@ class ConflictDetails:
     files: tuple[str, ...] = ()
     advice: str = ""
     rows: int | None = None
+    positions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fallbacks: tuple[str, ...] = ()
 
 
 class CommitFailedError(DeltaError):
@@ -179,11 +183,18 @@ class ConcurrentModificationError(CommitFailedError):
         by = f" (version {conflict.version}" + (f", {conflict.operation})" if conflict.operation else ")")
         named = conflict.files[:3]
         files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
-        super().__init__(f"{message}{by}.{files}" + (f" {conflict.advice}" if conflict.advice else ""))
+        rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
+        coarse = f" Files decided, not rows: {'; '.join(conflict.fallbacks)}." if conflict.fallbacks else ""
+        super().__init__(f"{message}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The message is built from its parts; a worker process must be able to hand the error to its parent.
         return _rebuild_conflict, (type(self), str(self), self.conflict)
+
+
+def _places(positions: Mapping[str, tuple[int, ...]]) -> str:
+    some = [f"{', '.join(map(str, found))} in {path}" for path, found in list(positions.items())[:2]]
+    return f"at {' and at '.join(some)}"
 
 
 def _rebuild_conflict(cls: type[ConcurrentModificationError], text: str, conflict: ConflictDetails) -> Exception:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from refdelta.concurrency.lookout import Budget
+
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -74,6 +76,7 @@ class CommitProperties:
             Identifiers").
         row_level: whether rows decide over conflicts instead of files. None: where the table has deletion vectors
             enabled and no partition columns. Without deletion vectors they never do.
+        row_budget: how much of other writers' new data may be looked at so that rows decide; None for the default.
     """
 
     custom_metadata: Mapping[str, Any] | None = None
@@ -82,6 +85,7 @@ class CommitProperties:
     max_commit_seconds: float | None = None
     app_transactions: Sequence[AppTransaction] | None = None
     row_level: bool | None = None
+    row_budget: Budget | None = None
 
 
 class VacuumResult(list[str]):

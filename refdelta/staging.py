@@ -22,6 +22,7 @@ from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL
+from refdelta.concurrency.standing import Work
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.sql import parse_predicate
@@ -31,18 +32,17 @@ from refdelta.hooks import after_commit
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
+from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    import pyarrow as pa
-
     from refdelta.protocol.predicate import Predicate
     from refdelta_storage import Store
 
-    Matches = Callable[[Iterator[pa.RecordBatch]], bool]
+    GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
 
 log = logging.getLogger("refdelta")
 
@@ -101,13 +101,15 @@ class Staging:
         self._seen_at = time.monotonic() if fresh else None
         self.isolation = level_of(self._table_properties.isolation_level, isolation)
         self.description: Description | None = None
-        self.reads = ReadSet(version=snapshot.version if snapshot else -1)
+        self._reads = ReadSet(version=snapshot.version if snapshot else -1)
         self.result_snapshot: Snapshot | None = None
         self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
-        self._questions: list[tuple[Predicate, Matches | None]] = []
+        self.kept_groups: tuple[Group, ...] = ()
+        self._questions = Questions()
         self._actions: list[AnyAction] = []
         self._edits: dict[str, Edit] = {}
         self._groups: list[Group] = []
+        self._group_metrics: GroupMetrics | None = None
         self._written: list[Add] = []
         self._applications = [
             Txn(app_id=t.app_id, version=t.version, last_updated=getattr(t, "last_updated", None) or self.started_ms)
@@ -154,9 +156,14 @@ class Staging:
             asked = self.snapshot is not None and not self.snapshot.partition_columns
         return self.vectors and asked
 
+    @property
+    def reads(self) -> ReadSet:
+        """What was read so far."""
+        return self._reads.with_rows(self._rows_read.values())
+
     def read_whole_table(self) -> None:
         """Record that what the transaction does rests on every row of its snapshot."""
-        self.reads = self.reads.with_everything()
+        self._reads = self._reads.with_everything()
 
     def read_predicate(self, predicate: Predicate, matches: Matches | None = None) -> None:
         """Record that what the transaction does rests on the rows for which ``predicate`` is true, and on there being
@@ -167,14 +174,14 @@ class Staging:
             matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
                 added, in batches of the table's schema. Without it, a row matches where the predicate is true.
         """
-        self.reads = self.reads.with_predicate(predicate)
-        self._questions.append((predicate, matches))
+        self._reads = self._reads.with_predicate(predicate, finer=matches is not None)
+        self._questions.add(predicate, matches)
 
     def read_files(self, files: Iterable[Add]) -> None:
         """Record that rows of these files were read, and that it may have been any of their live rows. A file without
         a row that was wanted was not read.
         """
-        self.reads = self.reads.with_files(files)
+        self._reads = self._reads.with_files(files)
 
     def read_rows(self, add: Add, rows: BitMap64) -> None:
         """Record that rows of a file were read: those that matched, whether or not they change.
@@ -183,6 +190,8 @@ class Staging:
             add: the log's entry.
             rows: their positions in the file, counted from 0, hidden rows included. Several calls add up.
         """
+        if not len(rows):
+            return
         key = same_path(add.path)
         _, known = self._rows_read.get(key, (add, BitMap64()))
         self._rows_read[key] = add, known | rows
@@ -213,13 +222,19 @@ class Staging:
         known = self._edits.get(key)
         self._edits[key] = edit if known is None else known.and_rows(edit)
 
-    def rearrange(self, groups: Sequence[Group]) -> None:
+    def rearrange(self, groups: Sequence[Group], metrics: GroupMetrics | None = None) -> None:
         """Stage that files are replaced by others which hold the same rows.
 
         The outputs are files of this transaction (:meth:`own_files`). Where others delete rows of the inputs
-        meanwhile, the outputs get deletion vectors; where an input is gone, its group is left out.
+        meanwhile, the outputs get deletion vectors; where an input is gone, its group is left out, and its outputs are
+        removed. What was left is in ``kept_groups`` after the commit.
+
+        Args:
+            groups: inputs and outputs that belong together.
+            metrics: the ``operationMetrics`` of those groups that are left. None: what :meth:`describe` says.
         """
         self._groups.extend(groups)
+        self._group_metrics = metrics or self._group_metrics
 
     def stage(self, actions: Iterable[AnyAction]) -> None:
         """Add actions to the commit."""
@@ -298,16 +313,19 @@ class Staging:
             return CommitResult(version=None, metrics=self._result_metrics(described, 0))
         try:
             prepared = self._prepared(described)
-            outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at)
+            outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at, look=self._look)
         except CERTAIN_FAILURES:
             self.abort()
             raise
-        self._written = []
-        self.result_snapshot = self._after(outcome.version)
+        abort_files(self.store, outcome.unused)
+        self._written, self.kept_groups = [], outcome.groups
+        if outcome.version is not None:
+            self.result_snapshot = self._after(outcome.version)
         return CommitResult(
             version=outcome.version,
             attempts=outcome.attempts,
-            rebased_over=tuple(outcome.rebased_over),
+            rebased_over=outcome.rebased_over,
+            fallbacks=outcome.fallbacks,
             metrics=self._result_metrics(described, outcome.attempts - 1),
         )
 
@@ -317,19 +335,31 @@ class Staging:
         return bool(self._actions or self._edits or self._groups)
 
     def _prepared(self, described: Description) -> PreparedCommit:
-        reads = self.reads.with_rows(self._rows_read.values())
         return PreparedCommit(
             read_version=self.snapshot.version if self.snapshot else -1,
-            read_set=dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in self._applications)),
+            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
             actions=[*self._actions, *self._applications],
             commit_info=self._commit_info(described),
             txn_id=self.txn_id,
             level=self.isolation,
             table=self._read_table(),
-            edits=tuple(self._edits.values()),
-            groups=tuple(self._groups),
-            now_ms=_now_ms(),
+            work=Work(
+                edits=tuple(self._edits.values()),
+                groups=tuple(self._groups),
+                vectors=self.vectors,
+                row_level=self.row_level,
+                now_ms=_now_ms(),
+            ),
+            group_metrics=self._metrics_of,
         )
+
+    def _look(self, files: Sequence[Add]) -> Iterator[bool]:
+        return self._questions.look(self.snapshot, files) if self.snapshot else iter(())
+
+    def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:
+        if self._group_metrics is None:
+            return None
+        return {name: str(value) for name, value in self._group_metrics(groups).items()}
 
     def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
         elapsed = _now_ms() - self.started_ms
@@ -365,7 +395,7 @@ class Staging:
     @property
     def _is_blind_append(self) -> bool:
         removes = self._edits or self._groups or any(isinstance(a, Remove) for a in self._actions)
-        return self.reads.blind and not (self._rows_read or removes)
+        return self.reads.blind and not removes
 
     def _commit_info(self, described: Description) -> dict[str, Any]:
         custom = dict(getattr(self.properties, "custom_metadata", None) or {})
@@ -385,11 +415,12 @@ class Staging:
         return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": self.txn_id, **custom}
 
     def _policy(self) -> RetryPolicy:
-        given = {
+        given: dict[str, Any] = {
             "max_attempts": None
             if self.properties.max_commit_retries is None
             else self.properties.max_commit_retries + 1,
             "max_seconds": getattr(self.properties, "max_commit_seconds", None),
+            "budget": getattr(self.properties, "row_budget", None),
         }
         return RetryPolicy(**{name: value for name, value in given.items() if value is not None})
 

@@ -29,13 +29,13 @@ The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes w
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+from pyroaring import BitMap64
 
-from refdelta.concurrency.conflict import ROW_TRACKING, Conflict, check
-from refdelta.concurrency.edits import Edit, edit_actions, tombstone
+from refdelta.concurrency.conflict import ROW_TRACKING, Clear, Conflict, NeedRows, NeedVectors, check
 from refdelta.concurrency.effects import (
     Answer,
     Commits,
@@ -46,22 +46,27 @@ from refdelta.concurrency.effects import (
     Elapsed,
     Exists,
     Failed,
+    LookAtRows,
+    Matches,
     Newest,
     NewestVersion,
     No,
     Pause,
     PutIfAbsent,
     ReadCommits,
+    ReadVectors,
     Reply,
     Unknown,
+    Vectors,
     Withdraw,
     WriteVectors,
     Yes,
 )
 from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.lookout import Budget
 from refdelta.concurrency.places import Group, record
 from refdelta.concurrency.recorded import recorded_reads
-from refdelta.concurrency.standing import Standing
+from refdelta.concurrency.standing import Standing, Work
 from refdelta.concurrency.summary import CommitSummary, summarize
 from refdelta.errors import (
     CommitFailedError,
@@ -77,7 +82,7 @@ from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from refdelta.concurrency.read_set import ReadSet, ReadTable
 
@@ -105,9 +110,9 @@ class PreparedCommit:
             own file.
         level: the level that it asks for.
         table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
-        edits: the rows that it takes out of files.
-        groups: the files that it rearranges.
-        now_ms: the time of its tombstones, in milliseconds since 1970.
+        work: the rows that it takes out of files, and the files that it rearranges.
+        group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
+            None where those of ``commit_info`` hold for them too.
     """
 
     read_version: int
@@ -117,9 +122,8 @@ class PreparedCommit:
     txn_id: str
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
-    edits: tuple[Edit, ...] = ()
-    groups: tuple[Group, ...] = ()
-    now_ms: int = 0
+    work: Work = field(default_factory=Work)
+    group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +134,13 @@ class Limits:
         max_attempts: how many versions to try to win.
         max_seconds: how long to go on, counted from the first effect.
         max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
+        budget: how much of winners' data may be looked at, so that rows decide and not files.
     """
 
     max_attempts: int = 10_000
     max_seconds: float = 600.0
     max_repeats: int = 10
+    budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1 or self.max_repeats < 1:
@@ -146,20 +152,27 @@ class CommitOutcome:
     """A commit that happened.
 
     Attributes:
-        version: the version that it is.
+        version: the version that it is. None: there was nothing left to commit, as each group of files that it came to
+            rearrange had lost an input to a winner.
         attempts: how many versions were tried, this one included.
         rebased_over: the winners' versions over which it was moved, ascending.
         recovered: whether the store's answer had been lost, and the file was found to be ours.
         puts: how many puts it took.
-        vectors: the deletion vectors that it names and wrote.
+        vectors: the deletion vectors that it wrote and names.
+        groups: the groups of files that it rearranged.
+        unused: data files that were written for it and that it does not name.
+        fallbacks: why files decided somewhere and not rows.
     """
 
-    version: int
+    version: int | None
     attempts: int
     rebased_over: tuple[int, ...] = ()
     recovered: bool = False
     puts: int = 1
     vectors: tuple[DeletionVectorDescriptor, ...] = ()
+    groups: tuple[Group, ...] = ()
+    unused: tuple[Add, ...] = ()
+    fallbacks: tuple[str, ...] = ()
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -198,75 +211,82 @@ class _Loop:
     rebased_over: list[int] = field(default_factory=list)
     # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
     in_doubt: bool = False
-    vectors: tuple[DeletionVectorDescriptor, ...] = ()
+    # The deletion vectors that were written, by path, and whether they and ``data`` are those of ``standing``.
+    vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
+    stale: bool = True
 
     def __post_init__(self) -> None:
         prepared = self.prepared
         self.base = prepared.read_version
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
         operation = {"operation": prepared.commit_info.get("operation")}
-        actions = [CommitInfo(fields=operation), *prepared.actions, *self._files_that_go()]
-        self.standing = Standing(prepared.read_set, actions, prepared.level, prepared.table)
+        actions = [CommitInfo(fields=operation), *prepared.actions]
+        self.standing = Standing(
+            prepared.read_set, actions, prepared.level, prepared.table, prepared.work, self.limits.budget
+        )
         if ROW_TRACKING in self.standing.staged.domains:
             # Its high-water mark would have to be merged with each winner's.
             raise UnsupportedFeatureError(("rowTracking",), "write to")
 
-    def _files_that_go(self) -> Iterator[AnyAction]:
-        prepared = self.prepared
-        for edit in prepared.edits:
-            yield tombstone(edit.add, now_ms=prepared.now_ms, data_change=True)
-        for group in prepared.groups:
-            for one in group.inputs:
-                yield tombstone(one.add, now_ms=prepared.now_ms, data_change=False)
-            for output in group.outputs:
-                yield msgspec.structs.replace(output.add, data_change=False)
-
-    def _encode(self) -> None:
-        prepared, standing = self.prepared, self.standing
-        info = {**prepared.commit_info, **recorded_reads(standing), **record(prepared.groups)}
-        info["txnId"] = prepared.txn_id
-        if "isolationLevel" in info:
-            info["isolationLevel"] = standing.level_name
-        vectors = iter(self.vectors)
-        added = [
-            action
-            for edit in prepared.edits
-            if edit.hidden is not None
-            for action in edit_actions(edit, next(vectors), prepared.now_ms)
-            if isinstance(action, Add)
-        ]
-        actions = [*standing.actions[1:], *added]
-        validate_commit(actions, version=0 if prepared.read_version < 0 else None)
-        self.data = encode_commit([CommitInfo(fields=info), *actions])
-
-    def _write_vectors(self) -> Generator[Effect, Reply, None]:
-        wanted = tuple(hidden for edit in self.prepared.edits if (hidden := edit.hidden) is not None)
-        if wanted:
-            self.vectors = (yield from self._insist(WriteVectors(wanted), Descriptors)).descriptors
-
     def run(self) -> Generator[Effect, Reply, CommitOutcome]:
-        yield from self._write_vectors()
-        self._encode()
         while True:
+            yield from self._encode()
             self.attempts += 1
             winner = yield from self._settle(self.base + 1)
             if winner is None:
                 return self._committed(recovered=self.in_doubt)
             self.in_doubt = False
-            self._step_over(winner)
+            yield from self._step_over(winner)
             if (yield from self._catch_up()):
                 return self._committed(recovered=True)
+            if self.standing.empty:
+                return dataclasses.replace(self._committed(recovered=False), version=None)
             yield from self._before_next_attempt()
 
+    def _encode(self) -> Generator[Effect, Reply, None]:
+        """Make ``data`` what is to be put: the same bytes until a winner changes what there is to say."""
+        if not self.stale:
+            return
+        prepared, standing = self.prepared, self.standing
+        yield from self._write_vectors()
+        groups = self._groups()
+        info = {**prepared.commit_info, **recorded_reads(standing), **record(groups), "txnId": prepared.txn_id}
+        if "isolationLevel" in info:
+            info["isolationLevel"] = standing.level_name
+        if (metrics := prepared.group_metrics(groups)) is not None:
+            info["operationMetrics"] = dict(metrics)
+        actions = standing.written({path: descriptor for path, (_, descriptor) in self.vectors.items()})
+        validate_commit(actions, version=0 if prepared.read_version < 0 else None)
+        self.data = encode_commit([CommitInfo(fields=info), *actions])
+        self.stale = False
+
+    def _write_vectors(self) -> Generator[Effect, Reply, None]:
+        """Write those deletion vectors that a winner has changed since they were written."""
+        wanted, known = self.standing.vectors_wanted(), self.vectors
+        new = {path: rows for path, rows in wanted.items() if path not in known or known[path][0] != rows}
+        self.vectors = {path: written for path, written in known.items() if path in wanted and path not in new}
+        if new:
+            found = yield from self._insist(WriteVectors(tuple(new.values())), Descriptors)
+            for (path, rows), descriptor in zip(new.items(), found.descriptors, strict=True):
+                self.vectors[path] = rows, descriptor
+
+    def _groups(self) -> tuple[Group, ...]:
+        return tuple(each.group for each in self.standing.files.groups.values())
+
     def _committed(self, *, recovered: bool) -> CommitOutcome:
-        over = tuple(self.rebased_over)
+        left = self.standing.files.groups
+        dropped = [group for number, group in enumerate(self.prepared.work.groups) if number not in left]
+        unused = [output.add for group in dropped for output in group.outputs]
         return CommitOutcome(
             version=self.base + 1,
             attempts=self.attempts,
-            rebased_over=over,
+            rebased_over=tuple(self.rebased_over),
             recovered=recovered,
             puts=self.puts,
-            vectors=self.vectors,
+            vectors=tuple(descriptor for _, descriptor in self.vectors.values()),
+            groups=self._groups(),
+            unused=(*unused, *(add for group in left.values() for add in group.unused)),
+            fallbacks=tuple(self.standing.lookout.reasons),
         )
 
     # --- one version ---
@@ -312,14 +332,30 @@ class _Loop:
 
     # --- after a loss ---
 
-    def _step_over(self, winner: CommitSummary) -> None:
-        verdict = check(self.standing, winner)
-        if isinstance(verdict, Conflict):
-            raise verdict.error()
-        if self.standing.advance(winner):
-            self._encode()
+    def _step_over(self, winner: CommitSummary) -> Generator[Effect, Reply, None]:
+        standing = self.standing
+        while True:
+            match check(standing, winner):
+                case Conflict() as verdict:
+                    raise verdict.error()
+                case NeedVectors(descriptors):
+                    found = yield from self._insist(ReadVectors(descriptors), Vectors)
+                    standing.files.learn(descriptors, found.bitmaps)
+                case NeedRows(files):
+                    yield from self._look_at_rows(files)
+                case Clear():
+                    break
+        self.stale |= standing.advance(winner)
         self.base = winner.version
         self.rebased_over.append(winner.version)
+
+    def _look_at_rows(self, files: tuple[Add, ...]) -> Generator[Effect, Reply, None]:
+        lookout = self.standing.lookout
+        match (yield from _ask(LookAtRows(files), Matches)):
+            case Matches(found, seconds):
+                lookout.answer(files, found, seconds)
+            case Failed(error):
+                lookout.fail(files, str(error))
 
     def _catch_up(self) -> Generator[Effect, Reply, bool]:
         """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
@@ -336,7 +372,7 @@ class _Loop:
                 winner = self._summary(version, data)
                 if self._is_ours(winner):
                     return True
-                self._step_over(winner)
+                yield from self._step_over(winner)
         return False
 
     def _before_next_attempt(self) -> Generator[Effect, Reply, None]:

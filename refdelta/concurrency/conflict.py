@@ -6,23 +6,29 @@ the first rule that fires decides. A transaction is what it read and what it sta
 (:class:`~refdelta.concurrency.standing.Standing`). Winners are checked one by one, in the order of the log: folded
 into one, an OPTIMIZE between two of them would be lost.
 
-The rules look at files, not at rows. So a compaction (number 6 of the contract) is a removal of its inputs: who read or
-removes one of them conflicts, and nobody else does. Number 5, row ids and in-commit timestamps, belongs to features
-that are refused for writing.
+A rule may need to know more first: what deletion vectors hold, or whether rows of new files answer to what was read.
+Then it says so, the shell finds out, and the rules are asked again.
+
+Number 6 of the contract is no rule that fires: a compaction moves rows, and
+:meth:`~refdelta.concurrency.standing.Standing.advance` follows them; where they cannot be followed it is a removal of
+its inputs, for rules 8 and 9. Number 5, row ids and in-commit timestamps, belongs to features that are refused for
+writing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap64
 
 from refdelta import errors
+from refdelta.concurrency.rows import shown
 from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import CommitSummary
-from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.paths import same_path
-from refdelta.protocol.replay import file_key
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 
 FILES_KEPT = 20
 """How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
@@ -38,10 +44,41 @@ _REPLACING = frozenset({
 })  # fmt: skip
 """``commitInfo.operation`` of those who create or replace a table, in this engine and in delta-spark."""
 
-Test = Callable[[Standing, CommitSummary], Iterable[str] | None]
-"""(how the transaction stands, the winner) -> what the two disagree over (paths; may be empty), or None where the rule
-does not fire.
-"""
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """What a transaction and a winner disagree over.
+
+    Attributes:
+        files: paths, as the log writes them; there may be none.
+        rows: of some of these the rows, where they are known.
+        because: why files decided and not rows, where that is so.
+    """
+
+    files: tuple[str, ...] = ()
+    rows: Mapping[str, BitMap64] = field(default_factory=dict)
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedVectors:
+    """It takes these deletion vectors to decide; they are to be given to :meth:`Standing.learn`."""
+
+    descriptors: tuple[DeletionVectorDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NeedRows:
+    """It takes a look at the rows of these files to decide; what is found is to be given to :meth:`Standing.answer`."""
+
+    files: tuple[Add, ...]
+
+
+Found = Dispute | NeedVectors | NeedRows | None
+"""None: the rule does not fire."""
+
+Test = Callable[[Standing, CommitSummary], Found]
+"""(how the transaction stands, the winner) -> what is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,75 +126,95 @@ class Conflict:
 
 # --- the tests, in the order of the contract --------------------------------------------------------------------
 
-
-def _table_created(ours: Standing, _winner: CommitSummary) -> Iterable[str] | None:
-    return () if ours.read.version < 0 else None
+_PLAIN = Dispute()
 
 
-def _table_replaced(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _table_created(ours: Standing, _winner: CommitSummary) -> Found:
+    return _PLAIN if ours.read.version < 0 else None
+
+
+def _table_replaced(ours: Standing, winner: CommitSummary) -> Found:
     both = ours.staged.operation in _REPLACING and winner.operation in _REPLACING
-    return () if both and winner.changes_table else None
+    return _PLAIN if both and winner.changes_table else None
 
 
-def _protocol_changed(_ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
-    return () if winner.changes_protocol else None
+def _protocol_changed(_ours: Standing, winner: CommitSummary) -> Found:
+    return _PLAIN if winner.changes_protocol else None
 
 
-def _metadata_changed(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _metadata_changed(ours: Standing, winner: CommitSummary) -> Found:
     # What is written again as it was is no change; but of two who write it one fails, as in delta-spark.
     if winner.metadata is None or (not ours.staged.changes_metadata and ours.has_seen(winner.metadata)):
         return None
-    return ()
+    return _PLAIN
 
 
-def _identity_columns(ours: Standing, _winner: CommitSummary) -> Iterable[str] | None:
-    return () if ours.table is not None and ours.table.has_identity_columns else None
+def _identity_columns(ours: Standing, _winner: CommitSummary) -> Found:
+    return _PLAIN if ours.table is not None and ours.table.has_identity_columns else None
 
 
-def _same_domain(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
-    return () if (ours.staged.domains & winner.domains) - {ROW_TRACKING} else None
+def _same_domain(ours: Standing, winner: CommitSummary) -> Found:
+    return _PLAIN if (ours.staged.domains & winner.domains) - {ROW_TRACKING} else None
 
 
-def _same_application(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _same_application(ours: Standing, winner: CommitSummary) -> Found:
     # Recording a version rests on what was recorded before, whether or not the caller remembered to say that it looked.
-    return () if (ours.read.app_ids | ours.staged.app_ids) & winner.app_ids else None
+    return _PLAIN if (ours.read.app_ids | ours.staged.app_ids) & winner.app_ids else None
 
 
-def _files_added(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
-    if ours.blind or ours.snapshot_isolation or ours.may_skip(winner):
+def _with_vectors(test: Test) -> Test:
+    """A test that looks at rows: first the deletion vectors must be known."""
+
+    def asked(ours: Standing, winner: CommitSummary) -> Found:
+        needed = ours.vectors_needed(winner)
+        return NeedVectors(needed) if needed else test(ours, winner)
+
+    return asked
+
+
+def _files_added(ours: Standing, winner: CommitSummary) -> Found:
+    if ours.overlooks(winner):
         return None
-    return _paths(ours.should_have_read(winner))
+    if not ours.work.row_level:
+        return _paths(add.path for add in ours.should_have_read(winner))
+    certain, open_ = ours.added_rows(winner)
+    if certain or not open_:
+        return _paths(add.path for add in certain)
+    unknown = [add for add in open_ if not ours.lookout.knows(add)]
+    if unknown:
+        refusal = ours.lookout.refusal(unknown)
+        if refusal is None:
+            return NeedRows(tuple(unknown))
+        found = _paths(add.path for add in unknown)
+        return found and dataclasses.replace(found, because=refusal)
+    return _paths(add.path for add in open_ if ours.lookout.matches(add))
 
 
-def _read_file_removed(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _read_rows_removed(ours: Standing, winner: CommitSummary) -> Found:
     if ours.blind or ours.snapshot_isolation:
         return None
-    # Whether data was removed or only moved: rows cannot be followed to their new places.
-    return _paths(file for file in _changed(ours, winner) if ours.has_read(same_path(file.path)))
+    # Whether data was removed, or moved to where it cannot be followed.
+    lost = dict(itertools.islice(ours.files.lost(winner), FILES_KEPT))
+    found = _paths(lost)
+    if found is None:
+        return None
+    rows = {path: rows for path, rows in lost.items() if isinstance(rows, BitMap64)}
+    return dataclasses.replace(found, rows=rows, because=ours.why_files(winner, lost.keys() - rows.keys()))
 
 
-def _deleted_by_both(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _deleted_by_both(ours: Standing, winner: CommitSummary) -> Found:
     # What we add again must be there still, too: else we would bring it back.
-    touched = ours.staged.removed.keys() | {same_path(add.path) for add in ours.staged.adds}
-    return _paths(file for file in _changed(ours, winner) if same_path(file.path) in touched)
+    return _paths(ours.files.disputed(winner))
 
 
-def _append_skipped(ours: Standing, winner: CommitSummary) -> Iterable[str] | None:
+def _append_skipped(ours: Standing, winner: CommitSummary) -> Found:
     skipped = ours.precedence.append_in_the_way(winner)
-    return None if skipped is None else _paths(skipped.adds) or ()
+    return None if skipped is None else _paths(add.path for add in skipped.adds) or _PLAIN
 
 
-def _changed(ours: Standing, winner: CommitSummary) -> Iterable[Add | Remove]:
-    """The files that the winner removed, and those that it gave another deletion vector than we know."""
-    yield from winner.removes
-    for add in winner.adds:
-        path, vector = file_key(add)
-        if path in ours.known and ours.known[path] != vector and path not in winner.removed:
-            yield add
-
-
-def _paths(actions: Iterable[Add | Remove]) -> list[str] | None:
-    return list(dict.fromkeys(action.path for action in itertools.islice(actions, FILES_KEPT))) or None
+def _paths(paths: Iterable[str]) -> Dispute | None:
+    found = tuple(dict.fromkeys(itertools.islice(paths, FILES_KEPT)))
+    return Dispute(found) if found else None
 
 
 RULES: tuple[Rule, ...] = (
@@ -223,15 +280,15 @@ RULES: tuple[Rule, ...] = (
         "another writer added files that this transaction should have read",
         "Repeat the operation: it then reads the new files.",
         errors.ConcurrentAppendException,
-        _files_added,
+        _with_vectors(_files_added),
     ),
     Rule(
         8,
         "read-file-removed",
-        "another writer removed files that this transaction read",
+        "another writer removed rows or files that this transaction read",
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteReadException,
-        _read_file_removed,
+        _with_vectors(_read_rows_removed),
     ),
     Rule(
         9,
@@ -239,7 +296,7 @@ RULES: tuple[Rule, ...] = (
         "another writer removed files that this transaction removes",
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteDeleteException,
-        _deleted_by_both,
+        _with_vectors(_deleted_by_both),
     ),
     Rule(
         10,
@@ -254,7 +311,10 @@ RULES: tuple[Rule, ...] = (
 """The rules, in the order in which they are asked."""
 
 
-def check(ours: Standing, winner: CommitSummary, rules: Sequence[Rule] = RULES) -> Clear | Conflict:
+Verdict = Clear | Conflict | NeedVectors | NeedRows
+
+
+def check(ours: Standing, winner: CommitSummary, rules: Sequence[Rule] = RULES) -> Verdict:
     """Whether a transaction may commit over one winner, after those that it has passed.
 
     Args:
@@ -263,8 +323,23 @@ def check(ours: Standing, winner: CommitSummary, rules: Sequence[Rule] = RULES) 
         rules: the rules to ask.
     """
     for rule in rules:
-        files = rule.test(ours, winner)
-        if files is not None:
-            found = errors.ConflictDetails(rule.id, winner.version, winner.operation, tuple(files), rule.advice)
-            return Conflict(rule, found)
+        found = rule.test(ours, winner)
+        if isinstance(found, Dispute):
+            return Conflict(rule, _details(rule, winner, found, ours))
+        if found is not None:
+            return found
     return Clear()
+
+
+def _details(rule: Rule, winner: CommitSummary, dispute: Dispute, ours: Standing) -> errors.ConflictDetails:
+    reasons = [*ours.lookout.reasons, *([dispute.because] if dispute.because else [])]
+    return errors.ConflictDetails(
+        rule.id,
+        winner.version,
+        winner.operation,
+        dispute.files,
+        rule.advice,
+        rows=sum(map(len, dispute.rows.values())) if dispute.rows else None,
+        positions=shown(dispute.rows),
+        fallbacks=tuple(dict.fromkeys(reasons)),
+    )

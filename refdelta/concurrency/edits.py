@@ -6,13 +6,12 @@ alone where no row is left, each time the commit is encoded: by then the file ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 from pyroaring import BitMap64
 
-from refdelta.concurrency.rows import ALL, Rows, union
+from refdelta.concurrency.rows import All, Rows, union
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.protocol.stats import parse_stats, widened
 
@@ -31,17 +30,18 @@ class Edit:
     base: BitMap64
     rows: Rows
 
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, All):
+            return
+        vector = self.add.deletion_vector
+        if len(self.base) != (0 if vector is None else vector.cardinality) or not self.base.isdisjoint(self.rows):
+            raise ValueError(f"{self.add.path}: the rows to delete, or what is hidden already, are of another vector")
+        if num_records(self.add) is None:
+            raise ValueError(f"{self.add.path}: a file that gets a deletion vector needs numRecords")
+
     def and_rows(self, other: Edit) -> Edit:
         """This one, and the rows of another one of the same file."""
         return Edit(self.add, self.base, union(self.rows, other.rows))
-
-    @property
-    def hidden(self) -> BitMap64 | None:
-        """The vector that the file is to have; None where no row of it is left."""
-        if self.rows is ALL:
-            return None
-        hidden = self.base | self.rows
-        return None if len(hidden) == num_records(self.add) else hidden
 
 
 def num_records(add: Add) -> int | None:
@@ -85,10 +85,3 @@ def with_vector(add: Add, vector: DeletionVectorDescriptor, *, records: int | No
     """
     stats = widened(add.stats, records)
     return msgspec.structs.replace(add, deletion_vector=vector, stats=stats, data_change=data_change)
-
-
-def edit_actions(edit: Edit, vector: DeletionVectorDescriptor | None, now_ms: int) -> Iterator[Add | Remove]:
-    """What the log is to say of an edited file; ``vector`` as :attr:`Edit.hidden`."""
-    yield tombstone(edit.add, now_ms=now_ms, data_change=True)
-    if vector is not None:
-        yield with_vector(edit.add, vector, records=num_records(edit.add), data_change=True)

@@ -7,14 +7,16 @@ from the removes of the log, whose vectors may have grown since (concurrency.md,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from pyroaring import BitMap64
 
+from refdelta.concurrency.rows import NONE, All, Rows, renumber
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.protocol.paths import same_path
 
 ROW_PLACES = "rowPlaces"
 """The field of commitInfo with the record: output path to its :class:`Place` values, in order."""
@@ -79,6 +81,94 @@ class Group:
     permuted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one input that went to one output, as an input sees it.
+
+    Attributes:
+        output: the output's path, as :func:`~refdelta.protocol.paths.same_path` has it.
+        start: the number of the first of them among the input's live rows.
+        rows: how many.
+        offset: the position of the first of them in the output.
+    """
+
+    output: str
+    start: int
+    rows: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where all rows of one input went.
+
+    Attributes:
+        vector: its deletion vector as the compaction read it.
+        spans: in the order of the input; they follow one another, from its first live row on.
+    """
+
+    vector: DeletionVectorDescriptor | None
+    spans: tuple[Span, ...]
+
+    def within(self, outputs: Container[str]) -> Move:
+        """The same, to these outputs only; rows that went to others are lost."""
+        return Move(self.vector, tuple(span for span in self.spans if span.output in outputs))
+
+    def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:
+        """Where rows of the input are now.
+
+        Args:
+            rows: positions in the input, or all rows that the compaction copied.
+            hidden: what ``vector`` hides; not needed for all rows.
+
+        Returns:
+            Positions by output, and how many of the rows are in none of them.
+        """
+        found: dict[str, BitMap64] = {}
+        if isinstance(rows, All):
+            parts = [BitMap64(range(span.offset, span.offset + span.rows)) for span in self.spans]
+            lost = 0
+        else:
+            parts = renumber(rows, hidden, [(span.start, span.rows, span.offset) for span in self.spans])
+            lost = len(rows) - sum(map(len, parts))
+        for span, part in zip(self.spans, parts, strict=True):
+            if len(part):
+                found[span.output] = found.get(span.output, NONE) | part
+        return found, lost
+
+
+def moves(outputs: Iterable[tuple[str, Sequence[Place]]]) -> dict[str, Move]:
+    """Where the rows of each input are, by its path (as :func:`~refdelta.protocol.paths.same_path` has it).
+
+    Args:
+        outputs: the path of each output, and where its rows are from.
+
+    Raises:
+        ValueError: the places contradict each other.
+    """
+    spans: dict[str, list[Span]] = {}
+    vectors: dict[str, DeletionVectorDescriptor | None] = {}
+    for path, places in outputs:
+        offset = 0
+        for place in places:
+            key = same_path(place.path)
+            if vectors.setdefault(key, place.vector) != place.vector or place.start < 0 or place.rows <= 0:
+                raise ValueError(f"places of {place.path!r} that do not go together")
+            spans.setdefault(key, []).append(Span(same_path(path), place.start, place.rows, offset))
+            offset += place.rows
+    found = {}
+    for key, parts in spans.items():
+        parts.sort(key=lambda span: span.start)
+        ends = [0, *(span.start + span.rows for span in parts)]
+        if any(span.start != end for span, end in zip(parts, ends, strict=False)):
+            raise ValueError(f"a row of {key!r} that is in no output, or in two")
+        found[key] = Move(vectors[key], tuple(parts))
+    return found
+
+
+# --- the record -------------------------------------------------------------------------------------------------
+
+
 def record(groups: Iterable[Group]) -> dict[str, Any]:
     """The fields of commitInfo that say where the rows of these groups went; none where nobody can say."""
     outputs = [output for group in groups if not group.permuted for output in group.outputs]
@@ -90,3 +180,24 @@ def record(groups: Iterable[Group]) -> dict[str, Any]:
 def _json(place: Place) -> dict[str, Any]:
     vector = {} if place.vector is None else {"deletionVector": msgspec.to_builtins(place.vector)}
     return {"path": place.path, **vector, "start": place.start, "rows": place.rows}
+
+
+class _Recorded(msgspec.Struct, rename="camel"):
+    path: str
+    start: int
+    rows: int
+    deletion_vector: DeletionVectorDescriptor | None = None
+
+
+def recorded_moves(field: Any) -> dict[str, Move]:
+    """What a winner's record says, by input. Empty where there is none, or where it is not what this engine writes."""
+    if field is None:
+        return {}
+    try:
+        outputs = msgspec.convert(field, dict[str, list[_Recorded]])
+        return moves(
+            (path, [Place(one.path, one.deletion_vector, one.start, one.rows) for one in places])
+            for path, places in outputs.items()
+        )
+    except (msgspec.ValidationError, ValueError):
+        return {}

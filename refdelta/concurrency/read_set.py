@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refdelta.concurrency.rows import ALL, Rows, union
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Metadata, Remove
+from refdelta.protocol.paths import same_path
 from refdelta.protocol.predicate import TRUE, Predicate
-from refdelta.protocol.replay import file_key
 
 if TYPE_CHECKING:
-    from pyroaring import BitMap64
-
-    from refdelta.protocol.actions import Add, Metadata, Remove
     from refdelta.protocol.types import StructType
 
 
@@ -46,6 +45,19 @@ class ReadTable:
         return any(name.startswith("delta.identity.") for column in self.schema for name in column.metadata)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file of which rows were read.
+
+    Attributes:
+        vector: its deletion vector.
+        rows: the rows that were read; all where that is not known more exactly.
+    """
+
+    vector: DeletionVectorDescriptor | None = None
+    rows: Rows = ALL
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
     """What one transaction read of one snapshot. The table's schema and properties do not count: they are read by
@@ -56,8 +68,9 @@ class ReadSet:
         whole_table: every row was read, or might have been, and so was that there are no others.
         predicates: what chose the rows, bound to the table's schema: for each, that these rows and no others satisfy
             it. Where files were read and no predicate is known, every row might have been chosen.
-        files: the files that were read, those in which a row matched: their paths, as
-            :func:`~refdelta.protocol.paths.same_path` gives them, to the ids of their deletion vectors or None.
+        finer: those of them that the shell asks a finer question than the predicate itself (the keys of a MERGE).
+        files: the files that were read, those in which a row matched, by path as
+            :func:`~refdelta.protocol.paths.same_path` gives it.
         statistics: by the same paths, the ``stats`` of those files that have them.
         app_ids: the application ids whose recorded version was read.
     """
@@ -65,7 +78,8 @@ class ReadSet:
     version: int
     whole_table: bool = False
     predicates: tuple[Predicate, ...] = ()
-    files: Mapping[str, str | None] = field(default_factory=dict)
+    finer: frozenset[Predicate] = field(default_factory=frozenset)
+    files: Mapping[str, ReadFile] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict, repr=False)
     app_ids: frozenset[str] = field(default_factory=frozenset)
 
@@ -77,24 +91,34 @@ class ReadSet:
         return cls(version=version, predicates=predicates, app_ids=frozenset(app_ids)).with_files(files)
 
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
-        """This one, and rows of these files."""
+        """This one, and any rows of these files."""
+        return self.with_rows((file, ALL) for file in files)
+
+    def with_rows(self, files: Iterable[tuple[Add | Remove, Rows]]) -> ReadSet:
+        """This one, and of these files these rows."""
         found, statistics = dict(self.files), dict(self.statistics)
-        for file in files:
-            path, vector = file_key(file)
-            found[path] = vector
+        for file, rows in files:
+            path = same_path(file.path)
+            known = found.get(path)
+            found[path] = ReadFile(file.deletion_vector, rows if known is None else union(known.rows, rows))
             if file.stats is not None:
                 statistics[path] = file.stats
         return dataclasses.replace(self, files=found, statistics=statistics)
 
-    def with_rows(self, files: Iterable[tuple[Add, BitMap64]]) -> ReadSet:
-        """This one, and of these files these rows."""
-        return self.with_files(file for file, _ in files)
+    def with_predicate(self, predicate: Predicate, *, finer: bool = False) -> ReadSet:
+        """This one, and the rows that satisfy ``predicate``.
 
-    def with_predicate(self, predicate: Predicate) -> ReadSet:
-        """This one, and the rows that satisfy ``predicate``; once is enough."""
-        if predicate in self.predicates:
-            return self
-        return dataclasses.replace(self, predicates=(*self.predicates, predicate))
+        Args:
+            predicate: once is enough.
+            finer: whether the shell asks a finer question each time that it is given this predicate.
+        """
+        known = predicate in self.predicates
+        fine = self.finer - {predicate}
+        if finer and (not known or predicate in self.finer):
+            fine |= {predicate}
+        if known:
+            return dataclasses.replace(self, finer=fine) if fine != self.finer else self
+        return dataclasses.replace(self, predicates=(*self.predicates, predicate), finer=fine)
 
     def with_everything(self) -> ReadSet:
         """This one, and the whole table."""
@@ -111,7 +135,3 @@ class ReadSet:
         if self.whole_table or (self.files and not self.predicates):
             return (TRUE,)
         return self.predicates
-
-    def reads(self, file: Add | Remove) -> bool:
-        """Whether this file, live at the snapshot, was read."""
-        return self.whole_table or file_key(file)[0] in self.files

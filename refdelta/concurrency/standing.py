@@ -1,27 +1,54 @@
 """How a transaction stands behind the winners that were checked so far: what the rules ask of it.
 
-What it read never changes. What may change from winner to winner is what it will write, and where in the serial order
-it can still stand.
+What it read never changes. What changes from winner to winner is where the rows are that it knows, what it will write,
+and where in the serial order it can still stand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from pyroaring import BitMap64
 
+from refdelta.concurrency.edits import Edit, tombstone, with_vector
+from refdelta.concurrency.files import Files
+from refdelta.concurrency.groups import Regrouping
+from refdelta.concurrency.held import Held, Renewed, vector_id
 from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.lookout import Budget, Lookout, only, unfit
 from refdelta.concurrency.matching import Matcher
+from refdelta.concurrency.places import Group
 from refdelta.concurrency.precedence import Effects, Precedence
 from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.refresh import known_vectors, refreshed, take_over
+from refdelta.concurrency.refresh import known_vectors, take_over
+from refdelta.concurrency.rows import ALL, any_of
 from refdelta.concurrency.summary import CommitSummary, fold
-from refdelta.protocol.actions import Add, AnyAction, Metadata
+from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Metadata
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a transaction does to rows, apart from the actions that it stages ready to be written.
+
+    Attributes:
+        edits: the rows that it takes out of files.
+        groups: the files that it rearranges.
+        vectors: whether deletion vectors may be written.
+        row_level: whether rows decide over conflicts, not files.
+        now_ms: the time of its tombstones, in milliseconds since 1970.
+    """
+
+    edits: Sequence[Edit] = ()
+    groups: Sequence[Group] = ()
+    vectors: bool = False
+    row_level: bool = False
+    now_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -30,32 +57,52 @@ class Standing:
 
     Attributes:
         read: what it read.
-        actions: what it does, commitInfo included.
+        actions: what it stages ready to be written, commitInfo included.
         level: the level that it asks for.
         table: the table as it saw it; without it no winner's file is ruled out.
-        staged: its actions, folded like a winner's. The files that it removes have the statistics with which they were
+        work: what else it does.
+        budget: how much of winners' data may be looked at to decide by rows.
+        staged: all of it, folded like a winner's. The files that it removes have the statistics with which they were
             read, though a remove is written without.
         rows: asks files for rows that it would have read.
+        lookout: whether rows of files are looked at, and what was found.
         precedence: see :mod:`refdelta.concurrency.precedence`.
-        known: files that it read, removes or adds again, by path: each with its deletion vector's id.
-        unseen: files of appends that it skipped: they are live, and it did not read them.
+        files: the files that it knows.
     """
 
     read: ReadSet
     actions: Sequence[AnyAction]
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
+    work: Work = field(default_factory=Work)
+    budget: Budget = field(default_factory=Budget)
     staged: CommitSummary = field(init=False)
     rows: Matcher = field(init=False)
+    lookout: Lookout = field(init=False)
     precedence: Precedence = field(init=False)
-    known: dict[str, str | None] = field(init=False)
-    unseen: set[str] = field(default_factory=set)
+    files: Files = field(init=False)
 
     def __post_init__(self) -> None:
         self.staged = self._fold()
         self.rows = Matcher(self.predicates, self.table)
+        self.lookout = Lookout(self.budget, unfit(self.read))
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
-        self.known = {**known_vectors(self.staged), **self.read.files}
+        self.files = self._known_files()
+
+    def _known_files(self) -> Files:
+        read = self.read.files
+        edits = {same_path(edit.add.path): edit for edit in self.work.edits}
+        held = {path: Held.of(read.get(path), edits.get(path)) for path in {**read, **edits}}
+        if self.everything:
+            held = {path: dataclasses.replace(one, read=ALL) for path, one in held.items()}
+        return Files(
+            held=held,
+            pinned=known_vectors(fold(self.read.version, self.actions)),
+            groups=dict(enumerate(map(Regrouping.of, self.work.groups))),
+            everything=self.everything,
+            vectors=self.work.vectors,
+            row_level=self.work.row_level,
+        )
 
     # --- what it is ---
 
@@ -84,52 +131,140 @@ class Standing:
         """Predicates of which each row that it read satisfies one."""
         return (TRUE,) if self.everything else self.read.rows
 
-    # --- what it makes of a winner ---
+    def has_seen(self, metadata: Metadata) -> bool:
+        """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
+        return self.table is not None and self.table.metadata == metadata
+
+    # --- what it makes of a winner's new rows ---
 
     def may_skip(self, winner: CommitSummary) -> bool:
         """Whether the level lets it pass over what this winner added, as it stands before it in the serial order."""
         return winner.blind and self.level is IsolationLevel.WRITE_SERIALIZABLE and not self.staged.changes_table
 
+    def overlooks(self, winner: CommitSummary) -> bool:
+        """Whether nothing that the winner added concerns it."""
+        return self.blind or self.snapshot_isolation or self.may_skip(winner)
+
     def should_have_read(self, winner: CommitSummary) -> Iterator[Add]:
-        """The winner's adds with rows that are new and that it may have selected."""
+        """The winner's adds with rows that are new and that it may have selected, as far as files tell."""
+        held = self.files.held
         for add in winner.new_rows:
             path, vector = file_key(add)
             # A file that was read, and is added again as it was, brings nothing.
-            if path in self.read.files and self.read.files[path] == vector:
+            if path in held and vector_id(held[path].vector) == vector:
                 continue
             if self.rows.may_match(add, winner.with_statistics):
                 yield add
 
-    def has_read(self, path: str) -> bool:
-        """Whether it read the file of this path, as :func:`~refdelta.protocol.paths.same_path` has it."""
-        return path in self.read.files or (self.everything and path not in self.unseen)
+    def added_rows(self, winner: CommitSummary) -> tuple[list[Add], list[Add]]:
+        """By rows: the winner's adds that it should have read for certain, and those whose rows must tell.
 
-    def has_seen(self, metadata: Metadata) -> bool:
-        """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
-        return self.table is not None and self.table.metadata == metadata
+        Of a file that was there before, only those rows are asked that its deletion vector hides no more.
+        """
+        asked, certain = [], []
+        for path, outcome in self.files.outcomes(winner).items():
+            if not len(outcome.back):
+                continue
+            add = winner.with_statistics(winner.added[path])
+            if self.files.held[path].read is ALL:
+                certain.append(add)
+            elif self.rows.may_match(add):
+                asked.append(only(add, outcome.back))
+        for add in self.should_have_read(winner):
+            path = same_path(add.path)
+            if path in self.files.held:
+                continue
+            back = self.files.back(path, add, winner) if path in winner.removed else None
+            if back is None or len(back):
+                asked.append(add if back is None else only(winner.with_statistics(add), back))
+        if TRUE in self.predicates and TRUE not in self.read.finer:
+            return [*certain, *asked], []
+        return certain, asked
+
+    def why_files(self, winner: CommitSummary, paths: Collection[str]) -> str | None:
+        """Why files decided over these paths, where rows might have."""
+        if not paths or not self.work.vectors:
+            return None
+        if winner.rearranges and not winner.moves:
+            return f"version {winner.version} does not say where the rows are that it moved"
+        if not self.work.row_level and any(same_path(path) in winner.added for path in paths):
+            return "the table has partition columns, or rows were not to be compared (row_level)"
+        return None
+
+    def vectors_needed(self, winner: CommitSummary) -> tuple[DeletionVectorDescriptor, ...]:
+        """The deletion vectors that must be read before it can be said what the winner did to rows."""
+        by_rows = self.work.row_level and winner.removes and not self.overlooks(winner)
+        return self.files.vectors_needed(winner, list(self.should_have_read(winner)) if by_rows else ())
+
+    # --- going on ---
 
     def advance(self, winner: CommitSummary) -> bool:
         """Go behind a winner that does not conflict.
 
         Returns:
-            Whether ``actions`` changed.
+            Whether what is to be written changed.
         """
         if not self.blind and not self.snapshot_isolation:
             skipped = self.may_skip(winner) and any(True for _ in self.should_have_read(winner))
             if skipped:
-                self.unseen.update(same_path(add.path) for add in winner.adds)
+                self.files.unseen.update(same_path(add.path) for add in winner.adds)
             self.precedence.pass_over(winner, skipped=skipped)
-        news = refreshed(winner, self.known)
-        touched = news.keys() & known_vectors(self.staged).keys()
-        if not touched:
-            return False
-        self.actions = take_over(self.actions, news)
-        self.staged = self._fold()
-        self.precedence.staged.commit = self.staged
-        return True
+        self.lookout.answers.clear()
+        renewed = self._renew(winner)
+        return self.files.advance(winner) or renewed
+
+    def _renew(self, winner: CommitSummary) -> bool:
+        news = {
+            path: winner.with_statistics(touch.add)
+            for path, touch in self.files.touches(winner).items()
+            if path in self.files.pinned and isinstance(touch, Renewed)
+        }
+        if news:
+            self.actions = take_over(self.actions, news)
+            self.staged = self._fold()
+            self.precedence.staged.commit = self.staged
+        return bool(news)
+
+    # --- what it writes ---
+
+    @property
+    def empty(self) -> bool:
+        """Whether it came to rearrange files, and none of its groups is left."""
+        return bool(self.work.groups) and not (self.files.groups or self.work.edits or len(self.actions) > 1)
+
+    def vectors_wanted(self) -> dict[str, BitMap64]:
+        """The deletion vectors that it gives to files, by path. A file of which no row is left gets none."""
+        held = ((path, file.hides) for path, file in self.files.held.items() if any_of(file.gone))
+        wanted = {path: rows for path, rows in held if rows is not None}
+        for group in self.files.groups.values():
+            wanted.update(group.wanted())
+        return wanted
+
+    def written(self, vectors: Mapping[str, DeletionVectorDescriptor]) -> list[AnyAction]:
+        """All that it does, without commitInfo.
+
+        Args:
+            vectors: where the deletion vectors are that are :meth:`vectors_wanted`, by path.
+        """
+        now_ms = self.work.now_ms
+        found = list(self.actions[1:])
+        for path, held in self.files.held.items():
+            if held.entry is not None and any_of(held.gone):
+                found.append(tombstone(held.entry, now_ms=now_ms, data_change=True))
+                if path in vectors:
+                    found.append(with_vector(held.entry, vectors[path], records=held.records, data_change=True))
+        for group in self.files.groups.values():
+            found.extend(group.actions(vectors, now_ms))
+        return found
 
     def _fold(self) -> CommitSummary:
-        staged = fold(self.read.version, self.actions)
+        now_ms = self.work.now_ms
+        edited = (
+            msgspec.structs.replace(tombstone(edit.add, now_ms=now_ms, data_change=True), stats=edit.add.stats)
+            for edit in self.work.edits
+        )
+        rearranged = (action for group in self.work.groups for action in Regrouping.of(group).actions({}, now_ms))
+        staged = fold(self.read.version, [*self.actions, *edited, *rearranged])
         known = self.read.statistics
         if not known:
             return staged

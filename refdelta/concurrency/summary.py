@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from refdelta.concurrency.places import ROW_PLACES, Move, recorded_moves
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.codec import decode_commit, decode_summary
 from refdelta.protocol.paths import same_path
@@ -39,6 +40,8 @@ class CommitSummary:
         adds: its add actions, without statistics where they come from a log file.
         removes: its remove actions, likewise.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
+        row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
+            it.
         source: the log file that it comes from, its bytes and its name.
     """
 
@@ -55,6 +58,7 @@ class CommitSummary:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     says_blind_append: bool = False
+    row_places: Any = field(default=None, repr=False)
     source: tuple[bytes, str] | None = field(default=None, repr=False)
 
     @functools.cached_property
@@ -98,15 +102,30 @@ class CommitSummary:
         return {same_path(remove.path): remove for remove in self.removes}
 
     @functools.cached_property
+    def added(self) -> dict[str, Add]:
+        """Its adds by path, likewise."""
+        return {same_path(add.path): add for add in self.adds}
+
+    @functools.cached_property
+    def moves(self) -> dict[str, Move]:
+        """Where the rows of the files that it compacted are now, by path, as far as it says so."""
+        if not self.rearranges:
+            return {}
+        found = recorded_moves(self.row_places)
+        # An output without a live row is recorded, and not added.
+        return {path: move.within(self.added) for path, move in found.items() if path in self.removed}
+
+    @functools.cached_property
     def new_rows(self) -> tuple[Add, ...]:
         """The adds that may hold rows that the table did not hold before.
 
         A path that is added again with another deletion vector holds rows that were there. Where its vector grew, none
         came back; that it did is certain where rows were hidden and none can have been uncovered, as by RESTORE.
         """
-        return tuple(add for add in self.added_data if not self._only_hides(add))
+        return tuple(add for add in self.added_data if not self.only_hides(add))
 
-    def _only_hides(self, add: Add) -> bool:
+    def only_hides(self, add: Add) -> bool:
+        """Whether one of the adds is of a path that was there, with a vector that surely only grew."""
         removed = self.removed.get(same_path(add.path))
         if removed is None or add.deletion_vector is None or self.operation in {None, "RESTORE"}:
             return False
@@ -163,6 +182,7 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
         adds=tuple(adds),
         removes=tuple(removes),
         says_blind_append=info.get("isBlindAppend") is True,
+        row_places=info.get(ROW_PLACES),
         source=source,
     )
 

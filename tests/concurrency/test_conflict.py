@@ -9,7 +9,7 @@ import pytest
 from refdelta import errors
 from refdelta.concurrency.conflict import RULES, Clear, Conflict, check
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import ReadSet
+from refdelta.concurrency.read_set import ReadFile, ReadSet
 from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import fold, summarize
 from refdelta.protocol.actions import (
@@ -49,7 +49,7 @@ def domain(name: str) -> DomainMetadata:
 
 BLIND = ReadSet(version=4)
 EVERYTHING = ReadSet(version=4, whole_table=True)
-FILE_A = ReadSet(version=4, files={"a": None})
+FILE_A = ReadSet(version=4, files={"a": ReadFile()})
 
 
 def verdict(

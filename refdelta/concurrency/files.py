@@ -1,0 +1,214 @@
+"""The files that a transaction knows, on their way through its winners."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap64
+
+from refdelta.concurrency import held as holding
+from refdelta.concurrency.groups import Regrouping
+from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Touch, vector_id
+from refdelta.concurrency.places import Move
+from refdelta.concurrency.rows import ALL, NONE, Rows, any_of, union
+from refdelta.concurrency.summary import CommitSummary
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.protocol.paths import same_path
+
+
+@dataclass(slots=True)
+class _Facing:
+    """What is known of the winner that is being checked."""
+
+    winner: CommitSummary | None = None
+    touches: Mapping[str, Touch] = field(default_factory=dict)
+    vectors: dict[str, BitMap64] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Files:
+    """The files that a transaction knows, by path as :func:`~refdelta.protocol.paths.same_path` has it.
+
+    Attributes:
+        held: files of which it read or deletes rows, as they stand.
+        pinned: files that it removes or adds again as a whole, each with its deletion vector's id. Nothing that happens
+            to them can be followed.
+        groups: those that are left of the groups that it rearranges, by number.
+        inputs: the inputs of these, each with the number of its group.
+        everything: whether it read every file but ``unseen``.
+        unseen: files of appends that it skipped: they are live, and it did not read them.
+        vectors: whether deletion vectors may be written.
+        row_level: whether rows decide over conflicts, not files.
+    """
+
+    held: dict[str, Held]
+    pinned: Mapping[str, str | None]
+    groups: dict[int, Regrouping]
+    everything: bool
+    vectors: bool
+    row_level: bool
+    inputs: dict[str, int] = field(init=False)
+    unseen: set[str] = field(default_factory=set)
+    _facing: _Facing = field(default_factory=_Facing)
+
+    def __post_init__(self) -> None:
+        self.inputs = {path: number for number, group in self.groups.items() for path in group.inputs}
+
+    # --- what a winner did to them ---
+
+    def touches(self, winner: CommitSummary) -> Mapping[str, Touch]:
+        """What the winner did to files that are known; the others cost nothing."""
+        if self._facing.winner is not winner:
+            self._facing = _Facing(winner, dict(self._touched(winner)))
+        return self._facing.touches
+
+    def _touched(self, winner: CommitSummary) -> Iterator[tuple[str, Touch]]:
+        for known in (self.held, self.pinned, self.inputs):
+            if known:
+                for path in (known.keys() & winner.removed.keys()) | (known.keys() & winner.added.keys()):
+                    touch = holding.touch(winner, path, self._vector_of(path))
+                    if touch is not None:
+                        yield path, touch
+
+    def _vector_of(self, path: str) -> str | None:
+        if path in self.held:
+            return vector_id(self.held[path].vector)
+        if path in self.pinned:
+            return self.pinned[path]
+        return vector_id(self.groups[self.inputs[path]].inputs[path].entry.deletion_vector)
+
+    def _touched_groups(self, touches: Mapping[str, Touch]) -> dict[int, Regrouping]:
+        return {number: self.groups[number] for path in touches if (number := self.inputs.get(path)) is not None}
+
+    def outcomes(self, winner: CommitSummary) -> dict[str, Outcome]:
+        """What the winner did to the rows of the files that are held; :meth:`vectors_needed` have been learned."""
+        touches = self.touches(winner)
+        if self._facing.outcomes is None:
+            self._facing.outcomes = {
+                path: holding.outcome(path, self.held[path], self._as_held(path, touch), winner, self._facing.vectors)
+                for path, touch in touches.items()
+                if path in self.held
+            }
+        return self._facing.outcomes
+
+    def _as_held(self, path: str, touch: Touch) -> Touch:
+        """A touch as far as it can be followed."""
+        if path in self.pinned or not self.row_level:
+            # Rows can move while files decide over conflicts, too; but not those of files that are replaced.
+            followed = (Renewed,) if path in self.pinned else (Renewed, Move)
+            return touch if isinstance(touch, followed) else Gone()
+        return touch
+
+    def lost(self, winner: CommitSummary) -> Iterator[tuple[str, Rows]]:
+        """The files of which rows were read that are gone, as the log writes their paths, and these rows."""
+        for path, outcome in self.outcomes(winner).items():
+            if any_of(outcome.lost):
+                yield _written(path, winner), outcome.lost
+        if self.everything:
+            for path, remove in winner.removed.items():
+                if path not in self.held and path not in self.unseen and path not in winner.moves:
+                    yield remove.path, ALL
+
+    def disputed(self, winner: CommitSummary) -> Iterator[str]:
+        """The files that are replaced as a whole and that the winner has changed, as the log writes their paths."""
+        touches = self.touches(winner)
+        for path, touch in touches.items():
+            if path in self.pinned and not isinstance(touch, Renewed):
+                yield _written(path, winner)
+        for group in self._touched_groups(touches).values():
+            if group.group.permuted or not self.vectors:
+                yield from (group.inputs[path].entry.path for path in group.touched(touches))
+
+    def back(self, path: str, add: Add, winner: CommitSummary) -> BitMap64:
+        """The rows that a file did not show and shows again, added again by the winner with another deletion vector."""
+        if path in self.held:
+            return self.outcomes(winner)[path].back
+        vectors = self._facing.vectors
+        before = holding.bits(winner.removed[path].deletion_vector, vectors)
+        return before - holding.bits(add.deletion_vector, vectors)
+
+    # --- deletion vectors ---
+
+    def vectors_needed(self, winner: CommitSummary, added: Sequence[Add]) -> tuple[DeletionVectorDescriptor, ...]:
+        """The deletion vectors that must be read before it can be said what the winner did to rows.
+
+        Args:
+            winner: the commit.
+            added: those of its adds that matter for what rows they have.
+        """
+        vectors = {one.unique_id: one for one in self._vectors(winner, added) if one is not None}
+        return tuple(one for name, one in vectors.items() if name not in self._facing.vectors)
+
+    def _vectors(self, winner: CommitSummary, added: Sequence[Add]) -> Iterator[DeletionVectorDescriptor | None]:
+        touches = self.touches(winner)
+        for path, touch in touches.items():
+            if path in self.held:
+                yield from holding.vectors_needed(self.held[path], self._as_held(path, touch), winner)
+        if self.vectors:
+            for group in self._touched_groups(touches).values():
+                yield from group.vectors_needed(touches)
+        for add in added:
+            path = same_path(add.path)
+            if path in winner.removed and path not in self.held:
+                yield from (add.deletion_vector, winner.removed[path].deletion_vector)
+
+    def learn(self, needed: Sequence[DeletionVectorDescriptor], read: Sequence[BitMap64]) -> None:
+        """Take note of deletion vectors that were read for the winner that is being checked."""
+        self._facing.vectors.update((one.unique_id, rows) for one, rows in zip(needed, read, strict=True))
+
+    # --- going on ---
+
+    def advance(self, winner: CommitSummary) -> bool:
+        """Go behind a winner that does not conflict. Returns whether what is to be written changed."""
+        touches = self.touches(winner)
+        changed = self._advance_held(winner)
+        for number, group in self._touched_groups(touches).items():
+            behind = group.behind(touches, winner, self._facing.vectors)
+            changed = True
+            if behind is None:
+                del self.groups[number]
+                self.inputs = {path: other for path, other in self.inputs.items() if other != number}
+            else:
+                self.groups[number] = behind
+        self._facing = _Facing()
+        return changed
+
+    def _advance_held(self, winner: CommitSummary) -> bool:
+        outcomes = self.outcomes(winner)
+        now: dict[str, Held] = {}
+        for outcome in outcomes.values():
+            for path, held in outcome.now.items():
+                now[path] = holding.joined(now[path], held) if path in now else held
+        if self.everything and winner.moves:
+            self._advance_everything(winner, now)
+        changed = False
+        for path in outcomes:
+            changed |= any_of(self.held.pop(path).gone)
+        self.held.update(now)
+        return changed
+
+    def _advance_everything(self, winner: CommitSummary, now: dict[str, Held]) -> None:
+        """Of a compacted file, who read every row knows those that come from files which it saw."""
+        moved = self.unseen & winner.moves.keys()
+        mixed = {span.output for path in moved for span in winner.moves[path].spans} | now.keys()
+        seen = dict.fromkeys(mixed, NONE)
+        for path, move in winner.moves.items():
+            if mixed and path not in moved and path not in self.held:
+                for output, rows in move.follow(ALL, NONE)[0].items():
+                    if output in mixed:
+                        seen[output] = seen[output] | rows
+        self.unseen -= moved
+        for output, rows in seen.items():
+            if output in now:
+                now[output] = dataclasses.replace(now[output], read=union(now[output].read, rows))
+            elif len(rows):
+                now[output] = Held(winner.added[output].deletion_vector, rows)
+            else:
+                self.unseen.add(output)
+
+
+def _written(path: str, winner: CommitSummary) -> str:
+    return winner.removed[path].path if path in winner.removed else winner.added[path].path

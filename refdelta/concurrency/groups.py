@@ -1,0 +1,132 @@
+"""A compaction of ours on its way through its winners (concurrency.md, "Validation", number 9).
+
+It reads nothing that data could conflict with: only its inputs matter. One that lost rows to a deletion vector keeps
+its output, which gets a vector for them. One that is gone, that another compaction took, or whose rows came back drops
+its group; the other groups commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import msgspec
+from pyroaring import BitMap64
+
+from refdelta.concurrency.edits import tombstone, with_vector
+from refdelta.concurrency.held import Renewed, Revised, Touch, Vectors, bits
+from refdelta.concurrency.places import Group, Move, Output, moves
+from refdelta.concurrency.rows import NONE
+from refdelta.concurrency.summary import CommitSummary
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.protocol.paths import same_path
+
+Touches: TypeAlias = Mapping[str, Touch]
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """An input as it stands: what the log says of it, and which of its rows are hidden."""
+
+    entry: Add
+    hidden: BitMap64
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """One group, as it stands behind the winners that were checked.
+
+    Attributes:
+        group: as it was staged.
+        inputs: its inputs as they stand, by path as :func:`~refdelta.protocol.paths.same_path` has it.
+        moves: where the rows of each input are, likewise; none where rows changed their order.
+        hidden: rows of its outputs that others deleted meanwhile, likewise.
+    """
+
+    group: Group
+    inputs: Mapping[str, Current]
+    moves: Mapping[str, Move]
+    hidden: Mapping[str, BitMap64]
+
+    @classmethod
+    def of(cls, group: Group) -> Regrouping:
+        """A group as it was staged.
+
+        Raises:
+            ValueError: its places contradict each other.
+        """
+        inputs = {same_path(one.add.path): Current(one.add, one.base) for one in group.inputs}
+        placed = {} if group.permuted else moves((output.add.path, output.places) for output in group.outputs)
+        return cls(group, inputs, placed, {})
+
+    def touched(self, touches: Touches) -> dict[str, Touch]:
+        """What a winner did to the inputs, more than to say other words about them."""
+        found = ((path, touches[path]) for path in self.inputs if path in touches)
+        return {path: touch for path, touch in found if not isinstance(touch, Renewed)}
+
+    def vectors_needed(self, touches: Touches) -> Iterator[DeletionVectorDescriptor | None]:
+        """The deletion vectors without which :meth:`behind` cannot say."""
+        if not self.group.permuted:
+            for touch in self.touched(touches).values():
+                if isinstance(touch, Revised):
+                    yield touch.add.deletion_vector
+
+    def behind(self, touches: Touches, winner: CommitSummary, vectors: Vectors) -> Regrouping | None:
+        """The group behind a winner that does not conflict with it; None where it is dropped."""
+        inputs, hidden = dict(self.inputs), dict(self.hidden)
+        bases = {same_path(one.add.path): one.base for one in self.group.inputs}
+        for path in [path for path in inputs if path in touches]:
+            touch, known = touches[path], inputs[path]
+            if isinstance(touch, Renewed):
+                inputs[path] = replace(known, entry=winner.with_statistics(touch.add))
+                continue
+            if not isinstance(touch, Revised):
+                return None
+            after = bits(touch.add.deletion_vector, vectors)
+            if len(known.hidden - after):
+                return None
+            inputs[path] = Current(winner.with_statistics(touch.add), after)
+            if len(gone := after - known.hidden):
+                found, lost = self.moves[path].follow(gone, bases[path]) if path in self.moves else ({}, len(gone))
+                if lost:
+                    return None
+                for output, rows in found.items():
+                    hidden[output] = hidden.get(output, NONE) | rows
+        return replace(self, inputs=inputs, hidden=hidden)
+
+    # --- what it writes ---
+
+    def wanted(self) -> dict[str, BitMap64]:
+        """The deletion vectors that its outputs need, by path. An output without a live row needs none."""
+        return {path: rows for path, rows in self.hidden.items() if path not in self.empty}
+
+    @property
+    def empty(self) -> frozenset[str]:
+        """The outputs of which no row is left, by path: they are not committed."""
+        sizes = {same_path(output.add.path): _rows_in(output) for output in self.group.outputs}
+        return frozenset(path for path, rows in self.hidden.items() if len(rows) == sizes[path])
+
+    @property
+    def unused(self) -> list[Add]:
+        """The files of these outputs."""
+        empty = self.empty
+        return [output.add for output in self.group.outputs if same_path(output.add.path) in empty]
+
+    def actions(self, vectors: Mapping[str, DeletionVectorDescriptor], now_ms: int) -> Iterator[Add | Remove]:
+        """What the log is to say; ``vectors`` are those that are :meth:`wanted`, by path."""
+        for known in self.inputs.values():
+            yield tombstone(known.entry, now_ms=now_ms, data_change=False)
+        empty = self.empty
+        for output in self.group.outputs:
+            path = same_path(output.add.path)
+            if path in empty:
+                continue
+            if path in vectors:
+                yield with_vector(output.add, vectors[path], records=_rows_in(output), data_change=False)
+            else:
+                yield msgspec.structs.replace(output.add, data_change=False)
+
+
+def _rows_in(output: Output) -> int:
+    return sum(place.rows for place in output.places)

@@ -1,0 +1,69 @@
+"""What a transaction asks of rows that other writers added: are you among those that I would have read?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from refdelta.engine.scan import plan_scan
+from refdelta.engine.state import adds_table
+from refdelta.errors import ExpressionError
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Add
+    from refdelta.protocol.predicate import Predicate
+
+Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
+"""A finer question than a predicate: whether a row of these batches, of the table's schema, is one that was looked
+for.
+"""
+
+
+@dataclass
+class Questions:
+    """The questions of one transaction. Any that is answered by yes is enough."""
+
+    asked: list[tuple[Predicate, Matches | None]] = field(default_factory=list)
+
+    def add(self, predicate: Predicate, matches: Matches | None) -> None:
+        """Ask for the rows for which ``predicate`` is true, and more exactly for those that ``matches`` finds."""
+        self.asked.append((predicate, matches))
+
+    def look(self, snapshot: Snapshot, files: Sequence[Add]) -> Iterator[bool]:
+        """For each file whether a live row of it matches, up to the first one that has such a row.
+
+        Args:
+            snapshot: of the table's schema.
+            files: data files of the table, which need not be live.
+
+        Raises:
+            DataFileError: a file cannot be read.
+        """
+        for add in files:
+            alone = dataclasses.replace(snapshot, files=adds_table([add]))
+            found = any(_matches(alone, predicate, matches) for predicate, matches in self.asked)
+            yield found
+            if found:
+                return
+
+
+def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> bool:
+    scan = plan_scan(alone, [] if matches is None else None, predicate)
+    if not scan.files.num_rows:
+        return False
+    with closing(_generator(scan.to_batches())) as batches:
+        try:
+            return next(batches, None) is not None if matches is None else matches(batches)
+        except ExpressionError:
+            # The statement would have failed over such a row.
+            return True
+
+
+def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    yield from batches
