@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from refdelta import DeltaTable, __version__
+from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.errors import InvalidArgumentError
+from refdelta.protocol.properties import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -78,13 +79,42 @@ def isolation_level(command: Command) -> Command:
     )(command)
 
 
+def rows_or_files(command: Command) -> Command:
+    """The option ``--row-level``."""
+    return click.option(
+        "--row-level/--no-row-level",
+        "row_level",
+        default=None,
+        help="Whether rows decide over conflicts and not files; where there are deletion vectors and no partition "
+        "columns unless said.",
+    )(command)
+
+
+def in_bytes(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Turn ``134217728`` or ``128mb`` into bytes, as in table properties."""
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: it {error}", param=parameter) from None
+
+
+def named_version(text: str) -> int | str:
+    """What ``--version`` names: a version, or a time."""
+    if text.startswith("-"):
+        raise InvalidArgumentError(f"--version takes a version number or a time, not {text!r}")
+    return int(text) if text.isdecimal() else text
+
+
 def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
     """The handle for ``table``, at a version or time if one was asked for."""
-    at = int(version) if version is not None and version.isdecimal() else version
-    if isinstance(at, str) and at.startswith("-"):
-        raise InvalidArgumentError(f"--version takes a version number or a time, not {at!r}")
+    at = None if version is None else named_version(version)
     return DeltaTable(table, version=at, storage_options=storage_options or None)
 
 
+def properties(message: str | None, row_level: bool | None = None) -> CommitProperties:
+    """How to commit, as far as it was said."""
+    return CommitProperties(user_metadata=message or None, row_level=row_level)
+
+
 # The commands register themselves with `app`; importing them here is what makes them exist.
-from refdelta.cli import changing, conflicts, inspect, reading, running, writing  # noqa: E402, F401
+from refdelta.cli import changing, conflicts, inspect, maintaining, reading, running, writing  # noqa: E402, F401

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from refdelta import CommitProperties, DeltaTable
-from refdelta.cli.app import app, isolation_level, on_a_table, open_table
-from refdelta.cli.render import counted, echo_json
+from refdelta.cli.app import app, isolation_level, on_a_table, open_table, properties, rows_or_files
+from refdelta.cli.render import counted, echo_json, echo_some, moved_over
 from refdelta.engine.snapshot import Snapshot
 from refdelta.ops.delete import delete as stage_delete
 from refdelta.ops.update import update as stage_update
@@ -20,7 +20,6 @@ from refdelta.results import CommitResult
 from refdelta.staging import Staging
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_FILES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class _Statement:
     done: str
     metric: str
     stage: Callable[[Staging, Snapshot], None]
-    run: Callable[[DeltaTable, str | None, CommitProperties | None], CommitResult]
+    run: Callable[[DeltaTable, str | None, CommitProperties], CommitResult]
 
 
 def changing(command: Command) -> Command:
@@ -45,6 +44,7 @@ def changing(command: Command) -> Command:
     for decorate in (
         click.option("--message", metavar="TEXT", help="A note for the history (userMetadata)."),
         click.option("--dry-run", is_flag=True, help="Commit nothing: say what would change, in which files."),
+        rows_or_files,
         isolation_level,
     ):
         command = decorate(command)
@@ -74,6 +74,7 @@ def delete(
     as_json: bool,
     predicate: str,
     isolation: str | None,
+    row_level: bool | None,
     dry_run: bool,
     message: str | None,
 ) -> None:
@@ -84,7 +85,8 @@ def delete(
         lambda staging, snapshot: stage_delete(staging, snapshot, predicate),
         lambda handle, level, noted: handle.delete(predicate, isolation=level, commit_properties=noted),
     )
-    _perform(open_table(table, storage_options), statement, isolation, message, dry_run=dry_run, as_json=as_json)
+    how = properties(message, row_level)
+    _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
@@ -107,6 +109,7 @@ def update(
     updates: dict[str, str],
     predicate: str | None,
     isolation: str | None,
+    row_level: bool | None,
     dry_run: bool,
     message: str | None,
 ) -> None:
@@ -121,14 +124,15 @@ def update(
             updates, predicate=predicate, isolation=level, commit_properties=noted
         ),
     )
-    _perform(open_table(table, storage_options), statement, isolation, message, dry_run=dry_run, as_json=as_json)
+    how = properties(message, row_level)
+    _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
 
 
 def _perform(
     table: DeltaTable,
     statement: _Statement,
     isolation: str | None,
-    message: str | None,
+    how: CommitProperties,
     *,
     dry_run: bool,
     as_json: bool,
@@ -137,17 +141,17 @@ def _perform(
     if dry_run:
         _show_plan(_planned(table, statement, isolation), statement, as_json=as_json)
         return
-    result = statement.run(table, isolation, CommitProperties(user_metadata=message) if message else None)
+    result = statement.run(table, isolation, how)
     if as_json:
         echo_json(dict(result))
     elif result.version is None:
         click.echo("no row matches: nothing was written")
     else:
-        over = _listed("over version", result.rebased_over)
-        click.echo(
-            f"version {result.version}{over}: {counted(result.metrics[statement.metric], 'row')} {statement.done}, "
-            f"{_files(result.metrics)}, {time.monotonic() - start:.1f} s"
-        )
+        changed = f"{counted(result.metrics[statement.metric], 'row')} {statement.done}, {_files(result.metrics)}"
+        over = moved_over(result.rebased_over)
+        click.echo(f"version {result.version}{over}: {changed}, {time.monotonic() - start:.1f} s")
+        for reason in result.fallbacks:
+            click.echo(f"  files decided over conflicts, not rows: {reason}")
 
 
 def _planned(table: DeltaTable, statement: _Statement, isolation: str | None) -> dict[str, Any]:
@@ -172,22 +176,13 @@ def _show_plan(plan: Mapping[str, Any], statement: _Statement, *, as_json: bool)
         return
     rows = counted(plan.get(statement.metric, 0), "row")
     click.echo(f"version {plan['read_version']} would have {rows} {statement.done}, {_files(plan)}; nothing was done")
-    for path in plan["files"][:_FILES_SHOWN]:
-        click.echo(f"  {path}")
-    if len(plan["files"]) > _FILES_SHOWN:
-        click.echo(f"  ... and {len(plan['files']) - _FILES_SHOWN:,} more; --json lists all")
+    echo_some(plan["files"])
 
 
 def _files(metrics: Mapping[str, Any]) -> str:
-    """``2 files removed, 1 written with 5 rows that stay``."""
+    """``2 files removed, 1 written (5 rows copied), 3 given a deletion vector``."""
     removed, added = metrics.get("num_removed_files", 0), metrics.get("num_added_files", 0)
-    copied = metrics.get("num_copied_rows", 0)
+    copied, hidden = metrics.get("num_copied_rows", 0), metrics.get("num_deletion_vectors_added", 0)
     unchanged = f" ({counted(copied, 'row')} copied)" if copied else ""
-    return f"{counted(removed, 'file')} removed, {added:,} written{unchanged}"
-
-
-def _listed(what: str, versions: tuple[int, ...]) -> str:
-    if not versions:
-        return ""
-    shown = ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
-    return f" ({what}{'' if len(versions) == 1 else 's'} {shown})"
+    vectors = f", {hidden:,} given a deletion vector" if hidden else ""
+    return f"{counted(removed, 'file')} removed, {added:,} written{unchanged}{vectors}"

@@ -13,6 +13,8 @@ from refdelta.cli.output import numeric
 from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, size
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, VersionNotFoundError
+from refdelta.protocol.actions import DeletionVectorDescriptor
+from refdelta.protocol.deletion_vector import InlineBytes, RelativeKey, locate
 from refdelta.protocol.paths import commit_key
 from refdelta_storage import ObjectNotFoundError
 
@@ -110,10 +112,28 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
 
 
 def _readable(name: str, value: Any) -> Any:
-    """Times as times; everything else as the log has it."""
+    """Times as times, deletion vectors by where they are; everything else as the log has it."""
     if name in _TIMES and isinstance(value, int):
         return f"{value} ({moment(value)})"
+    if name == "deletionVector":
+        return _vector(value)
+    if name == "rowPlaces" and isinstance(value, dict):
+        return f"of the rows of {counted(len(value), 'file')}; --json shows them"
     return value
+
+
+def _vector(value: Any) -> Any:
+    """``3 rows, deletion_vector_....bin, 36 bytes at 1``; as the log has it where it is none."""
+    try:
+        vector = msgspec.convert(value, DeletionVectorDescriptor)
+        place = locate(vector)
+    except (msgspec.ValidationError, InvalidLogError):
+        return value
+    rows, length = counted(vector.cardinality, "row"), counted(vector.size_in_bytes, "byte")
+    if isinstance(place, InlineBytes):
+        return f"{rows}, {length} in the log"
+    file = place.key if isinstance(place, RelativeKey) else place.uri
+    return f"{rows}, {length} at {vector.offset or 0} of {file}"
 
 
 def _actions(handle: DeltaTable) -> list[dict[str, Any]]:

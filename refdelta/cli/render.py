@@ -11,6 +11,8 @@ from typing import Any
 import click
 import msgspec
 
+_SHOWN = 20
+
 
 def to_json(value: Any) -> str:
     """One JSON text on one line: times in ISO 8601, decimals as exact strings, bytes in base64, NaN as null."""
@@ -54,6 +56,22 @@ def moment(milliseconds: int | None) -> str | None:
 def counted(count: int, noun: str) -> str:
     """``1 file``, ``2,000 files``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def moved_over(versions: Sequence[int]) -> str:
+    """`` (over versions 5, 6)`` for a commit that was moved over these; nothing for one that was not."""
+    if not versions:
+        return ""
+    shown = ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
+    return f" (over version{'' if len(versions) == 1 else 's'} {shown})"
+
+
+def echo_some(lines: Sequence[str]) -> None:
+    """Print a screenful of lines, indented, and how many more there are."""
+    for line in lines[:_SHOWN]:
+        click.echo(f"  {line}")
+    if len(lines) > _SHOWN:
+        click.echo(f"  ... and {len(lines) - _SHOWN:,} more; --json lists all")
 
 
 def size(count: int | None) -> str:

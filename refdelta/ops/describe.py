@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:
-    """The columns of Spark's DESCRIBE DETAIL. Times in milliseconds since 1970 (UTC), sizes in bytes."""
+    """The columns of Spark's DESCRIBE DETAIL, and what deletion vectors hide. Times in milliseconds since 1970 (UTC),
+    sizes in bytes.
+    """
     metadata, protocol = snapshot.metadata, snapshot.protocol
     clustering = snapshot.domains.get("delta.clustering")
     clustered = json.loads(clustering.configuration).get("clusteringColumns", []) if clustering else []
@@ -36,6 +38,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "clustering_columns": [".".join(path) if isinstance(path, list) else path for path in clustered],
         "num_files": snapshot.num_files,
         "size_in_bytes": snapshot.size_bytes,
+        "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
+        "num_deleted_rows": pc.sum(_deleted(snapshot)).as_py() or 0,
         "properties": dict(metadata.configuration or {}),
         "min_reader_version": protocol.min_reader_version,
         "min_writer_version": protocol.min_writer_version,
@@ -47,8 +51,6 @@ def files(snapshot: Snapshot) -> pa.Table:
     """One row a live file: path, partition values, size in bytes, modification time, physical rows, rows deleted by
     a vector.
     """
-    vectors = snapshot.files.column("deletionVector").combine_chunks()
-    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
     return pa.table(
         {
             "path": snapshot.files.column("path"),
@@ -56,9 +58,14 @@ def files(snapshot: Snapshot) -> pa.Table:
             "size_bytes": snapshot.files.column("size"),
             "modification_time": _times(snapshot),
             "num_records": view_stats(snapshot.files, snapshot.schema, ()).rows,
-            "num_deleted": deleted,
+            "num_deleted": _deleted(snapshot),
         }
     )
+
+
+def _deleted(snapshot: Snapshot) -> pa.ChunkedArray:
+    """Of each live file, how many rows a vector hides."""
+    return pc.fill_null(pc.struct_field(snapshot.files.column("deletionVector"), "cardinality"), 0)
 
 
 def file_uris(snapshot: Snapshot) -> list[str]:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.cli import changing
+from refdelta.cli import render
 from refdelta.results import CommitResult
 
 
@@ -79,7 +79,7 @@ def test_a_dry_run_as_json_names_the_files(cli, table):
 
 
 def test_a_dry_run_shows_a_screenful_of_files(cli, tmp_path):
-    for number in range(changing._FILES_SHOWN + 2):
+    for number in range(render._SHOWN + 2):
         (tmp_path / "a.csv").write_text(f"id\n{number}\n")
         assert cli("write", tmp_path / "t", tmp_path / "a.csv", "--mode", "append").status == 0
     assert cli("delete", tmp_path / "t", "--where", "true", "--dry-run").out.endswith(
@@ -102,6 +102,30 @@ def test_over_which_versions_a_commit_moved_is_said(cli, table, monkeypatch):
 
     monkeypatch.setattr(DeltaTable, "delete", rebased)
     assert "version 9 (over versions 5 to 8): 2 rows" in cli("delete", table, "--where", "true").out
+
+
+def test_with_deletion_vectors_files_stay_and_that_is_said(cli, tmp_path):
+    rows_written = pa.table({"id": range(10)})
+    write_deltalake(tmp_path / "t", rows_written, configuration={"delta.enableDeletionVectors": "true"})
+    said = "0 files removed, 0 written, 1 given a deletion vector"
+    before = sorted((tmp_path / "t").rglob("*"))
+    assert f"2 rows deleted, {said}; nothing" in cli("delete", tmp_path / "t", "--where", "id < 2", "--dry-run").out
+    assert sorted((tmp_path / "t").rglob("*")) == before
+    assert f"2 rows deleted, {said}, " in cli("delete", tmp_path / "t", "--where", "id < 2").out
+    changed = cli("update", tmp_path / "t", "--set", "id=id+100", "--where", "id = 5", "--no-row-level").out
+    assert "1 row updated, 0 files removed, 1 written, 1 given a deletion vector, " in changed
+    assert [row["id"] for row in rows(tmp_path / "t")] == [2, 3, 4, 6, 7, 8, 9, 105]
+
+
+@pytest.mark.parametrize(("option", "asked"), [((), None), (("--row-level",), True), (("--no-row-level",), False)])
+def test_whether_rows_or_files_decide_may_be_said_and_what_fell_back_is(cli, table, monkeypatch, option, asked):
+    def fell_back(*_arguments, commit_properties, **_named):
+        assert commit_properties.row_level is asked
+        return CommitResult(3, 1, (2,), ("a reason",), {"num_deleted_rows": 1})
+
+    monkeypatch.setattr(DeltaTable, "delete", fell_back)
+    result = cli("delete", table, "--where", "true", *option)
+    assert result.out.endswith(" s\n  files decided over conflicts, not rows: a reason\n")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,13 @@
 """``refdelta history``, ``detail``, ``files`` and ``log``."""
 
 import json
+import uuid
+
+import pyarrow as pa
+
+from refdelta import DeltaTable, write_deltalake
+from refdelta.cli import inspect
+from refdelta.protocol.deletion_vector import encode_relative
 
 
 def test_history(cli, table):
@@ -43,6 +50,36 @@ def test_log_shows_the_actions_of_a_version(cli, table):
     headings = [line for line in text.splitlines() if line and not line.startswith((" ", "_"))]
     assert headings == [next(iter(action)) for action in actions]
     assert next(a["add"]["path"] for a in actions if "add" in a) in text
+
+
+def test_deletion_vectors_for_people_and_programs(cli, tmp_path):
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": range(10)}), configuration={"delta.enableDeletionVectors": "true"})
+    assert "num deletion vectors" not in cli("detail", path).out
+    DeltaTable(path).delete("id < 3")
+    found = cli("detail", path, "--json").json
+    assert (found["num_deletion_vectors"], found["num_deleted_rows"]) == (1, 3)
+    assert "num deleted rows      3\n" in cli("detail", path).out
+    (file,) = cli("files", path, "--json").json
+    assert (file["num_records"], file["num_deleted"]) == (10, 3)
+    vector = next(a["add"]["deletionVector"] for a in cli("log", path, "--json").json if "add" in a)
+    assert f"  deletionVector    3 rows, {vector['sizeInBytes']} bytes in the log\n" in cli("log", path).out
+    DeltaTable(path).reorg_purge()
+    assert "rowPlaces            of the rows of 1 file; --json shows them\n" in cli("log", path).out
+    info = next(a["commitInfo"] for a in cli("log", path, "--json").json if "commitInfo" in a)
+    assert next(iter(info["rowPlaces"].values()))[0]["deletionVector"] == vector
+    DeltaTable(path).delete("true")
+    assert cli("detail", path, "--json").json["num_deleted_rows"] == 0
+
+
+def test_vectors_in_files_are_named():
+    name = uuid.uuid4()
+    vector = {"storageType": "u", "pathOrInlineDv": encode_relative(name), "sizeInBytes": 1, "cardinality": 2}
+    assert inspect._vector(vector) == f"2 rows, 1 byte at 0 of deletion_vector_{name}.bin"
+    elsewhere = {**vector, "storageType": "p", "pathOrInlineDv": "s3://b/x.bin", "offset": 9}
+    assert inspect._vector(elsewhere) == "2 rows, 1 byte at 9 of s3://b/x.bin"
+    for wrong in ({**vector, "storageType": "x"}, {"storageType": "u"}, 7):
+        assert inspect._vector(wrong) == wrong, "the log is shown as it is"
 
 
 def test_log_of_a_version_that_was_cleaned_up(cli, fails, table):

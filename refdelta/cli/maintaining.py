@@ -1,0 +1,227 @@
+"""``refdelta optimize``, ``vacuum`` and ``restore``: better files, none that nobody needs, and the way back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from refdelta import DeltaTable
+from refdelta.cli.app import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
+from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
+from refdelta.observe import StatusLine
+from refdelta.ops.optimize import Request, planned
+from refdelta.results import CommitResult, VacuumResult
+
+
+@app.command()
+@on_a_table
+@click.option(
+    "--z-order-by", "columns", metavar="A,B", callback=names, help="Sort all rows along a Z-curve over these."
+)
+@click.option("--purge", is_flag=True, help="Rewrite the files that have deletion vectors, and no others (REORG).")
+@click.option("--where", "predicate", metavar="SQL", help="Which partitions; a condition over partition columns.")
+@click.option(
+    "--target-size",
+    callback=in_bytes,
+    metavar="SIZE",
+    help="About how large files should be: bytes, or a size such as 128mb.",
+)
+@click.option("--min-file-size", metavar="SIZE", callback=in_bytes, help="Leave files alone that are as large as this.")
+@click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="How many bins of files are written at once.")
+@click.option("--dry-run", is_flag=True, help="Write nothing: say which files would be rewritten.")
+@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+def optimize(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    columns: list[str] | None,
+    purge: bool,
+    predicate: str | None,
+    target_size: int | None,
+    min_file_size: int | None,
+    tasks: int | None,
+    dry_run: bool,
+    message: str | None,
+) -> None:
+    """Put small files of TABLE together; or sort its rows, or free it of rows that were deleted.
+
+    No data changes, and readers notice nothing. On a table with deletion vectors neither do writers, unless rows are
+    sorted.
+    """
+    if purge and columns is not None:
+        raise click.UsageError("--purge and --z-order-by exclude each other")
+    if min_file_size is not None and (purge or columns is not None):
+        raise click.UsageError("--min-file-size goes without --purge and --z-order-by, which take files of any size")
+    start = time.monotonic()
+    handle = open_table(table, storage_options)
+    with StatusLine() as line:
+        request = Request(
+            aim="purge" if purge else "compact" if columns is None else "sort",
+            filters=predicate,
+            columns=columns or (),
+            target_size=target_size,
+            min_size=min_file_size,
+            tasks=tasks,
+            progress=_progress(line, "bins are rewritten"),
+        )
+        if dry_run:
+            _show_rewrite(_as_planned(handle, request), as_json=as_json)
+            return
+        with handle.begin(commit_properties=properties(message)) as txn:
+            txn.rearrange(request)
+            result = txn.commit()
+    if as_json:
+        echo_json(dict(result))
+    else:
+        click.echo(_rewritten(result, time.monotonic() - start))
+
+
+def _progress(line: StatusLine, what: str) -> Callable[[int, int], None]:
+    return lambda done, total: line.show(f"{done:,} of {total:,} {what}")
+
+
+def _rewritten(result: CommitResult, seconds: float) -> str:
+    if result.version is None:
+        lost = "others have rewritten these files meanwhile" if result.attempts else "no file is worth rewriting"
+        return f"{lost}: nothing was written"
+    before, after = result["filesRemoved"], result["filesAdded"]
+    old = f"{counted(before['totalFiles'], 'file')} of {size(before['totalSize'])}"
+    new = f"{after['totalFiles']:,} of {size(after['totalSize'])}"
+    return f"version {result.version}{moved_over(result.rebased_over)}: {old} rewritten as {new}, {seconds:.1f} s"
+
+
+def _as_planned(handle: DeltaTable, request: Request) -> dict[str, Any]:
+    plan = planned(handle.newest_for_writing(), request)
+    bins = [
+        {"files": one.files.column("path").to_pylist(), "size_bytes": sum(one.files.column("size").to_pylist())}
+        for one in plan.bins
+    ]
+    return {"dry_run": True, "read_version": handle.version(), "num_considered_files": plan.considered, "bins": bins}
+
+
+def _show_rewrite(plan: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(plan)
+        return
+    files = [name for one in plan["bins"] for name in one["files"]]
+    click.echo(
+        f"version {plan['read_version']} would have {len(files):,} of {counted(plan['num_considered_files'], 'file')} "
+        f"rewritten, {size(sum(one['size_bytes'] for one in plan['bins']))} in {counted(len(plan['bins']), 'bin')}; "
+        "nothing was done"
+    )
+    echo_some(files)
+
+
+def versions(_context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
+    """Turn ``3,5`` into version numbers."""
+    parts = [] if text is None else [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not part.isdecimal()]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no version", param=parameter)
+    return [int(part) for part in parts] or None
+
+
+@app.command()
+@on_a_table
+@click.option(
+    "--dry-run/--no-dry-run", default=True, show_default=True, help="Say which files would go, or remove them."
+)
+@click.option(
+    "--retention-hours",
+    type=click.FloatRange(min=0),
+    metavar="HOURS",
+    help="Keep what a version needs that was the newest so recently; the table's own retention, a week, unless said.",
+)
+@click.option(
+    "--enforce-retention-duration/--no-enforce-retention-duration",
+    default=True,
+    show_default=True,
+    help="Refuse a retention below the table's own. Without it, be sure that nobody reads older versions or writes.",
+)
+@click.option("--full", is_flag=True, help="Remove files as well that the log does not name, whoever put them there.")
+@click.option(
+    "--keep-versions", metavar="N,M", callback=versions, help="Versions that can be read afterwards, however old."
+)
+@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+def vacuum(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    dry_run: bool,
+    retention_hours: float | None,
+    enforce_retention_duration: bool,
+    full: bool,
+    keep_versions: list[int] | None,
+    message: str | None,
+) -> None:
+    """Show which files in TABLE's folder no version within the retention needs; with --no-dry-run, remove them.
+
+    Older versions can no longer be read afterwards.
+    """
+    start = time.monotonic()
+    with StatusLine() as line:
+        result = open_table(table, storage_options).vacuum(
+            retention_hours=retention_hours,
+            dry_run=dry_run,
+            enforce_retention_duration=enforce_retention_duration,
+            full=full,
+            keep_versions=keep_versions,
+            commit_properties=properties(message),
+            progress=_progress(line, "files are removed"),
+        )
+    if as_json:
+        facts = {"dry_run": result.dry_run, "version": result.version, "size_bytes": result.size_bytes}
+        echo_json({**facts, "untracked": result.untracked, "files": list(result)})
+    else:
+        _show_removed(result, time.monotonic() - start)
+
+
+def _show_removed(result: VacuumResult, seconds: float) -> None:
+    what = f"{counted(len(result), 'file')} of {size(result.size_bytes)}"
+    if not result:
+        click.echo("there is no file that can be removed")
+    elif result.dry_run:
+        click.echo(f"{what} would be removed; nothing was done, --no-dry-run removes them")
+        echo_some(result)
+    else:
+        click.echo(f"version {result.version}: {what} removed, {seconds:.1f} s")
+    if result.untracked:
+        click.echo(f"{counted(result.untracked, 'file')} more that the log does not name: --full takes them too")
+
+
+@app.command()
+@on_a_table
+@click.option("--version", "version", metavar="N|TIME", required=True, help="A version, or a time, to go back to.")
+@click.option("--ignore-missing-files", is_flag=True, help="Restore what is left where files of it are gone.")
+@isolation_level
+@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+def restore(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    version: str,
+    ignore_missing_files: bool,
+    isolation: str | None,
+    message: str | None,
+) -> None:
+    """Make TABLE what it was at an earlier version or time, in a new version: rows, schema and properties."""
+    start = time.monotonic()
+    result = open_table(table, storage_options).restore(
+        named_version(version),
+        ignore_missing_files=ignore_missing_files,
+        isolation=isolation,
+        commit_properties=properties(message),
+    )
+    if as_json:
+        echo_json(dict(result))
+    elif result.version is None:
+        click.echo("the table is so already: nothing was written")
+    else:
+        back, gone = result["num_restored_files"], result["num_removed_files"]
+        click.echo(
+            f"version {result.version}{moved_over(result.rebased_over)}: {counted(back, 'file')} restored, "
+            f"{gone:,} removed, {time.monotonic() - start:.1f} s"
+        )
