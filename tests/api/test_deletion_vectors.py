@@ -233,6 +233,7 @@ def test_an_update_of_all_rows_removes_the_files(path):
     result = DeltaTable(path).update({"v": "1"})
     assert not vectors(path)
     assert (result["num_removed_files"], result["num_updated_rows"]) == (2, 19)
+    assert metrics(path)["numDeletionVectorsRemoved"] == 1
     assert ids(path) == list(range(1, 20))
 
 

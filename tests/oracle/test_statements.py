@@ -6,6 +6,7 @@ The rows are in ``spec_notes/divergences.md``, section "Statements", and are hel
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -29,11 +30,16 @@ APPLICATION = {"app_id": "loader", "app_version": 1}
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement in both engines: its SQL, and the call. ``application``: whether it is given an application id."""
+    """A statement in both engines: its SQL, and the call.
+
+    ``application``: whether it is given an application id. ``vectors``: whether the table has deletion vectors enabled,
+    and one of its files such a vector.
+    """
 
     sql: str
     call: Callable[..., Any]
     application: bool = False
+    vectors: bool = False
 
 
 def merge(table: DeltaTable, source: pa.Table, on: str = "t.k = s.k", **options: Any) -> Any:
@@ -108,18 +114,38 @@ STATEMENTS = {
     ),
 }
 
+HIDING = [
+    "delete-all",
+    "delete-some",
+    "delete-none",
+    "update-all",
+    "update-some",
+    "merge",
+    "merge-none",
+    "replace-where",
+]
+STATEMENTS |= {f"{name}-by-vectors": dataclasses.replace(STATEMENTS[name], vectors=True) for name in HIDING}
+STATEMENTS |= {
+    "delete-a-partition-by-vectors": Statement(
+        "DELETE FROM {t} WHERE p = 'a'", lambda t: t.delete("p = 'a'"), vectors=True
+    ),
+    "delete-the-rest-of-a-file-by-vectors": Statement(
+        "DELETE FROM {t} WHERE p = 'a' AND k < 3", lambda t: t.delete("p = 'a' AND k < 3"), vectors=True
+    ),
+}
+
 SQL_TEXTS = {"predicate", "matchedPredicates", "notMatchedPredicates", "notMatchedBySourcePredicates"}
 """Parameters with SQL in them. delta-spark writes what its analyser makes of it, numbers of columns included."""
 
 
-def left_behind(path: Path, error: bool) -> dict[str, str]:
+def left_behind(path: Path, error: bool, before: int) -> dict[str, str]:
     """What stands in the log: the operation, its parameters but for SQL, counts, the application's version."""
     if error:
         return {"ends with": "an error"}
     commit = DeltaTable(path).history(1)[0]
-    if commit["version"] == 0:
+    if commit["version"] == before:
         return {"ends with": "no commit"}
-    assert commit["version"] == 1
+    assert commit["version"] == before + 1
     found = {"ends with": "a commit", "operation": commit["operation"], "blind": str(commit["isBlindAppend"])}
     for name, value in (commit.get("operationParameters") or {}).items():
         if name not in SQL_TEXTS:
@@ -178,14 +204,25 @@ def test_statements_leave_the_same_commit_or_the_register_says_otherwise(quick_s
     for name, statement in STATEMENTS.items():
         paths = fresh_path(), fresh_path()
         for path in paths:
-            write_deltalake(path, DATA, partition_by=["p"], configuration={"note": "1"})
+            before = begin(path, statement)
         failed = on_spark(spark, paths[0], statement), on_refdelta(paths[1], statement)
-        theirs, ours = (left_behind(path, error) for path, error in zip(paths, failed, strict=True))
+        theirs, ours = (left_behind(path, error, before) for path, error in zip(paths, failed, strict=True))
         if theirs["ends with"] == ours["ends with"] != "an error":
             assert rows(paths[0]) == rows(paths[1]), name
         if (between := difference(theirs, ours)) is not None:
             found[name] = between
     assert found == {name: (theirs, ours) for name, (theirs, ours, _, _) in REGISTER.items()}
+
+
+def begin(path: Path, statement: Statement) -> int:
+    """The table before a statement; its version."""
+    configuration = {"note": "1"}
+    if not statement.vectors:
+        return write_deltalake(path, DATA, partition_by=["p"], configuration=configuration).version
+    data = pa.concat_tables([DATA, pa.table({"k": [0], "v": [0], "p": ["a"]})])
+    configuration["delta.enableDeletionVectors"] = "true"
+    write_deltalake(path, data, partition_by=["p"], configuration=configuration)
+    return DeltaTable(path).delete("k = 0").version
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
