@@ -25,7 +25,7 @@ from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Merge, merge
 from refdelta.ops.merge_clauses import Clause
-from refdelta.ops.optimize import STATEMENTS, Request, Work, optimize
+from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.restore import restore
 from refdelta.ops.rewrite import Rewritten
@@ -79,6 +79,7 @@ class WriteTransaction:
         self._over: str | None = None
         self._statement: str | None = None
         self._appended = Written([], 0)
+        self._report: Report | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -295,7 +296,7 @@ class WriteTransaction:
             raise InvalidArgumentError(_MIXED.format(statement))
         with self._begin(statement) as staging:
             if staging is not None:
-                optimize(staging, self._snapshot, request, work)
+                self._report = optimize(staging, self._snapshot, request, work)
             elif work is not None:
                 work.skip()
 
@@ -318,6 +319,9 @@ class WriteTransaction:
         self._over = "ended by a commit that failed"
         result = CommitResult(version=None) if self._staging.already_recorded else self._staging.commit()
         self._over = "committed"
+        if self._report:
+            told = self._report(self._staging.kept_groups)
+            result = dataclasses.replace(result, metrics={**told, **result.metrics})
         if self._statement not in _NO_NEW_ROWS:
             auto_compact(self._staging)
         if self._on_commit and self._staging.result_snapshot:

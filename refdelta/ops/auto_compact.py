@@ -73,9 +73,10 @@ def _compact(txn: Staging, snapshot: Snapshot) -> Snapshot | None:
         return None
     with Staging(txn.store, snapshot) as compaction:
         work = Work(plan=plan, left=deque(plan.bins))
-        optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
-        result = compaction.commit()
-    log.info("auto-compaction put %d files into %d", result["numFilesRemoved"], result["numFilesAdded"])
+        report = optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
+        compaction.commit()
+    told = report(compaction.kept_groups)
+    log.info("auto-compaction put %d files into %d", told["numFilesRemoved"], told["numFilesAdded"])
     return compaction.result_snapshot
 
 

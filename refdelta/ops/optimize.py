@@ -87,7 +87,7 @@ class Work:
         seconds: for how long a part goes on taking bins; it takes one at least. None for all of them.
         plan: what there was to do, once the first part has begun.
         left: the bins that no part has taken.
-        done: those that the parts have rewritten.
+        done: those that the parts have committed.
     """
 
     seconds: float | None = None
@@ -101,7 +101,11 @@ class Work:
         self.left.clear()
 
 
-def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | None = None) -> None:
+Report = Callable[[Sequence["Group"]], dict[str, Any]]
+"""Called after the commit with the groups that came to it: what the caller is told, by deltalake's names."""
+
+
+def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | None = None) -> Report:
     """Stage a rewrite of files. Nothing is staged where nothing is worth it.
 
     Args:
@@ -109,6 +113,9 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         snapshot: what it sees.
         request: what to rewrite.
         work: what earlier transactions left to do, and what this one leaves; None to do all.
+
+    Returns:
+        What gives the metrics once it is committed, with ``txn.kept_groups``.
 
     Raises:
         InvalidArgumentError: a filter over columns that are no partition columns, a column to sort by that does not
@@ -125,9 +132,15 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         # What others have changed meanwhile is not what was planned any more.
         work.left = deque(live(work.left, snapshot))
     done = _rewrite(txn, snapshot, request, work, columns, target)
-    work.done.extend(done)
-    txn.rearrange([group for _, group in done])
-    _describe(txn, request, filters, [group for _, group in done], _metrics(request, work, work.plan.considered))
+    txn.rearrange([group for _, group in done], _operation_metrics)
+    _describe(txn, request, filters)
+
+    def report(kept: Sequence[Group]) -> dict[str, Any]:
+        committed = {id(group) for group in kept}
+        work.done.extend((each, group) for each, group in done if id(group) in committed)
+        return _metrics(request, work)
+
+    return report
 
 
 def planned(snapshot: Snapshot, request: Request) -> Plan:
@@ -231,9 +244,7 @@ def _taken(work: Work) -> Iterator[Bin]:
 # --- what the commit says ----------------------------------------------------------------------------------------
 
 
-def _describe(
-    txn: Staging, request: Request, filters: RowFilter | None, groups: list[Group], metrics: dict[str, Any]
-) -> None:
+def _describe(txn: Staging, request: Request, filters: RowFilter | None) -> None:
     predicate = msgspec.json.encode([] if filters is None else [str(filters)]).decode()
     if request.aim == "purge":
         operation, parameters = "REORG", {"predicate": predicate, "applyPurge": "true"}
@@ -241,7 +252,7 @@ def _describe(
         sorted_by = msgspec.json.encode(_listed(request.columns)).decode()
         operation, parameters = "OPTIMIZE", {"predicate": predicate, "zOrderBy": sorted_by, "clusterBy": "[]"}
         parameters["auto"] = str(request.auto).lower()
-    txn.describe(operation, parameters, _operation_metrics(*_files(groups)), metrics)
+    txn.describe(operation, parameters, {})
 
 
 def _files(groups: Iterable[Group]) -> tuple[list[Add], list[Add]]:
@@ -251,9 +262,9 @@ def _files(groups: Iterable[Group]) -> tuple[list[Add], list[Add]]:
     return added, [each.add for group in groups for each in group.inputs]
 
 
-def _metrics(request: Request, work: Work, considered: int) -> dict[str, Any]:
-    """What the caller is told, by deltalake's names."""
+def _metrics(request: Request, work: Work) -> dict[str, Any]:
     added, removed = _files(group for _, group in work.done)
+    considered = work.plan.considered if work.plan else 0
     return {
         "numFilesAdded": len(added),
         "numFilesRemoved": len(removed),
@@ -271,7 +282,9 @@ def _metrics(request: Request, work: Work, considered: int) -> dict[str, Any]:
 _SHARES = {"p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
 
 
-def _operation_metrics(added: list[Add], removed: list[Add]) -> dict[str, int]:
+def _operation_metrics(groups: Sequence[Group]) -> dict[str, int]:
+    """What the history is told, by Spark's names."""
+    added, removed = _files(groups)
     vectors = [add.deletion_vector for add in removed if add.deletion_vector is not None]
     counts = {
         "numAddedFiles": len(added),

@@ -185,8 +185,9 @@ def test_another_writer_in_between(tmp_path, caplog, monkeypatch):
     real = auto_compact.optimize
 
     def late(txn, *arguments):
-        real(txn, *arguments)
+        report = real(txn, *arguments)
         DeltaTable(path).delete("n = 3")
+        return report
 
     monkeypatch.setattr(auto_compact, "optimize", late)
     with caplog.at_level(logging.WARNING, "refdelta"):
