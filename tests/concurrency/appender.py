@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from refdelta import write_deltalake
+from refdelta import DeltaTable, write_deltalake
 from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
 from refdelta.concurrency.read_set import ReadSet
 from refdelta.driver import RetryPolicy, commit
@@ -41,8 +41,10 @@ QUICKLY = {"fsync": "false"}
 
 
 def race(uri: str, process: int, appends: int) -> list[int]:
-    """Append a row at a time, of this process and a number. Catches no error. Returns the versions that it was told."""
-    rows = ({"process": [process], "number": [number]} for number in range(appends))
-    return [
-        write_deltalake(uri, pa.table(row, schema=ROWS), mode="append", storage_options=QUICKLY).version for row in rows
-    ]
+    """Append a row at a time, of this process and a number. Catches no error. Returns the versions that it was told.
+
+    Every other process opens the table for each append; the others keep a handle.
+    """
+    table = DeltaTable(uri, storage_options=QUICKLY) if process % 2 else uri
+    rows = (pa.table({"process": [process], "number": [number]}, schema=ROWS) for number in range(appends))
+    return [write_deltalake(table, row, mode="append", storage_options=QUICKLY).version for row in rows]
