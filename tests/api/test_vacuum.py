@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.needed import needs, objects
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.references import removals
 from refdelta.engine.snapshot import load_snapshot
@@ -31,12 +32,6 @@ def put(path, *names):
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(b"something")
-
-
-def objects(path):
-    """The files of the table's folder, without those of the log that are not temporary."""
-    found = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
-    return {name for name in found if not name.startswith(("_delta_log/0", "_delta_log/_last_checkpoint"))}
 
 
 def data_files(table, version=None):
@@ -638,14 +633,6 @@ def change(table, step):
             table.restore(table.version() // 2)
         case "compact":
             table.optimize.compact()
-
-
-def needs(table, version):
-    """The files of a version, by a scan of its log entries that knows nothing of VACUUM."""
-    for row in DeltaTable(table.table_uri, version=version)._snapshot.files.to_pylist():
-        yield row["path"]
-        if row["deletionVector"] and row["deletionVector"]["storageType"] == "u":
-            yield relative_key(row["deletionVector"]["pathOrInlineDv"])
 
 
 def vacuum_since(table, moment_ms, **options):
