@@ -225,6 +225,140 @@ def test_deltalake_reads_what_is_restored(path, tmp_path):
 # --- next to other writers ---
 
 
+@pytest.fixture
+def hidden(tmp_path):
+    """Version 0: 0 to 99; 1: without those below 50, hidden by a vector; 2: and 200 to 209."""
+    write_deltalake(tmp_path / "t", pa.table({"id": range(100)}), configuration=VECTORS)
+    table = DeltaTable(tmp_path / "t")
+    table.delete("id < 50")
+    write_deltalake(table, pa.table({"id": range(200, 210)}), mode="append")
+    return table
+
+
+def ids(table):
+    return [row["id"] for row in DeltaTable(table.table_uri).to_pyarrow_table().sort_by("id").to_pylist()]
+
+
+def test_a_delete_that_lost_to_a_restore(hidden):
+    """The rows that came back are rows that the DELETE should have seen, where they match."""
+    deleting, restoring = DeltaTable(hidden.table_uri), DeltaTable(hidden.table_uri)
+    misses, matches = deleting.begin(), deleting.begin()
+    misses.delete("id between 60 and 69")
+    matches.delete("id between 45 and 54")
+    restoring.restore(0)
+    with pytest.raises(errors.ConcurrentAppendException) as caught:
+        matches.commit()
+    assert caught.value.conflict.version == 3
+    result = misses.commit()
+    assert (result.version, result.rebased_over) == (4, (3,))
+    assert ids(hidden) == [*range(60), *range(70, 100)]
+    # And what is retained of it is right, too.
+    DeltaTable(hidden.table_uri).restore(3)
+    assert ids(hidden) == list(range(100))
+
+
+def test_an_update_and_a_merge_that_lost_to_a_restore(hidden):
+    table = DeltaTable(hidden.table_uri)
+    update, merge = table.begin(), table.begin()
+    update.update({"id": "id + 1000"}, predicate="id = 99")
+    merge.merge(pa.table({"id": [98, 7]}), "s.id = t.id").when_matched_delete().when_not_matched_insert_all().execute()
+    DeltaTable(hidden.table_uri).restore(0)
+    update.commit()
+    # It found no 7, and inserted one; now there is one.
+    with pytest.raises(errors.ConcurrentAppendException):
+        merge.commit()
+    assert ids(hidden) == [*range(99), 1099]
+
+
+def test_a_restore_that_lost_to_a_change_of_rows(hidden):
+    for change in (
+        lambda table: table.delete("id = 99"),
+        lambda table: table.delete("id = 205"),
+        lambda table: table.delete("id between 200 and 209"),
+        lambda table: table.update({"id": "id + 1000"}, predicate="id = 98"),
+        lambda table: table.restore(1),
+    ):
+        table, other = DeltaTable(hidden.table_uri), DeltaTable(hidden.table_uri)
+        txn = table.begin()
+        txn.restore(0)
+        change(other)
+        with pytest.raises(errors.ConcurrentModificationError):
+            txn.commit()
+        assert ids(hidden) == ids(other)
+        other.restore(2)
+
+
+def test_a_restore_that_lost_to_an_append(hidden):
+    """A blind append may come after it in the serial order, unless every version must be right."""
+    for isolation in ("WriteSerializable", "Serializable"):
+        table, other = DeltaTable(hidden.table_uri), DeltaTable(hidden.table_uri)
+        txn = table.begin(isolation=isolation)
+        txn.restore(0)
+        write_deltalake(other, pa.table({"id": [300]}), mode="append")
+        if isolation == "Serializable":
+            with pytest.raises(errors.ConcurrentAppendException):
+                txn.commit()
+        else:
+            txn.commit()
+            assert ids(hidden) == [*range(100), 300]
+        other.restore(2)
+
+
+def test_a_restore_that_changes_the_schema_is_passed_over_by_nobody(hidden):
+    write_deltalake(hidden, pa.table({"id": [1], "more": [2]}), mode="append", schema_mode="merge")
+    table, other = DeltaTable(hidden.table_uri), DeltaTable(hidden.table_uri)
+    txn = table.begin()
+    txn.restore(0)
+    write_deltalake(other, pa.table({"id": [300]}), mode="append")
+    with pytest.raises(errors.ConcurrentAppendException):
+        txn.commit()
+    append = table.begin()
+    append.append(pa.table({"id": [5]}))
+    other.restore(0)
+    with pytest.raises(errors.MetadataChangedException):
+        append.commit()
+
+
+def test_a_restore_that_lost_to_a_compaction(tmp_path):
+    """The rows that are to go are followed into the new files."""
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": range(10)}), configuration=VECTORS)
+    for first in (10, 20):
+        write_deltalake(path, pa.table({"id": range(first, first + 10)}), mode="append")
+    restoring, compacting = DeltaTable(path), DeltaTable(path)
+    txn = restoring.begin()
+    txn.restore(1)
+    assert compacting.optimize.compact().version == 3
+    assert txn.commit().version == 4
+    assert ids(restoring) == list(range(20))
+    assert DeltaTable(path).count() == 20
+    # The other order: the compaction keeps no group of which a file is gone.
+    restoring.restore(2)
+    late = DeltaTable(path).begin()
+    late.compact()
+    restoring.restore(0)
+    late.commit()
+    assert ids(restoring) == list(range(10))
+
+
+def test_a_restored_vector_and_a_compaction(hidden):
+    """A file that gets its vector back cannot be followed: one of the two fails, or both are right."""
+    table, other = DeltaTable(hidden.table_uri), DeltaTable(hidden.table_uri)
+    txn = table.begin()
+    txn.restore(0)
+    other.optimize.compact()
+    with pytest.raises(errors.ConcurrentModificationError):
+        txn.commit()
+    assert ids(hidden) == [*range(50, 100), *range(200, 210)]
+    table.restore(2)
+    compaction = table.begin()
+    compaction.compact()
+    DeltaTable(hidden.table_uri).restore(0)
+    assert compaction.commit().version is None
+    assert ids(hidden) == list(range(100))
+
+
+@pytest.mark.parametrize("path", [{}], ids=["plain"], indirect=True)
 def test_a_restore_reads_the_whole_table(path):
     for change in (lambda table: table.delete("id = 1"), lambda table: table.update({"id": "-1"}, predicate="id = 1")):
         table, other = DeltaTable(path), DeltaTable(path)
