@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+# Arrow picks rows of a batch by their numbers, whatever it is given; where so many stay, by a mask column by column is
+# two to five times faster, and otherwise slower.
+_MOST = 0.8
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -18,6 +23,22 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def take_rows(batch: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
+    """Some rows of a batch, by their numbers, which ascend."""
+    if not batch.num_columns or len(numbers) <= _MOST * batch.num_rows:
+        return batch.take(numbers)
+    mask = np.zeros(batch.num_rows, dtype=bool)
+    mask[numbers.to_numpy()] = True
+    return filter_rows(batch, pa.array(mask))
+
+
+def filter_rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
+    """The rows of a batch for which a mask is true."""
+    if not batch.num_columns or mask.true_count <= _MOST * batch.num_rows:
+        return batch.filter(mask)
+    return pa.RecordBatch.from_arrays([column.filter(mask) for column in batch.columns], schema=batch.schema)
 
 
 def floor_divide(array: Any, divisor: int) -> Any:

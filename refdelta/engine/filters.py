@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import filter_rows
 from refdelta.engine.evaluate import row_mask
 from refdelta.engine.partition import partition_table
 from refdelta.engine.schema import to_arrow
@@ -89,7 +90,7 @@ class BoundFilter:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
-        return batch.filter(row_mask(self.predicate, batch))
+        return filter_rows(batch, row_mask(self.predicate, batch))
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
         """See :class:`RowFilter`."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.engine.arrays import take_rows
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import kept_rows, load_deletion_vector
 from refdelta.engine.files import data_errors, open_parquet
@@ -163,7 +164,7 @@ def _rows(
         elif len(positions) == 0:
             continue
         else:
-            live = physical.take(pc.subtract(positions, pa.scalar(start, pa.uint64())))
+            live = take_rows(physical, pc.subtract(positions, pa.scalar(start, pa.uint64())))
         arrays = columns.of(live)
         if plan.positions:
             arrays.append(pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions)
