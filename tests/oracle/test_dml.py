@@ -25,6 +25,7 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("g", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("d", pa.float64()), ("p", pa.string())])
 GROUPS = 8
+HIDDEN = 99  # of k; no statement names it
 
 # --- rows and tables ---
 
@@ -33,14 +34,21 @@ doubles = st.sampled_from([None, float("nan"), float("inf"), float("-inf"), -1.5
 words = st.sampled_from([None, "a", "b", "ab"])
 rows = st.fixed_dictionaries({"g": st.integers(0, GROUPS - 1), "k": small, "v": small, "d": doubles, "p": words})
 files = st.lists(st.lists(rows, min_size=2, max_size=20), min_size=1, max_size=4)
-layouts = st.sampled_from([None, ["p"], ["g"], ["g", "p"]])
+# Partition columns, and whether deletion vectors are enabled.
+layouts = st.tuples(st.sampled_from([None, ["p"], ["g"], ["g", "p"]]), st.booleans())
 
 
-def build(fresh_path: Any, parts: list[list[dict[str, Any]]], partition_by: list[str] | None) -> tuple[Any, Any]:
-    """A table, and a copy of it."""
+def build(fresh_path: Any, parts: list[list[dict[str, Any]]], layout: tuple[list[str] | None, bool]) -> tuple[Any, Any]:
+    """A table, and a copy of it. With deletion vectors, some of its rows are hidden by one already."""
     ours, theirs = fresh_path(), fresh_path()
+    partition_by, vectors = layout
     for part in parts:
-        write_deltalake(ours, pa.Table.from_pylist(part, SCHEMA), mode="append", partition_by=partition_by)
+        rows = [*part, {**part[0], "k": HIDDEN}] if vectors else part
+        data = pa.Table.from_pylist(rows, SCHEMA)
+        configuration = {"delta.enableDeletionVectors": "true"} if vectors else None
+        write_deltalake(ours, data, mode="append", partition_by=partition_by, configuration=configuration)
+    if vectors:
+        DeltaTable(ours).delete(f"k = {HIDDEN}")
     shutil.copytree(ours, theirs)
     return ours, theirs
 
