@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 BATCHES, ROWS = 40, 200_000  # 40 files of 6.4 MB in memory: 256 MB in all
 SOURCE = 50_000
 LIMIT_MB = 190  # of Arrow's memory, at its highest
@@ -20,7 +22,8 @@ WRITE = """
         # Every file holds keys of the whole range, so that statistics leave none out.
         id = random.permutation(n) * {batches} + i
         columns = dict(id=id, x=random.random(n), y=random.random(n), z=np.arange(n))
-        refdelta.write_deltalake(sys.argv[1], pa.table(columns), mode="append")
+        vectors = {{"delta.enableDeletionVectors": sys.argv[2]}}
+        refdelta.write_deltalake(sys.argv[1], pa.table(columns), mode="append", configuration=vectors)
 """
 
 MERGE = """
@@ -42,7 +45,8 @@ MERGE = """
     matched = int((id < n).sum())
     assert result["num_target_rows_updated"] == matched, dict(result)
     assert result["num_target_rows_inserted"] == source - matched, dict(result)
-    assert result["num_target_files_removed"] == {batches}, dict(result)
+    count = "num_deletion_vectors_added" if sys.argv[2] == "true" else "num_target_files_removed"
+    assert result[count] == {batches}, dict(result)
     print(pa.default_memory_pool().max_memory() // 2**20)
 """
 
@@ -56,6 +60,7 @@ def megabytes(code, *arguments):
     return int(done.stdout or 0)
 
 
-def test_merge_holds_its_source_and_never_the_table(tmp_path):
-    megabytes(WRITE, tmp_path / "t")
-    assert megabytes(MERGE, tmp_path / "t") < LIMIT_MB
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_merge_holds_its_source_and_never_the_table(tmp_path, vectors):
+    megabytes(WRITE, tmp_path / "t", vectors)
+    assert megabytes(MERGE, tmp_path / "t", vectors) < LIMIT_MB
