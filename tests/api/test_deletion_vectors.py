@@ -423,3 +423,57 @@ def test_a_delete_by_hand_reads_what_it_sees(path):
         txn.append(pa.table({"id": [100], "v": [0], "p": [0]}))
         txn.commit()
     assert ids(path) == [3, *range(5, 20), 100]
+
+
+# --- next to other writers ---
+
+
+def many(*keys):
+    """A source of so many keys that a MERGE knows their range alone as a predicate."""
+    return pa.table({"id": [n for n in range(1_000, 3_000) if n not in (1_500, 2_500)] + list(keys)})
+
+
+@pytest.mark.parametrize(("own", "theirs", "conflicts"), [(1_500, 2_500, False), (1_500, 1_500, True)])
+def test_a_merge_asks_new_rows_whether_they_match_its_source(path, own, theirs, conflicts):
+    table = DeltaTable(path)
+    with table.begin() as txn:
+        txn.merge(many(own), "t.id = s.id").when_not_matched_insert({"id": "s.id"}).execute()
+        # Not a blind append, so that it counts at either level.
+        with DeltaTable(path).begin() as winner:
+            winner.read(["id"], "id = 0")
+            winner.append(pa.table({"id": [theirs], "v": [0], "p": [0]}))
+            winner.commit()
+        if conflicts:
+            with pytest.raises(errors.ConcurrentAppendException):
+                txn.commit()
+        else:
+            txn.commit()
+    assert ids(path).count(1_500) == 1
+
+
+def test_statements_on_other_rows_of_one_file_all_commit(path):
+    table = DeltaTable(path)
+    writers = [table.begin() for _ in range(4)]
+    writers[0].delete("id = 1")
+    writers[1].update({"v": "-1"}, predicate="id = 2")
+    writers[2].merge(pa.table({"id": [3, 50]}), "t.id = s.id").when_matched_delete().execute()
+    writers[3].delete("id IN (7, 8)")
+    for writer in writers:
+        writer.commit()
+    rows = {row["id"]: row["v"] for row in DeltaTable(path).to_pyarrow_table().to_pylist()}
+    assert rows == {n: 10 * n for n in range(20) if n not in (1, 3, 7, 8)} | {2: -1}
+    assert list(vectors(path).values()) == [BitMap64([1, 2, 3, 7, 8])]
+
+
+def test_statements_on_one_row_have_one_winner_and_the_loser_leaves_nothing(tmp_path):
+    where = tmp_path / "t"
+    write_deltalake(where, pa.table({"id": range(10_000)}), configuration=ENABLED)
+    table = DeltaTable(where)
+    first, second = table.begin(), table.begin()
+    first.delete("id % 3 = 0")
+    second.delete("id % 5 = 0")
+    first.commit()
+    with pytest.raises(errors.ConcurrentModificationError):
+        second.commit()
+    assert ids(where) == [n for n in range(10_000) if n % 3]
+    assert len(vector_files(where)) == 1
