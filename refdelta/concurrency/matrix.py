@@ -1,43 +1,40 @@
 """Which operations conflict: both matrices of the documentation, and what the rules themselves say of each pair.
 
-The rules are asked about small commits: one pair that meets in every way it can (the same files, the same rows), and
-one that keeps apart (other partitions). What passes even the first never conflicts; what fails even the second always
+The rules are asked about small commits (:mod:`refdelta.concurrency.examples`): a pair that meets in a row, one that
+meets in a file, and one that keeps apart. What passes even the first never conflicts; what fails even the last always
 does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from refdelta.concurrency.conflict import Conflict, check
+from refdelta.concurrency.examples import QUERY, REARRANGING, UPDATING, Layout, conflict
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import CommitSummary, fold
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, Metadata, Protocol, Remove
-from refdelta.protocol.predicate import Column, Comparison, Literal
-from refdelta.protocol.types import LONG, StructField, StructType
 
 Verdict = OneOf["never", "can", "always"]
 
-UPDATING = ("UPDATE", "DELETE", "MERGE")
 OPERATIONS = (
     "INSERT",
     *UPDATING,
-    "OPTIMIZE",
-    "INSERT FROM QUERY",
+    *REARRANGING,
+    QUERY,
     "OVERWRITE",
     "SET PROPERTIES",
     "ADD COLUMNS",
     "UPGRADE PROTOCOL",
     "REPLACE TABLE",
 )
-"""What :func:`explain` knows. INSERT is a blind append; INSERT FROM QUERY reads the table that it writes to."""
+"""What :func:`explain` knows. INSERT is a blind append, INSERT FROM QUERY reads the table that it writes to; REORG
+purges deletion vectors, ZORDER is OPTIMIZE with ZORDER BY.
+"""
 
 GROUPS = ("INSERT", "UPDATE, DELETE, MERGE", "OPTIMIZE")
 """The rows and columns of both matrices."""
+
+_GROUP_OF = {name: group for group in GROUPS for name in group.split(", ")} | dict.fromkeys(REARRANGING, GROUPS[2])
 
 _ZORDER = "only when ZORDER BY is used"
 DOCUMENTED: dict[bool, dict[tuple[str, str], str]] = {
@@ -93,51 +90,79 @@ class Cell:
         other: the column.
         documented: what the documentation says.
         verdicts: what the rules say, by the name of the level.
+        with_zorder: likewise where each OPTIMIZE has ZORDER BY; empty for a pair without OPTIMIZE.
     """
 
     one: str
     other: str
     documented: str
     verdicts: dict[str, Verdict]
+    with_zorder: dict[str, Verdict] = field(default_factory=dict)
 
 
-def matrix(*, row_level: bool) -> list[Cell]:
+def matrix(*, row_level: bool, vectors: bool | None = None) -> list[Cell]:
     """The cells of one of the two matrices, row by row.
 
     Args:
-        row_level: the one for tables with deletion vectors and without partition columns. The rules look at files in
-            either case; what they say is the same.
+        row_level: the one for tables with deletion vectors and without partition columns.
+        vectors: whether deletion vectors are enabled; None: where rows decide, since there they must be.
     """
+    layout = _layout(row_level, vectors)
     cells = []
     for (one, other), documented in DOCUMENTED[row_level].items():
-        verdicts: dict[str, Verdict] = {}
-        for level in IsolationLevel:
-            pairs = [(a, b) for a in one.split(", ") for b in other.split(", ")]
-            found = [_verdict(*pair, level)[0] for a, b in pairs for pair in ((a, b), (b, a))]
-            verdicts[level.value] = "never" if set(found) == {"never"} else "can"
-        cells.append(Cell(one, other, documented, verdicts))
+        zorder = {}
+        if GROUPS[2] in (one, other):
+            zorder = _verdicts(one.replace(*_AS_ZORDER), other.replace(*_AS_ZORDER), layout)
+        cells.append(Cell(one, other, documented, _verdicts(one, other, layout), zorder))
     return cells
 
 
-def explain(ours: str, winner: str, isolation: str = "WriteSerializable", *, row_level: bool = False) -> Explanation:
+_AS_ZORDER = ("OPTIMIZE", "ZORDER")
+
+
+def _layout(row_level: bool, vectors: bool | None) -> Layout:
+    if row_level and vectors is False:
+        raise InvalidArgumentError("rows decide on tables with deletion vectors only")
+    return Layout(row_level if vectors is None else vectors, row_level)
+
+
+def _verdicts(one: str, other: str, layout: Layout) -> dict[str, Verdict]:
+    """Of two groups of operations, whichever commits first, by level."""
+    found: dict[str, Verdict] = {}
+    for level in IsolationLevel:
+        pairs = [(a, b) for a in one.split(", ") for b in other.split(", ")]
+        each = {_verdict(*pair, level, layout)[0] for a, b in pairs for pair in ((a, b), (b, a))}
+        found[level.value] = "never" if each == {"never"} else "can"
+    return found
+
+
+def explain(
+    ours: str,
+    winner: str,
+    isolation: str = "WriteSerializable",
+    *,
+    row_level: bool = False,
+    vectors: bool | None = None,
+) -> Explanation:
     """Whether an operation conflicts with another one that committed first, and why.
 
     Args:
         ours: one of :data:`OPERATIONS`, in any case of letters.
         winner: likewise.
         isolation: the level's name.
-        row_level: which matrix to quote.
+        row_level: whether rows decide, as on tables with deletion vectors and without partition columns. So it is also
+            which matrix to quote.
+        vectors: whether deletion vectors are enabled; None: where rows decide.
 
     Raises:
         InvalidArgumentError: an operation or a level that does not exist.
     """
     mine, theirs = _known(ours), _known(winner)
-    level = IsolationLevel.parse(isolation)
-    verdict, rules = _verdict(mine, theirs, level)
-    groups = {operation: group for group in GROUPS for operation in group.split(", ")}
+    level, layout = IsolationLevel.parse(isolation), _layout(row_level, vectors)
+    verdict, rules = _verdict(mine, theirs, level, layout)
     documented = None
-    if mine in groups and theirs in groups:
-        pair = sorted((groups[mine], groups[theirs]), key=GROUPS.index, reverse=True)
+    if mine in _GROUP_OF and theirs in _GROUP_OF:
+        pair = sorted((_GROUP_OF[mine], _GROUP_OF[theirs]), key=GROUPS.index, reverse=True)
         documented = DOCUMENTED[row_level][pair[0], pair[1]]
     return Explanation(
         ours=mine,
@@ -145,7 +170,7 @@ def explain(ours: str, winner: str, isolation: str = "WriteSerializable", *, row
         isolation=level.value,
         verdict=verdict,
         rules=tuple(rules),
-        sentence=_sentence(mine, theirs, verdict, rules, level),
+        sentence=_sentence(mine, theirs, verdict, rules, level, layout),
         documented=documented,
     )
 
@@ -157,75 +182,42 @@ def _known(operation: str) -> str:
     return name
 
 
-def _verdict(ours: str, winner: str, level: IsolationLevel) -> tuple[Verdict, dict[str, str]]:
+def _verdict(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> tuple[Verdict, dict[str, str]]:
     """The verdict, and of the rules that fire what each says."""
-    fired: dict[str, str] = {}
-    apart = _meet(ours, winner, level, apart=True, fired=fired)
-    together = _meet(ours, winner, level, apart=False, fired=fired)
+    apart = conflict(ours, winner, level, layout, "table")
+    together = conflict(ours, winner, level, layout, "row")
+    fired = {found.rule.id: found.rule.sentence for found in (apart, together) if found is not None}
     return ("always" if apart else "can" if together else "never"), fired
 
 
-def _meet(ours: str, winner: str, level: IsolationLevel, *, apart: bool, fired: dict[str, str]) -> bool:
-    found = check(_standing(ours, level), _winner(winner, 2 if apart else 1))
-    if isinstance(found, Conflict):
-        fired[found.rule.id] = found.rule.sentence
-    return isinstance(found, Conflict)
-
-
-def _sentence(ours: str, winner: str, verdict: Verdict, rules: dict[str, str], level: IsolationLevel) -> str:
+def _sentence(
+    ours: str, winner: str, verdict: Verdict, rules: dict[str, str], level: IsolationLevel, layout: Layout
+) -> str:
+    if verdict == "never":
+        return _why_never(ours, winner, level, layout)
+    said = "; ".join(rules.values())
     if verdict == "always":
-        return f"{'; '.join(rules.values())}: that fails every concurrent transaction"
-    if verdict == "can":
-        return (
-            f"{'; '.join(rules.values())}: that is a conflict where the files of the two meet; apart by partitions or "
-            "statistics, both commit"
-        )
+        return f"{said}: that fails every concurrent transaction"
+    if conflict(ours, winner, level, layout, "file") is None:
+        return f"{said}: that is a conflict where the two meet in a row; otherwise both commit"
+    return f"{said}: that is a conflict where the files of the two meet; apart by partitions or statistics, both commit"
+
+
+def _why_never(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> str:
     if ours == "INSERT":
         return "an INSERT that reads nothing of the table conflicts with no change of data"
-    if ours == "OPTIMIZE":
+    if ours in REARRANGING and layout.vectors and winner in {*UPDATING, *REARRANGING}:
+        return (
+            f"what the {winner} deletes of its inputs, the {ours} hides in its new files by deletion vectors; of files "
+            "that are gone it leaves out the groups"
+        )
+    if ours in REARRANGING:
         return "a transaction that only rearranges data conflicts over its own input files alone"
+    if winner in REARRANGING:
+        return f"the {winner} changes no row, and says where the rows are that the {ours} knows: it goes after them"
     if winner == "INSERT" and level is IsolationLevel.WRITE_SERIALIZABLE:
         return (
             f"the {ours} takes its place before the INSERT, whose rows remain; only where a third transaction read "
             f"those rows, and others that the {ours} changes, is there no such place (rule append-skipped)"
         )
     return "neither touches what the other one read"
-
-
-# --- the commits that are asked about ---------------------------------------------------------------------------
-
-_TABLE = ReadTable(schema=StructType((StructField("p", LONG),)), partition_columns=("p",))
-_METADATA = Metadata(id="m", schema_string="{}", partition_columns=["p"])
-
-
-def _actions(operation: str, p: int, name: str) -> list[AnyAction]:
-    rearranges = operation == "OPTIMIZE"
-    values: dict[str, str | None] = {"p": str(p)}
-    new = Add(path=name, partition_values=values, size=1, modification_time=0, data_change=not rearranges)
-    old = Remove(path=f"old-{p}", data_change=not rearranges, partition_values=values)
-    match operation:
-        case "INSERT" | "INSERT FROM QUERY":
-            return [new]
-        case "SET PROPERTIES" | "ADD COLUMNS":
-            return [_METADATA]
-        case "UPGRADE PROTOCOL":
-            return [Protocol(min_reader_version=1, min_writer_version=2)]
-        case "REPLACE TABLE":
-            return [_METADATA, old, new]
-    return [old, new]
-
-
-def _standing(operation: str, level: IsolationLevel) -> Standing:
-    where = Comparison("=", Column(("p",), LONG), Literal(1, LONG))
-    actions = _actions(operation, 1, "ours")
-    read = ReadSet(version=0)
-    if operation in {*UPDATING, "INSERT FROM QUERY"}:
-        read = read.with_predicate(where).with_files([Remove(path="old-1")])
-    elif operation in {"OVERWRITE", "REPLACE TABLE"}:
-        read = read.with_everything()
-    return Standing(read, [CommitInfo({"operation": operation}), *actions], level, _TABLE)
-
-
-def _winner(operation: str, p: int) -> CommitSummary:
-    info = CommitInfo({"operation": operation, "isBlindAppend": operation == "INSERT"})
-    return fold(1, [info, *_actions(operation, p, "theirs")])

@@ -13,22 +13,12 @@ from refdelta.concurrency.summary import CommitSummary
 from refdelta.protocol.actions import Add, AnyAction, Remove
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.replay import file_key
-from refdelta.protocol.stats import encode_stats, parse_stats
+from refdelta.protocol.stats import widened
 
 
 def known_vectors(staged: CommitSummary) -> dict[str, str | None]:
-    """The files that a transaction removes or adds again, each with the id of the deletion vector it had."""
+    """The files that a transaction removes or adds again as a whole, each with the id of the deletion vector it had."""
     return {**dict(map(file_key, staged.adds)), **dict(map(file_key, staged.removes))}
-
-
-def refreshed(winner: CommitSummary, known: Mapping[str, str | None]) -> dict[str, Add]:
-    """The winner's adds, by path, that say something about files we know with their vectors, and change no row."""
-    found = {}
-    for add in winner.adds:
-        path, vector = file_key(add)
-        if path in known and known[path] == vector and path not in winner.removed:
-            found[path] = winner.with_statistics(add)
-    return found
 
 
 def take_over(actions: Sequence[AnyAction], news: Mapping[str, Add]) -> list[AnyAction]:
@@ -50,10 +40,4 @@ def _take_over(action: AnyAction, news: Mapping[str, Add]) -> AnyAction:
     own = msgspec.structs.replace(theirs, path=action.path, data_change=action.data_change)
     if file_key(action) == file_key(theirs):
         return own
-    return msgspec.structs.replace(own, deletion_vector=action.deletion_vector, stats=_wide(theirs.stats))
-
-
-def _wide(stats: str | None) -> str | None:
-    """Statistics of a file of which some rows are hidden now: bounds hold, but need not be reached."""
-    parsed = parse_stats(stats)
-    return None if parsed is None else encode_stats(msgspec.structs.replace(parsed, tight_bounds=False))
+    return msgspec.structs.replace(own, deletion_vector=action.deletion_vector, stats=widened(theirs.stats))
