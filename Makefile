@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: setup  ## the main job: four processes write a year of flights into one table, two more change them, then everything is checked
+demo: setup  ## the main job: processes write a year of flights at once, others change rows beside OPTIMIZE; everything is checked
 	@$(BIN)/refdelta demo
 
 test: setup  ## all tests; those that compare with delta-spark need Java 17 and say so where it is missing

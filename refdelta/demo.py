@@ -17,6 +17,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,14 +151,21 @@ def write_concurrently(folder: Path, source: pa.Table, writers: int) -> Written:
             context.Process(target=_writer, args=(number, str(folder), feather, months, events, start), daemon=True)
             for number, months in enumerate(shares, start=1)
         ]
-        for process in processes:
-            process.start()
-        try:
+        with running(processes):
             return _collect(events, start, processes, source.num_rows)
-        finally:
-            for process in processes:
-                process.terminate()
-                process.join()
+
+
+@contextmanager
+def running(processes: Sequence[Any]) -> Iterator[None]:
+    """Start processes, and end them when the block is left."""
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
 
 
 def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> Written:
@@ -167,8 +175,6 @@ def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> W
         line.show("starting the writers", force=True)
         while finished < len(processes):
             event = next_event(events, processes)
-            if isinstance(event, str):
-                raise DemoFailedError(event)
             if isinstance(event, Append):
                 appends.append(event)
                 rows, retries = sum(one.rows for one in appends), sum(one.retries for one in appends)
@@ -187,14 +193,18 @@ def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> W
 
 
 def next_event(events: Any, processes: Sequence[Any]) -> Any:
-    """The next event of any writer; one that died without a word is an error and not an endless wait."""
+    """The next event of any process; a failure is an error, and so is one that died without a word."""
     while True:
         try:
-            return events.get(timeout=1)
+            event = events.get(timeout=1)
         except queue.Empty:
             dead = [process for process in processes if process.exitcode not in (None, 0)]
             if dead:
                 raise DemoFailedError(f"a writer ended with status {dead[0].exitcode}") from None
+            continue
+        if isinstance(event, str):
+            raise DemoFailedError(event)
+        return event
 
 
 def _writer(number: int, uri: str, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
@@ -265,9 +275,7 @@ def verify(folder: Path, source: pa.Table, written: Written) -> list[Check]:
     return checks
 
 
-def verify_with_spark(
-    folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]] | None = None
-) -> list[Check]:
+def verify_with_spark(folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]) -> list[Check]:
     """Have delta-spark read the same folder and compare again.
 
     Args:
@@ -282,13 +290,13 @@ def verify_with_spark(
 
     with session() as spark:
         rows = read_table(spark, folder.resolve())
-        found = {name: read_table(spark, other.resolve()) for name, (other, _) in (others or {}).items()}
+        found = {name: read_table(spark, other.resolve()) for name, (other, _) in others.items()}
     return [
         check(f"delta-spark: {source.num_rows:,} rows", rows.num_rows, source.num_rows),
         check("delta-spark: sums per carrier", by_carrier(rows), by_carrier(source)),
         *(
             check(f"delta-spark: sums per carrier, {name}", by_carrier(found[name]), by_carrier(expected))
-            for name, (_, expected) in (others or {}).items()
+            for name, (_, expected) in others.items()
         ),
     ]
 

@@ -21,7 +21,7 @@ import pyarrow.feather
 
 from refdelta import demo
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.demo import APPENDS_A_MONTH, Append, Check, DemoFailedError
+from refdelta.demo import APPENDS_A_MONTH, Append, Check
 from refdelta.errors import ConcurrentModificationError
 from refdelta.observe import StatusLine
 from refdelta.results import CommitProperties
@@ -141,9 +141,8 @@ def change_concurrently(tables: Mapping[str, Path], source: pa.Table, writers: i
         DemoFailedError: a process raised or died; the message names the reason.
     """
     for level, folder in tables.items():
-        DeltaTable.create(
-            str(folder), source.schema, name=f"flights, {level}", configuration={"delta.isolationLevel": level}
-        )
+        properties = {"delta.isolationLevel": level, "delta.enableDeletionVectors": "true"}
+        DeltaTable.create(str(folder), source.schema, name=f"flights, {level}", configuration=properties)
     context = multiprocessing.get_context("spawn")
     events: multiprocessing.Queue[Any] = context.Queue()
     stages = [Stage(str(folder), context.Event(), context.Event()) for folder in tables.values()]
@@ -163,39 +162,28 @@ def change_concurrently(tables: Mapping[str, Path], source: pa.Table, writers: i
                 for who in (UPDATER, DELETER)
             ),
         ]
-        for process in processes:
-            process.start()
-        try:
-            with StatusLine() as line:
-                line.show("starting writers, updater and deleter", force=True)
-                for _ in processes:
-                    _checked(demo.next_event(events, processes))
-                return [
-                    _collect(events, stage, processes, level, line) for stage, level in zip(stages, tables, strict=True)
-                ]
-        finally:
-            for process in processes:
-                process.terminate()
-                process.join()
+        with demo.running(processes), StatusLine() as line:
+            line.show("starting writers, updater and deleter", force=True)
+            for _ in processes:
+                demo.next_event(events, processes)
+            return [
+                _collect(events, stage, processes, level, line) for stage, level in zip(stages, tables, strict=True)
+            ]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One table, as its processes share it: where it is, whether to begin, and whether all is appended."""
+    """One table, as its processes share it: where it is, whether to begin, and whether all is done that others wait
+    for.
+    """
 
     uri: str
     begin: Any
-    appended: Any
+    complete: Any
 
 
 def _shares(writers: int) -> list[list[int]]:
     return [list(_MONTHS)[number::writers] for number in range(writers)]
-
-
-def _checked(event: Any) -> Any:
-    if isinstance(event, str):
-        raise DemoFailedError(event)
-    return event
 
 
 def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, line: StatusLine) -> Outcome:
@@ -205,11 +193,11 @@ def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, li
     finished, began = 0, time.monotonic()
     stage.begin.set()
     while finished < len(processes):
-        event = _checked(demo.next_event(events, processes))
+        event = demo.next_event(events, processes)
         if isinstance(event, Append):
             appends.append(event)
             if len(appends) == len(_MONTHS) * APPENDS_A_MONTH:
-                stage.appended.set()
+                stage.complete.set()
         elif isinstance(event, Change):
             changes.append(event)
         else:
@@ -242,7 +230,7 @@ def _changer(who: str, months: Sequence[int], stages: Sequence[Stage], events: A
             stage.begin.wait()
             table = DeltaTable(stage.uri)
             for month in months:
-                change = _change_month(who, table, month, stage.appended)
+                change = _change_month(who, table, month, stage.complete)
                 if change is not None:
                     yield change
             yield FINISHED
@@ -320,20 +308,24 @@ def verify(source: pa.Table, outcome: Outcome) -> list[Check]:
     lost = [conflict.winner for change in outcome.changes for conflict in change.conflicts]
     checks = [
         demo.check(f"{level}: every commit has a version of its own", versions, list(range(1, len(versions) + 1))),
-        _same_rows(f"{level}: the same rows as after a serial run", outcome, None, expected(source, outcome)),
+        same_rows(
+            f"{level}: the same rows as after a serial run", DeltaTable(outcome.table), expected(source, outcome)
+        ),
     ]
     if level == SERIALIZABLE:
         half = outcome.changes[len(outcome.changes) // 2].version if outcome.changes else 0
         prefix = expected(source, outcome, range(1, half + 1))
-        checks.append(_same_rows(f"{level}: version {half} is what a serial run was half-way", outcome, half, prefix))
+        what = f"{level}: version {half} is what a serial run was half-way"
+        checks.append(same_rows(what, DeltaTable(outcome.table, version=half), prefix))
     else:
         met = sorted(appended & set(lost))
         checks.append(demo.check(f"{level}: no update or delete was repeated for an append", met, []))
     return checks
 
 
-def _same_rows(what: str, outcome: Outcome, version: int | None, wanted: pa.Table) -> Check:
-    rows = DeltaTable(outcome.table, version=version).to_pyarrow_table().select(wanted.column_names)
+def same_rows(what: str, table: DeltaTable, wanted: pa.Table) -> Check:
+    """Whether a table holds these rows and no others, in whatever order."""
+    rows = table.to_pyarrow_table().select(wanted.column_names)
     if rows.num_rows != wanted.num_rows:
         return Check(what, f"{rows.num_rows:,} rows instead of {wanted.num_rows:,}")
     order = [(name, "ascending") for name in wanted.column_names]

@@ -7,14 +7,15 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
 
-from refdelta import DeltaTable, demo, demo_changes
+from refdelta import DeltaTable, demo, demo_changes, demo_rows
 from refdelta.cli.app import app
 from refdelta.cli.render import counted, echo_json, echo_table, size
 from refdelta.observe import StatusLine
@@ -46,7 +47,7 @@ class Summary:
 @click.option(
     "--changes/--no-changes",
     default=True,
-    help="Whether to write two more tables, one for each isolation level, while flights are updated and deleted there.",
+    help="Whether to write two more tables, one for each isolation level, and update and delete flights there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: bool) -> None:
@@ -54,8 +55,9 @@ def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: boo
 
     Reads the table back and compares it with the source, now and at earlier versions, and has delta-spark read it too
     where Java is there. Then the same again at each isolation level, while one more process updates late flights and
-    another deletes cancelled ones: the outcome is compared with that of a serial run. The exit status is 1 if a
-    comparison fails. The tables stay for you to look at.
+    another deletes cancelled ones. Then four processes update and delete different rows of the same files, while one
+    more runs OPTIMIZE: no conflict, and how many there would have been by files. The outcome is compared with that of a
+    serial run. The exit status is 1 if a comparison fails. The tables stay for you to look at.
     """
     folder = demo.fresh_folder(path)
     tables = demo_changes.folders(folder) if changes else {}
@@ -72,19 +74,15 @@ def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: boo
     if not as_json:
         click.echo()
         _show_checks(checks)
-    outcomes = demo_changes.change_concurrently(tables, source, writers) if tables else []
-    for outcome in outcomes:
-        found = demo_changes.verify(source, outcome)
-        checks += found
-        if not as_json:
-            _show_outcome(outcome)
-            _show_checks(found)
-    more, not_compared = _second_opinion(folder, source, outcomes) if spark else ([], "--no-spark")
+    levels = _levels(tables, source, writers, show=not as_json) if tables else []
+    checks += itertools.chain.from_iterable(level.checks for level in levels)
+    others = {level.rows.level: (Path(level.rows.table), level.left) for level in levels}
+    more, not_compared = _second_opinion(folder, source, others) if spark else ([], "--no-spark")
     checks += more
     if as_json:
         shown = [{"what": check.what, "ok": check.problem is None, "problem": check.problem} for check in checks]
-        levels = [{**asdict(outcome), "serial_order": outcome.serial_order} for outcome in outcomes]
-        echo_json({**asdict(summary), "levels": levels, "checks": shown, "not_compared_with_spark": not_compared})
+        described = [_as_json(level) for level in levels]
+        echo_json({**asdict(summary), "levels": described, "checks": shown, "not_compared_with_spark": not_compared})
     else:
         click.echo()
         _show_checks(more)
@@ -94,6 +92,50 @@ def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: boo
     failed = [check for check in checks if check.problem]
     if failed:
         raise demo.DemoFailedError(f"{len(failed)} of {len(checks)} checks failed, the first: {failed[0].what}")
+
+
+@dataclass(frozen=True)
+class Level:
+    """What happened to the table of one isolation level.
+
+    Attributes:
+        changes: while flights were appended.
+        rows: afterwards, to different rows of the same files.
+        by_files: the same with files that decide over conflicts.
+        checks: whether it is right.
+        left: what the table must hold in the end.
+    """
+
+    changes: demo_changes.Outcome
+    rows: demo_rows.RowsOutcome
+    by_files: demo_rows.Replay
+    checks: list[demo.Check]
+    left: pa.Table
+
+
+def _levels(tables: Mapping[str, Path], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
+    """Write and change the tables of both isolation levels, and check them."""
+    changed = []
+    for changes in demo_changes.change_concurrently(tables, source, writers):
+        checks = demo_changes.verify(source, changes)
+        changed.append((changes, checks, demo_changes.expected(source, changes)))
+        if show:
+            _show_outcome(changes)
+            _show_checks(checks)
+    levels = []
+    for (changes, checks, before), rows in zip(changed, demo_rows.change_rows(tables), strict=True):
+        by_files = demo_rows.replay(source, rows)
+        more = [*demo_rows.verify(before, rows), by_files.check]
+        levels.append(Level(changes, rows, by_files, [*checks, *more], demo_rows.expected(before, rows)))
+        if show:
+            _show_rows(rows, by_files)
+            _show_checks(more)
+    return levels
+
+
+def _as_json(level: Level) -> dict[str, Any]:
+    by_rows = {**asdict(level.rows), "conflicts_by_files": dict(level.by_files.conflicts)}
+    return {**asdict(level.changes), "serial_order": level.changes.serial_order, "rows": by_rows}
 
 
 def _summary(folder: Path, writers: int, written: demo.Written) -> Summary:
@@ -178,6 +220,22 @@ def _show_outcome(outcome: demo_changes.Outcome) -> None:
     echo_table(names, rows, right=("version", "rows", "saw"))
 
 
+def _show_rows(rows: demo_rows.RowsOutcome, by_files: demo_rows.Replay) -> None:
+    """What became of the changes of different rows, next to what would have become of them by files."""
+    kinds = (demo_rows.UPDATE, demo_rows.DELETE, demo_rows.OPTIMIZE)
+    counts = ", ".join(f"{rows.counted(kind)} {kind}" for kind in kinds)
+    click.echo(
+        f"\n{rows.level}, different rows of the same files: {counts} by {len(demo_rows.AIRLINES) + 1} processes, "
+        f"{rows.moved:,} moved over others, {rows.seconds:.2f} s"
+    )
+    lost = ", ".join(f"{by_files.conflicts[kind]} of {kind}" for kind in kinds if by_files.conflicts.get(kind))
+    found = [
+        ("rows", len(rows.conflicts), ""),
+        (f"files, on the same schedule over every {demo_rows.REPLAYED_PART}th flight", by_files.total, lost),
+    ]
+    echo_table(("what is compared", "conflicts", "of which"), found, right=("conflicts",))
+
+
 def _ranges(versions: Iterable[int]) -> str:
     """``9-14, 16`` for 9, 10, 11, 12, 13, 14 and 16."""
     groups = [
@@ -188,13 +246,12 @@ def _ranges(versions: Iterable[int]) -> str:
 
 
 def _second_opinion(
-    folder: Path, source: pa.Table, outcomes: Iterable[demo_changes.Outcome] = ()
+    folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]
 ) -> tuple[list[demo.Check], str | None]:
     """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse."""
     try:
         with StatusLine() as line:
             line.show("delta-spark reads the table (its first start fetches its JARs)", force=True)
-            others = {one.level: (Path(one.table), demo_changes.expected(source, one)) for one in outcomes}
             return demo.verify_with_spark(folder, source, others), None
     except oracle.OracleUnavailableError as error:
         if os.environ.get("CI", "").lower() == "true":

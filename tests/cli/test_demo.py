@@ -2,12 +2,14 @@
 
 import dataclasses
 import datetime as dt
+import re
+import shutil
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from refdelta import DeltaTable, demo, demo_changes, write_deltalake
+from refdelta import DeltaTable, demo, demo_changes, demo_rows, write_deltalake
 from refdelta.cli import running
 from refdelta.errors import InvalidArgumentError
 from refdelta.spark.oracle import OracleUnavailableError
@@ -139,6 +141,74 @@ def test_changes_at_both_levels_are_those_of_a_serial_run(changed, some):
     assert changed[1].serial_order == tuple(changed[1].versions), "Serializable means the order of the log"
 
 
+@pytest.fixture(scope="module")
+def rearranged(changed, tmp_path_factory):
+    """What four processes and OPTIMIZE made of copies of these two tables."""
+    folder = tmp_path_factory.mktemp("rows")
+    copies = {one.level: shutil.copytree(one.table, folder / one.level) for one in changed}
+    return demo_rows.change_rows(copies)
+
+
+def test_different_rows_of_the_same_files_never_conflict(changed, rearranged, some):
+    for before, outcome in zip(changed, rearranged, strict=True):
+        assert (outcome.level, outcome.base, outcome.conflicts) == (before.level, 60, ())
+        assert (outcome.counted("UPDATE"), outcome.counted("DELETE")) == (24, 24)
+        assert outcome.counted("OPTIMIZE") >= 1
+        checks = demo_rows.verify(demo_changes.expected(some, before), outcome)
+        assert [check.problem for check in checks] == [None] * 4
+        for step in outcome.steps:
+            assert set(step.rebased_over) <= set(range(step.read_version + 1, step.version))
+        assert sum(len(step.rebased_over) > 0 for step in outcome.steps) == outcome.moved
+
+
+def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, some):
+    before, outcome = demo_changes.expected(some, changed[0]), rearranged[0]
+    assert "rows instead of" in demo_rows.verify(before.slice(50), outcome)[3].problem
+    assert demo_rows.verify(before, dataclasses.replace(outcome, steps=outcome.steps[1:]))[0].problem
+    others = [step for step in outcome.steps if (step.statement.who, step.statement.month) != (1, 1)]
+    assert demo_rows.verify(before, dataclasses.replace(outcome, steps=tuple(others)))[1].problem
+    lost = demo_changes.Conflict(1, "read-file-removed", "ConcurrentDeleteReadException")
+    assert demo_rows.verify(before, dataclasses.replace(outcome, conflicts=(lost,)))[2].problem
+
+
+def test_the_statements_of_the_processes_are_about_different_rows(flights):
+    """So the order of these statements makes no difference, and a conflict between them is one too many."""
+    january = flights.filter(pc.equal(flights["month"], 1))
+    statements = [demo_rows.Statement(what, who, 1) for who, (what, _) in demo_rows.AIRLINES.items()]
+    changed = january.num_rows - demo_rows.Statement("DELETE", 3, 1).applied(january).num_rows
+    assert changed > 500
+    forth, back = january, january
+    for one, other in zip(statements, reversed(statements), strict=True):
+        forth, back = one.applied(forth), other.applied(back)
+    assert forth.equals(back)
+    assert not forth.equals(january)
+    assert demo_rows.Statement("OPTIMIZE").applied(january).equals(january)
+
+
+def step(version, read_version, what, who=0, month=0):
+    return demo_rows.Step(demo_rows.Statement(what, who, month), version, read_version, 1, ())
+
+
+def test_a_schedule_is_replayed_with_files(some):
+    """Two updates and a delete in January, a delete in February, and OPTIMIZE of what none of them had seen."""
+    steps = (
+        step(61, 60, "UPDATE", 1, 1),
+        step(62, 60, "UPDATE", 2, 1),
+        step(63, 62, "DELETE", 3, 1),
+        step(64, 60, "DELETE", 3, 2),
+        step(65, 62, "OPTIMIZE"),
+        step(66, 64, "DELETE", 4, 3),
+        step(67, 66, "UPDATE", 1, 4),
+    )
+    with_all = pa.concat_tables([some] * demo_rows.REPLAYED_PART).sort_by("month")
+    outcome = demo_rows.RowsOutcome("Serializable", "nowhere", 60, steps, (), 1.0)
+    found = demo_rows.replay(with_all, outcome)
+    assert found.check.problem is None
+    assert (dict(found.conflicts), found.total) == ({"UPDATE": 1, "OPTIMIZE": 1, "DELETE": 1}, 3)
+    one_after_the_other = tuple(dataclasses.replace(one, read_version=one.version - 1) for one in steps)
+    assert demo_rows.replay(with_all, dataclasses.replace(outcome, steps=one_after_the_other)).total == 0
+
+
 def test_a_wrong_row_or_order_is_noticed(changed, some):
     outcome = changed[0]
     assert "rows instead of" in demo_changes.verify(some.slice(50), outcome)[1].problem
@@ -172,22 +242,37 @@ def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, some):
     assert demo_changes.verify(some, broken)[2].problem is not None
 
 
-def test_the_command_shows_what_moved_over_what(cli, small_demo, tmp_path):
+@pytest.fixture
+def changed_already(changed, rearranged, monkeypatch):
+    """The command finds done what takes processes; it is asked for the tables that it was asked for."""
+    asked = []
+    monkeypatch.setattr(demo_changes, "change_concurrently", lambda tables, *_: asked.append(tables) or changed)
+    monkeypatch.setattr(demo_rows, "change_rows", lambda tables: asked.append(tables) or rearranged)
+    return asked
+
+
+def test_the_command_shows_what_moved_over_what(cli, small_demo, changed_already, tmp_path):
     result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark")
     assert (result.status, result.err) == (0, "")
-    assert result.out.count("  ok  ") == 11
-    for level in ("WriteSerializable", "Serializable"):
+    assert result.out.count("  ok  ") == 21
+    levels = ("WriteSerializable", "Serializable")
+    for level in levels:
         assert f"\n{level}: 36 appends, 24 updates and deletes, " in result.out
-        assert DeltaTable(tmp_path / f"t-{level.lower()}").version() == 60
+        assert f"\n{level}, different rows of the same files: 24 UPDATE, 24 DELETE, " in result.out
+    assert changed_already == [{level: tmp_path / f"t-{level.lower()}" for level in levels}] * 2
     assert result.out.count("update late, month ") == result.out.count("delete cancelled, month ") == 24
+    assert len(re.findall(r"^rows +0 *$", result.out, re.MULTILINE)) == 2
+    assert len(re.findall(r"^files, on the same schedule over every 20th flight +\d+", result.out, re.MULTILINE)) == 2
 
 
-def test_the_changes_as_json(cli, small_demo, changed, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_changes, "change_concurrently", lambda *_: changed)
+def test_the_changes_as_json(cli, small_demo, changed_already, tmp_path):
     found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--json").json
     assert [level["level"] for level in found["levels"]] == ["WriteSerializable", "Serializable"]
     assert all(len(level["serial_order"]) == 60 for level in found["levels"])
     assert {"who", "version", "rebased_over", "conflicts"} <= set(found["levels"][0]["changes"][0])
+    rows = found["levels"][0]["rows"]
+    assert (rows["level"], rows["conflicts"], len(rows["steps"]) >= 48) == ("WriteSerializable", [], True)
+    assert set(rows["conflicts_by_files"]) <= {"UPDATE", "DELETE", "OPTIMIZE"}
     assert all(check["ok"] for check in found["checks"])
 
 
@@ -210,11 +295,11 @@ def no_java(*_arguments):
 def test_without_java_one_line_says_how_to_get_it(monkeypatch, some, tmp_path):
     monkeypatch.setattr(demo, "verify_with_spark", no_java)
     monkeypatch.delenv("CI", raising=False)
-    checks, reason = running._second_opinion(tmp_path, some)
+    checks, reason = running._second_opinion(tmp_path, some, {})
     assert (checks, reason) == ([], "delta-spark needs Java 17 and there is no java here")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(OracleUnavailableError):
-        running._second_opinion(tmp_path, some)
+        running._second_opinion(tmp_path, some, {})
 
 
 @pytest.mark.parametrize(
