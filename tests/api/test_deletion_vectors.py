@@ -197,6 +197,17 @@ def test_files_without_statistics_get_the_count_that_a_vector_needs(tmp_path):
     assert DeltaTable(tmp_path).count() == 0
 
 
+def test_a_count_that_is_wrong_in_the_log_costs_no_row(tmp_path):
+    """As many rows go as the log says that there are: the file has more, and keeps them."""
+    write_deltalake(tmp_path, pa.table({"id": range(10)}), configuration=ENABLED)
+    log = tmp_path / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text().replace('\\"numRecords\\":10', '\\"numRecords\\":3'))
+    (tmp_path / "_delta_log" / f"{0:020d}.crc").unlink()
+    DeltaTable(tmp_path).delete("id < 3")
+    assert json.loads(actions(tmp_path, 1, "add")[0]["stats"])["numRecords"] == 10
+    assert ids(tmp_path) == list(range(3, 10))
+
+
 def test_statistics_that_a_checkpoint_has_as_structs_alone_outlive_a_vector(tmp_path):
     structs = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "false"}
     write_deltalake(tmp_path, pa.table({"id": range(5)}), configuration=ENABLED | structs)

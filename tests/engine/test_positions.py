@@ -111,6 +111,19 @@ def test_positions_of_rows_without_columns():
     assert (batch.num_rows, batch.schema.names) == (38, ["f", POSITION.name])
 
 
+def test_positions_where_columns_are_mapped():
+    table = Handmade(
+        struct(field("x", "long", **{"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"})),
+        protocol=VECTORS,
+        configuration={"delta.columnMapping.mode": "name"},
+    )
+    table.commit(table.data("f", pa.table({"c1": range(40)}), deletionVector=vector({7})))
+    scan = plan_scan(load_snapshot(table.store), predicate="x % 7 = 0")
+    (found,) = find_rows(scan)
+    assert found.rows == BitMap64([0, 14, 21, 28, 35])
+    assert [batch.column("x").to_pylist() for batch in read_rows(scan, [BitMap64([14, 15, 35])])] == [[14, 35]]
+
+
 def test_how_files_stand():
     scan = plan_scan(snapshot_of([{3}, set()], rows=None))
     first, second = stand(scan, [BitMap64([1]), BitMap64([2])])
