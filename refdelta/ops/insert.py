@@ -66,6 +66,7 @@ def describe_write(
         "num_partitions": len({_json(add.partition_values) for add in written.adds}) if target.partition_columns else 0,
         "num_added_rows": written.rows,
         "num_copied_rows": rewritten.copied_rows,
+        **rewritten.vector_metrics(),
     }
     txn.describe("WRITE", parameters, noted, metrics, always=always)
 

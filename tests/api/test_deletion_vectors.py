@@ -357,6 +357,7 @@ def test_replace_where_hides_the_rows_of_its_predicate(path):
     assert sorted(map(list, vectors(path).values())) == [[0, 1], [4, 5, 6, 7, 8, 9]]
     assert ids(path) == [0, 1, 2, 3, 4, 5, *range(12, 20)]
     assert (result["num_added_files"], result["num_removed_files"], result["num_copied_rows"]) == (1, 0, 0)
+    assert result["num_deletion_vectors_added"] == 2
 
 
 @pytest.mark.parametrize("statement", ["overwrite", "delete", "replace"])
