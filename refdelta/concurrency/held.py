@@ -173,11 +173,12 @@ def _moved(held: Held, move: Move, winner: CommitSummary, vectors: Vectors) -> O
     now = {}
     for output, rows in read.items():
         add, deleted = winner.added[output], gone.get(output, NONE)
+        hidden_there = bits(add.deletion_vector, vectors) if len(deleted) else NONE
+        # All rows of a file are those that were live when it was read; the compaction may have copied more.
+        deleted = deleted - hidden_there
         if len(deleted):
-            entry = winner.with_statistics(add)
-            now[output] = Held(
-                add.deletion_vector, rows, deleted, entry, _rows_in(output, winner), bits(add.deletion_vector, vectors)
-            )
+            entry, records = winner.with_statistics(add), _rows_in(output, winner)
+            now[output] = Held(add.deletion_vector, rows, deleted, entry, records, hidden_there)
         else:
             now[output] = Held(add.deletion_vector, rows)
     return Outcome(held.read if lost else NONE, NONE, now)
