@@ -21,6 +21,8 @@ from refdelta_storage import ObjectNotFoundError, Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pyroaring import BitMap64
+
     from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 
     Look = Callable[[Sequence[Add]], Iterable[bool]]
@@ -161,8 +163,7 @@ class _Shell:
                 self.store.delete([commit_key(version)])
                 return effects.Yes()
             case effects.ReadVectors(descriptors):
-                load = functools.partial(load_deletion_vector, self.store)
-                return effects.Vectors(tuple(ThreadExecutor().map(load, descriptors)))
+                return effects.Vectors(self._vectors(descriptors))
             case effects.WriteVectors(bitmaps):
                 written = write_vectors(self.store, bitmaps)
                 self.vectors += written
@@ -173,6 +174,12 @@ class _Shell:
                 return effects.Matches(matches, self.clock() - started)
             case _:
                 assert_never(effect)
+
+    def _vectors(self, descriptors: Sequence[DeletionVectorDescriptor]) -> tuple[BitMap64, ...]:
+        load = functools.partial(load_deletion_vector, self.store)
+        # Those in the log itself are there already.
+        stored = sum(one.storage_type != "i" for one in descriptors)
+        return tuple(ThreadExecutor().map(load, descriptors) if stored > 1 else map(load, descriptors))
 
     def _confirm(self, version: int) -> bool:
         last_seen = self.seen.get(version)

@@ -81,6 +81,7 @@ class Standing:
     lookout: Lookout = field(init=False)
     precedence: Precedence = field(init=False)
     files: Files = field(init=False)
+    _asked: tuple[CommitSummary, list[Add]] | None = None
 
     def __post_init__(self) -> None:
         self.staged = self._fold()
@@ -170,7 +171,7 @@ class Standing:
                 certain.append(add)
             elif self.rows.may_match(add):
                 asked.append(only(add, outcome.back))
-        for add in self.should_have_read(winner):
+        for add in self._candidates(winner):
             path = same_path(add.path)
             if path in self.files.held:
                 continue
@@ -194,7 +195,12 @@ class Standing:
     def vectors_needed(self, winner: CommitSummary) -> tuple[DeletionVectorDescriptor, ...]:
         """The deletion vectors that must be read before it can be said what the winner did to rows."""
         by_rows = self.work.row_level and winner.removes and not self.overlooks(winner)
-        return self.files.vectors_needed(winner, list(self.should_have_read(winner)) if by_rows else ())
+        return self.files.vectors_needed(winner, self._candidates(winner) if by_rows else ())
+
+    def _candidates(self, winner: CommitSummary) -> list[Add]:
+        if self._asked is None or self._asked[0] is not winner:
+            self._asked = winner, list(self.should_have_read(winner))
+        return self._asked[1]
 
     # --- going on ---
 
@@ -210,6 +216,7 @@ class Standing:
                 self.files.unseen.update(same_path(add.path) for add in winner.adds)
             self.precedence.pass_over(winner, skipped=skipped)
         self.lookout.answers.clear()
+        self._asked = None
         renewed = self._renew(winner)
         return self.files.advance(winner) or renewed
 
