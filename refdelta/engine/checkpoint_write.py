@@ -184,7 +184,8 @@ def _adds(snapshot: Snapshot) -> pa.ChunkedArray:
         if values is not None:
             columns["partitionValues_parsed"] = values
     if properties.write_stats_as_struct or STATS_PARSED in files.column_names:
-        parsed = stats_parsed(files, snapshot.schema, snapshot.partition_columns, properties)
+        clustering = snapshot.clustering_columns
+        parsed = stats_parsed(files, snapshot.schema, snapshot.partition_columns, properties, clustering)
         if parsed is not None:
             columns[STATS_PARSED] = parsed
     return _struct(columns)

@@ -1,7 +1,8 @@
 """Statistics of a data file, collected while it is written (PROTOCOL.md, "Per-file Statistics").
 
 Which columns: those of ``delta.dataSkippingStatsColumns``, or else the first ``delta.dataSkippingNumIndexedCols``
-leaves of the schema without its partition columns; a leaf is anything but a struct. Every such leaf has a null count;
+leaves of the schema without its partition columns, and in any case the clustering columns; a leaf is anything but a
+struct. Every such leaf has a null count;
 numbers, dates, timestamps and strings, the types for which delta-spark keeps bounds, have a minimum and a maximum too.
 
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
@@ -15,7 +16,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.stats import truncate_max, truncate_min
 from refdelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType, leaves
@@ -50,24 +52,33 @@ class StatsLeaf:
         return isinstance(self.type, DecimalType) or _name(self.type) in _BOUNDED
 
 
-def stats_leaves(schema: StructType, partition_columns: Iterable[str], properties: TableProperties) -> list[StatsLeaf]:
+def stats_leaves(
+    schema: StructType,
+    partition_columns: Iterable[str],
+    properties: TableProperties,
+    clustering: Collection[ColumnPath] = (),
+) -> list[StatsLeaf]:
     """The leaves of a table's data files for which statistics are kept, in the order of the schema.
 
     Args:
         schema: the table's schema.
         partition_columns: left out, as the data files do not hold them; they do not count towards the limit either.
         properties: ``delta.dataSkippingStatsColumns`` wins over ``delta.dataSkippingNumIndexedCols`` (-1: all leaves).
+        clustering: the clustering columns: whatever the properties say, they have statistics (PROTOCOL.md, "Writer
+            Requirements for Clustered Table").
     """
     absent = {name.lower() for name in partition_columns}
-    kept = [StatsLeaf(path, leaf.type) for path, leaf in leaves(schema) if path[0].lower() not in absent]
+    present = [StatsLeaf(path, leaf.type) for path, leaf in leaves(schema) if path[0].lower() not in absent]
+    kept = present
     if properties.data_skipping_stats_columns is not None:
         wanted = [_path(name) for name in properties.data_skipping_stats_columns]
         # A path that names a struct stands for all that is in it.
         kept = [leaf for leaf in kept if any(_lower(leaf.path)[: len(path)] == path for path in wanted)]
     elif properties.data_skipping_num_indexed_cols >= 0:
         kept = kept[: properties.data_skipping_num_indexed_cols]
+    paths = {*clustering, *(leaf.path for leaf in kept)}
     # Void columns count, but files do not hold them.
-    return [leaf for leaf in kept if _name(leaf.type) != "void"]
+    return [leaf for leaf in present if leaf.path in paths and _name(leaf.type) != "void"]
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ PROTOCOL.md, "Checkpoint Schema": ``stats_parsed`` and ``partitionValues_parsed`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
-from refdelta.engine.column_stats import stats_leaves
+from refdelta.engine.column_stats import StatsLeaf, stats_leaves
 from refdelta.engine.partition import partition_table
 from refdelta.engine.state import STATS_PARSED
 from refdelta.engine.stats_json import Statistic, read_statistics
+from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import BOOLEAN, LONG, StructType, physical_name
 
@@ -38,7 +39,11 @@ def partition_values_parsed(
 
 
 def stats_parsed(
-    files: pa.Table, schema: StructType, partition_columns: Sequence[str], properties: TableProperties
+    files: pa.Table,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    clustering: Collection[ColumnPath] = (),
 ) -> pa.ChunkedArray:
     """The statistics of files as structs; null for a file that has none.
 
@@ -47,7 +52,7 @@ def stats_parsed(
 
     The structs have the columns for which the table keeps statistics, by physical names.
     """
-    statistics = list(_statistics(schema, partition_columns, properties))
+    statistics = list(_statistics(schema, stats_leaves(schema, partition_columns, properties, clustering)))
     known, columns = read_statistics(files.column("stats"), statistics)
     tree: dict[str, Any] = {}
     for (path, _), column in zip(statistics, columns, strict=True):
@@ -61,11 +66,9 @@ def stats_parsed(
     return pa.chunked_array([parsed])
 
 
-def _statistics(
-    schema: StructType, partition_columns: Iterable[str], properties: TableProperties
-) -> Iterator[Statistic]:
+def _statistics(schema: StructType, kept: Iterable[StatsLeaf]) -> Iterator[Statistic]:
     yield ("numRecords",), LONG
-    leaves = [(_physical(schema, leaf.path), leaf) for leaf in stats_leaves(schema, partition_columns, properties)]
+    leaves = [(_physical(schema, leaf.path), leaf) for leaf in kept]
     for part in ("minValues", "maxValues"):
         yield from (((part, *path), leaf.type) for path, leaf in leaves if leaf.bounded)
     yield from ((("nullCount", *path), LONG) for path, _ in leaves)

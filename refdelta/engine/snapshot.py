@@ -14,6 +14,7 @@ from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reco
 from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.protocol.clustering import ColumnPath, clustering_columns
 from refdelta.protocol.features import check_readable
 from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
@@ -79,6 +80,15 @@ class Snapshot:
                 raise InvalidLogError(f"the partition column {name!r} is not in the schema of version {self.version}")
             names.append(field.name)
         return names
+
+    @cached_property
+    def clustering_columns(self) -> tuple[ColumnPath, ...]:
+        """The clustering columns, by logical names and in their order.
+
+        Raises:
+            InvalidLogError: the domain that names them is malformed, or names one that is not in the schema.
+        """
+        return clustering_columns(self.domains, self.schema)
 
     @cached_property
     def properties(self) -> TableProperties:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.protocol.actions import Add
+from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.paths import data_key, encode_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import StructType
@@ -47,6 +48,7 @@ def write_files(
     schema: StructType,
     partition_columns: Sequence[str],
     properties: TableProperties,
+    clustering: Collection[ColumnPath] = (),
     target_file_size: int | None = None,
     data_change: bool = True,
     workers: int | None = None,
@@ -62,6 +64,7 @@ def write_files(
         schema: the table's schema.
         partition_columns: by which the files are split; they are not stored in them.
         properties: the table's: statistics, codec and target size.
+        clustering: its clustering columns, which have statistics in any case.
         target_file_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
         data_change: whether the rows are new, or only moved from other files.
         workers: how many threads encode; None for one a processor, at most 8.
@@ -82,7 +85,7 @@ def write_files(
         raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
     layout = Layout.of(schema, partition_columns)
     codec = codec_of(properties.compression_codec)
-    leaves = stats_leaves(schema, partition_columns, properties)
+    leaves = stats_leaves(schema, partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, os.cpu_count() or 1))
     router = _Router(layout, encoder, codec, target)
     try:

@@ -79,6 +79,7 @@ def append(
         schema=target.schema,
         partition_columns=list(target.partition_columns),
         properties=target.properties,
+        clustering=target.clustering_columns,
         target_file_size=target_file_size,
     )
     txn.stage_written(adds)

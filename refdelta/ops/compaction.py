@@ -83,6 +83,7 @@ class Rewriter:
             schema=snapshot.schema,
             partition_columns=list(snapshot.partition_columns),
             properties=snapshot.properties,
+            clustering=snapshot.clustering_columns,
             # A bin holds no more than the target, but its size is an estimate: no crumb is to be left behind for it.
             target_file_size=self.target + self.target // 8,
             data_change=False,

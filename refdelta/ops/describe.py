@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 from refdelta.engine.file_stats import view_stats
 from refdelta.engine.parsed_stats import stats_parsed
 from refdelta.engine.partition import partition_table
+from refdelta.ops.names import dotted
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import data_key
 
@@ -23,8 +23,6 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
     sizes in bytes.
     """
     metadata, protocol = snapshot.metadata, snapshot.protocol
-    clustering = snapshot.domains.get("delta.clustering")
-    clustered = json.loads(clustering.configuration).get("clusteringColumns", []) if clustering else []
     return {
         "format": "delta",
         "id": metadata.id,
@@ -35,7 +33,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "last_modified": snapshot.timestamp_ms,
         "version": snapshot.version,
         "partition_columns": list(snapshot.partition_columns),
-        "clustering_columns": [".".join(path) if isinstance(path, list) else path for path in clustered],
+        "clustering_columns": [dotted(path) for path in snapshot.clustering_columns],
         "num_files": snapshot.num_files,
         "size_in_bytes": snapshot.size_bytes,
         "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
@@ -80,7 +78,13 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
     min, max, partition.
     """
     stats = pa.Table.from_struct_array(
-        stats_parsed(snapshot.files, snapshot.schema, snapshot.partition_columns, snapshot.properties)
+        stats_parsed(
+            snapshot.files,
+            snapshot.schema,
+            snapshot.partition_columns,
+            snapshot.properties,
+            snapshot.clustering_columns,
+        )
     )
     columns: dict[str, Any] = {
         "path": snapshot.files.column("path"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from refdelta.errors import InvalidArgumentError
 
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.]+?))\s*(\.|$)")
+# What Spark writes without backticks.
+_PLAIN = re.compile(r"(?!\d+$)[A-Za-z0-9_]+")
 
 
 def split_path(name: str) -> tuple[str, ...]:
@@ -25,3 +28,8 @@ def split_path(name: str) -> tuple[str, ...]:
         position = found.end()
         if found[3] != ".":
             return tuple(parts)
+
+
+def dotted(path: Sequence[str]) -> str:
+    """The name that :func:`split_path` takes apart into these parts, with backticks where Spark has them."""
+    return ".".join(part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)

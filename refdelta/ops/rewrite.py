@@ -191,6 +191,7 @@ def write_rows(txn: Staging, snapshot: Snapshot, rows: Iterable[pa.RecordBatch])
         schema=snapshot.schema,
         partition_columns=list(snapshot.partition_columns),
         properties=snapshot.properties,
+        clustering=snapshot.clustering_columns,
     )
     txn.stage_written(added)
     return added

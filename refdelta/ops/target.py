@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.clustering import ColumnPath
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Target:
         schema: its schema.
         partition_columns: its partition columns, in order.
         properties: its properties.
-        changes: the protocol and metaData actions that lead there; empty where the table stays as it is.
+        clustering_columns: its clustering columns, in order.
+        changes: the protocol, metaData and domainMetadata actions that lead there; empty where the table stays as
+            it is.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...]
     properties: TableProperties
+    clustering_columns: tuple[ColumnPath, ...] = ()
     changes: tuple[AnyAction, ...] = ()
 
 
@@ -74,7 +78,7 @@ def new_table(
     )
     protocol = protocol_for_new_table(schema, given)
     check_writable(protocol, metadata)
-    return Target(schema, columns, TableProperties.parse(properties), (protocol, metadata))
+    return Target(schema, columns, TableProperties.parse(properties), changes=(protocol, metadata))
 
 
 def existing_table(
@@ -105,7 +109,8 @@ def existing_table(
             f"the table is partitioned by {list(partitioning)}, not by {_listed(partition_by)}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
-    return Target(schema, partitioning, snapshot.properties, with_schema(snapshot, schema, partitioning))
+    changes = with_schema(snapshot, schema, partitioning)
+    return Target(schema, partitioning, snapshot.properties, snapshot.clustering_columns, changes)
 
 
 def with_schema(

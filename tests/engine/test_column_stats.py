@@ -18,9 +18,9 @@ from refdelta.engine.schema import from_arrow, to_arrow
 from refdelta.protocol.properties import TableProperties
 
 
-def leaves_of(schema, partition_columns=(), **configuration):
+def leaves_of(schema, partition_columns=(), clustering=(), **configuration):
     properties = TableProperties.parse({f"delta.{name}": value for name, value in configuration.items()})
-    return stats_leaves(from_arrow(schema), list(partition_columns), properties)
+    return stats_leaves(from_arrow(schema), list(partition_columns), properties, clustering)
 
 
 def paths(leaves):
@@ -235,3 +235,10 @@ def test_chosen_columns_have_statistics():
     # They win over the number, and may lie beyond it.
     chosen = leaves_of(wide, dataSkippingStatsColumns="c99", dataSkippingNumIndexedCols="2")
     assert paths(chosen) == ["c99"]
+
+
+def test_clustering_columns_have_statistics_in_any_case():
+    by = [("b",), ("s", "t", "z.z")]
+    assert paths(leaves_of(NESTED, clustering=by, dataSkippingNumIndexedCols="0")) == ["s.t.z.z", "b"]
+    assert paths(leaves_of(NESTED, clustering=by, dataSkippingNumIndexedCols="2")) == ["p", "a", "s.t.z.z", "b"]
+    assert paths(leaves_of(NESTED, clustering=by, dataSkippingStatsColumns="b,a")) == ["a", "s.t.z.z", "b"]
