@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.concurrency.places import ROW_PLACES
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
 from refdelta.errors import InvalidLogError
@@ -32,7 +33,8 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
     """One mapping a version, newest first: the fields of its commitInfo where it has one, and its ``version``.
 
     ``timestamp`` is the time by which time travel finds the version, in milliseconds since 1970 (UTC), as in Spark's
-    history: the in-commit timestamp where the table has them, else the time of the file.
+    history: the in-commit timestamp where the table has them, else the time of the file. Where a compaction's rows went
+    is left out: it is long, and for the conflict check alone.
     """
     names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in list_log(snapshot.store)]
     listed = [(name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit"]
@@ -48,6 +50,7 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
         stamps = {v: info.get("inCommitTimestamp", some[v]) for v, info in infos.items()}
         times = dict(commit_timestamps(reversed(some.items()), since, stamps.__getitem__))
         for version, info in infos.items():
+            info.pop(ROW_PLACES, None)
             yield {**info, "timestamp": times[version], "version": version}
 
 

@@ -150,6 +150,8 @@ def test_what_the_commit_and_the_result_say(path):
     assert entry["operation"] == "OPTIMIZE"
     assert entry["operationParameters"] == {"predicate": "[]", "zOrderBy": "[]", "clusterBy": "[]", "auto": "false"}
     assert entry["isBlindAppend"] is False
+    assert "rowPlaces" in commit_of(path, 5)[0]["commitInfo"]
+    assert "rowPlaces" not in entry
     size = str(add["size"])
     assert entry["operationMetrics"] == {
         "numAddedFiles": "1", "numRemovedFiles": "5", "numAddedBytes": size, "numRemovedBytes": str(sum(sizes)),
