@@ -11,13 +11,15 @@ from refdelta.cli.app import app
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.concurrency.conflict import RULES
 from refdelta.concurrency.isolation import DEFAULT, IsolationLevel
-from refdelta.concurrency.matrix import Explanation, explain, matrix
+from refdelta.concurrency.matrix import Cell, Explanation, explain, matrix
 
 _LEVELS = tuple(level.value for level in IsolationLevel)
 _TITLES = {
     True: "with row-level concurrency (deletion vectors, no partition columns)",
     False: "without row-level concurrency",
 }
+# Which matrices there are: whether rows decide, and whether there are deletion vectors.
+_KINDS = ((True, True), (False, True), (False, False))
 
 
 @app.command()
@@ -38,39 +40,62 @@ _TITLES = {
 @click.option(
     "--row-level/--no-row-level",
     default=None,
-    help="Only this one of the documentation's two matrices; both unless said.",
+    help="Only this one of the documentation's two matrices; with --explain, whether rows decide and not files.",
 )
-def conflicts(as_json: bool, pair: tuple[str, str] | None, isolation: str | None, row_level: bool | None) -> None:
+@click.option(
+    "--deletion-vectors/--no-deletion-vectors",
+    "vectors",
+    default=None,
+    help="With --explain: whether the table has deletion vectors; where rows decide unless said.",
+)
+def conflicts(
+    as_json: bool, pair: tuple[str, str] | None, isolation: str | None, row_level: bool | None, vectors: bool | None
+) -> None:
     """Show which operations conflict when one commits first.
 
     The matrices are those of the documentation. Next to each of its cells stands what the rules of this engine answer
-    when they are asked: never, or can, where the two meet in files that one of them read or removed.
+    when they are asked: never, or can, where the two meet in rows, or in files that one of them read or removed.
     """
     if pair is not None:
-        found = explain(*pair, isolation or DEFAULT.value, row_level=bool(row_level))
+        found = explain(*pair, isolation or DEFAULT.value, row_level=bool(row_level), vectors=vectors)
         if as_json:
             echo_json(asdict(found))
         else:
             _show(found)
         return
-    if isolation is not None:
-        raise click.UsageError("--isolation goes with --explain: the matrices show both levels")
-    wanted = [kind for kind in (True, False) if row_level in (None, kind)]
+    if isolation is not None or vectors is not None:
+        raise click.UsageError("--isolation and --deletion-vectors go with --explain: the matrices show all")
+    wanted = [kind for kind in _KINDS if row_level in (None, kind[0])]
     if as_json:
-        echo_json([_as_json(kind) for kind in wanted])
+        echo_json([_as_json(*kind) for kind in wanted])
         return
-    for place, kind in enumerate(wanted):
+    for place, kind in enumerate(dict.fromkeys(by_rows for by_rows, _ in wanted)):
         click.echo(("\n" if place else "") + _TITLES[kind])
-        rows = [
-            (cell.one, cell.other, cell.documented, *(cell.verdicts[level] for level in _LEVELS))
-            for cell in matrix(row_level=kind)
-        ]
-        echo_table(("one", "the other", "documented", *(f"here, {level}" for level in _LEVELS)), rows)
-    click.echo("\nHere, files decide in both cases; refdelta conflicts --explain UPDATE DELETE says why.")
+        echo_table(("one", "the other", "documented", *(f"here, {level}" for level in _LEVELS)), _rows(kind))
+    click.echo("\nWhere it says can, refdelta conflicts --explain UPDATE DELETE says when, and what is raised.")
 
 
-def _as_json(row_level: bool) -> dict[str, Any]:
-    return {"row_level": row_level, "cells": [asdict(cell) for cell in matrix(row_level=row_level)]}
+def _rows(row_level: bool) -> list[tuple[str, ...]]:
+    """The cells of a matrix, as they are shown."""
+    pairs = zip(matrix(row_level=row_level), matrix(row_level=row_level, vectors=True), strict=True)
+    return [
+        (cell.one, cell.other, cell.documented, *(_said(cell, with_vectors, level) for level in _LEVELS))
+        for cell, with_vectors in pairs
+    ]
+
+
+def _said(cell: Cell, with_vectors: Cell, level: str) -> str:
+    """``never (ZORDER BY: can)``: the verdict, and where deletion vectors or ZORDER BY make it another one."""
+    plain, hidden = cell.verdicts[level], with_vectors.verdicts[level]
+    sorted_by = with_vectors.with_zorder.get(level, hidden)
+    others = [f"deletion vectors: {hidden}"] if hidden != plain else []
+    others += [f"ZORDER BY: {sorted_by}"] if sorted_by != hidden else []
+    return plain + (f" ({', '.join(others)})" if others else "")
+
+
+def _as_json(row_level: bool, vectors: bool) -> dict[str, Any]:
+    cells = [asdict(cell) for cell in matrix(row_level=row_level, vectors=vectors)]
+    return {"row_level": row_level, "deletion_vectors": vectors, "cells": cells}
 
 
 def _show(found: Explanation) -> None:

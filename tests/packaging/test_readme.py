@@ -73,7 +73,9 @@ def test_make_has_every_target_that_it_names(target):
     assert re.search(rf"^  make {target}\s+\S", listed, re.MULTILINE)
 
 
-def test_every_file_that_it_links_to_is_there():
+def test_every_file_and_heading_that_it_links_to_is_there():
     links = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
     assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert [link for link in links if not link.startswith("#") and not (ROOT / link).exists()] == []
+    headings = {"#" + title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", README, re.MULTILINE)}
+    assert {link for link in links if link.startswith("#")} <= headings
