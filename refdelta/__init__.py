@@ -5,6 +5,7 @@
 
 from refdelta import errors
 from refdelta._version import __version__
+from refdelta.concurrency.lookout import RowBudget
 from refdelta.protocol.actions import Txn as Transaction
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.schema import Schema
@@ -15,6 +16,7 @@ __all__ = [
     "CommitProperties",
     "CommitResult",
     "DeltaTable",
+    "RowBudget",
     "Schema",
     "Transaction",
     "__version__",

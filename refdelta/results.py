@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from refdelta.concurrency.lookout import Budget
+from refdelta.concurrency.lookout import RowBudget
 
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
 
@@ -85,7 +85,7 @@ class CommitProperties:
     max_commit_seconds: float | None = None
     app_transactions: Sequence[AppTransaction] | None = None
     row_level: bool | None = None
-    row_budget: Budget | None = None
+    row_budget: RowBudget | None = None
 
 
 class VacuumResult(list[str]):

@@ -63,7 +63,7 @@ from refdelta.concurrency.effects import (
     Yes,
 )
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.lookout import Budget
+from refdelta.concurrency.lookout import RowBudget
 from refdelta.concurrency.places import Group, record
 from refdelta.concurrency.recorded import recorded_reads
 from refdelta.concurrency.standing import Standing, Work
@@ -140,7 +140,7 @@ class Limits:
     max_attempts: int = 10_000
     max_seconds: float = 600.0
     max_repeats: int = 10
-    budget: Budget = field(default_factory=Budget)
+    budget: RowBudget = field(default_factory=RowBudget)
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1 or self.max_repeats < 1:

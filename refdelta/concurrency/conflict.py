@@ -198,8 +198,9 @@ def _read_rows_removed(ours: Standing, winner: CommitSummary) -> Found:
     found = _paths(lost)
     if found is None:
         return None
-    rows = {path: rows for path, rows in lost.items() if isinstance(rows, BitMap64)}
-    return dataclasses.replace(found, rows=rows, because=ours.why_files(winner, lost.keys() - rows.keys()))
+    because = ours.why_files(winner, lost.keys())
+    rows = {} if because else {path: rows for path, rows in lost.items() if isinstance(rows, BitMap64)}
+    return dataclasses.replace(found, rows=rows, because=because)
 
 
 def _deleted_by_both(ours: Standing, winner: CommitSummary) -> Found:

@@ -23,7 +23,7 @@ from refdelta.protocol.types import ArrayType, MapType, StructType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class RowBudget:
     """How much may be looked at. What needs deletion vectors only is not counted.
 
     Attributes:
@@ -48,7 +48,7 @@ class Lookout:
         reasons: why files had to do.
     """
 
-    budget: Budget
+    budget: RowBudget
     unfit: str | None = None
     answers: dict[tuple[str, str | None], bool] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from refdelta.concurrency.files import Files
 from refdelta.concurrency.groups import Regrouping
 from refdelta.concurrency.held import Held, Renewed, vector_id
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.lookout import Budget, Lookout, only, unfit
+from refdelta.concurrency.lookout import Lookout, RowBudget, only, unfit
 from refdelta.concurrency.matching import Matcher
 from refdelta.concurrency.places import Group
 from refdelta.concurrency.precedence import Effects, Precedence
@@ -75,7 +75,7 @@ class Standing:
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
     work: Work = field(default_factory=Work)
-    budget: Budget = field(default_factory=Budget)
+    budget: RowBudget = field(default_factory=RowBudget)
     staged: CommitSummary = field(init=False)
     rows: Matcher = field(init=False)
     lookout: Lookout = field(init=False)
@@ -184,11 +184,12 @@ class Standing:
 
     def why_files(self, winner: CommitSummary, paths: Collection[str]) -> str | None:
         """Why files decided over these paths, where rows might have."""
-        if not paths or not self.work.vectors:
+        if not self.work.vectors:
             return None
-        if winner.rearranges and not winner.moves:
+        keys = set(map(same_path, paths))
+        if winner.rearranges and not keys <= winner.moves.keys():
             return f"version {winner.version} does not say where the rows are that it moved"
-        if not self.work.row_level and any(same_path(path) in winner.added for path in paths):
+        if not self.work.row_level and not keys.isdisjoint(winner.added):
             return "the table has partition columns, or rows were not to be compared (row_level)"
         return None
 

@@ -1,0 +1,138 @@
+"""Rows of other writers' new files, looked at through the public interface: whose predicate are they for?"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_deltalake
+
+PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"}
+
+
+def table(path, rows=None, **options) -> DeltaTable:
+    rows = rows or {"a": list(range(10)), "b": [0] * 10}
+    write_deltalake(path, pa.table(rows), configuration=PROPERTIES, **options)
+    return DeltaTable(path)
+
+
+def insert(path, **columns) -> None:
+    write_deltalake(path, pa.table(columns), mode="append")
+
+
+def test_an_insert_is_in_the_way_by_its_rows_not_by_its_statistics(tmp_path):
+    for value, conflict in ((3, False), (4, True)):
+        path = tmp_path / str(value)
+        table(path)
+        late = DeltaTable(path).begin()
+        late.delete("a = 4")
+        # Statistics say that 4 may be among them.
+        insert(path, a=[1, value, 9], b=[1, 1, 1])
+        if conflict:
+            with pytest.raises(errors.ConcurrentAppendException) as caught:
+                late.commit()
+            assert caught.value.conflict.fallbacks == ()
+        else:
+            assert late.commit().rebased_over == (1,)
+            assert DeltaTable(path).count() == 12
+
+
+def test_a_row_that_is_hidden_already_is_not_in_the_way(tmp_path):
+    table(tmp_path)
+    late = DeltaTable(tmp_path).begin()
+    late.update({"b": "5"}, predicate="a = 20")
+    late.append(late.read(predicate="a = 20 OR a = 1"))
+    insert(tmp_path, a=[20, 40], b=[1, 1])
+    with DeltaTable(tmp_path).begin() as other:
+        other.delete("a = 20")
+        other.commit()
+    with pytest.raises(errors.ConcurrentAppendException):
+        late.commit()
+    fresh = DeltaTable(tmp_path).begin()
+    fresh.append(fresh.read(predicate="a = 20 OR a = 1"))
+    with DeltaTable(tmp_path).begin() as other:
+        other.update({"b": "7"}, predicate="a = 40")
+        other.commit()
+    assert fresh.commit().version == 4
+
+
+def test_a_merge_asks_for_the_keys_of_its_source(tmp_path):
+    for key, conflict in ((5, False), (6, True)):
+        path = tmp_path / str(key)
+        table(path, {"a": [0, 2, 8], "b": [0, 0, 0]})
+        late = DeltaTable(path).begin()
+        source = pa.table({"a": [2, 6, 8], "b": [1, 1, 1]})
+        merge = late.merge(source, "s.a = t.a").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute()
+        # Between the smallest and the largest key of the source.
+        insert(path, a=[key], b=[9])
+        if conflict:
+            with pytest.raises(errors.ConcurrentAppendException):
+                late.commit()
+        else:
+            late.commit()
+            assert sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist()) == [0, 2, 5, 6, 8]
+
+
+def test_a_predicate_on_a_field_of_a_struct_is_decided_by_files_and_the_error_says_so(tmp_path):
+    table(tmp_path, {"a": [1, 2], "s": [{"x": 1}, {"x": 5}]})
+    late = DeltaTable(tmp_path).begin()
+    late.delete("s.x = 5")
+    insert(tmp_path, a=[1, 2], s=[{"x": 4}, {"x": 6}])
+    with pytest.raises(errors.ConcurrentAppendException) as caught:
+        late.commit()
+    (reason,) = caught.value.conflict.fallbacks
+    assert "s.x" in reason
+    assert reason in str(caught.value)
+
+
+def test_the_budget_is_the_callers(tmp_path):
+    for size, conflict in ((10**6, False), (100, True)):
+        path = tmp_path / str(size)
+        table(path)
+        late = DeltaTable(path).begin(commit_properties=CommitProperties(row_budget=RowBudget(size=size)))
+        late.delete("a = 4")
+        insert(path, a=[1, 9], b=[1, 1])
+        if conflict:
+            with pytest.raises(errors.ConcurrentAppendException, match="beyond the budget of 100 bytes"):
+                late.commit()
+        else:
+            late.commit()
+
+
+def test_rows_are_compared_only_where_that_is_wanted(tmp_path):
+    cases = ((None, None, False), (False, None, True), (None, ["b"], True), (True, ["b"], False))
+    for wanted, partitions, conflict in cases:
+        path = tmp_path / f"{wanted}-{partitions}"
+        table(path, partition_by=partitions)
+        late, other = (DeltaTable(path).begin(commit_properties=CommitProperties(row_level=wanted)) for _ in range(2))
+        late.delete("a = 4")
+        other.delete("a = 5")
+        other.commit()
+        if conflict:
+            with pytest.raises(errors.ConcurrentDeleteReadException, match="row_level"):
+                late.commit()
+        else:
+            late.commit()
+            assert DeltaTable(path).count() == 8
+
+
+def test_files_that_cannot_be_looked_at_are_in_the_way(tmp_path):
+    table(tmp_path)
+    late = DeltaTable(tmp_path).begin()
+    late.delete("a = 4")
+    before = {*tmp_path.glob("*.parquet")}
+    insert(tmp_path, a=[1, 9], b=[1, 1])
+    (new,) = {*tmp_path.glob("*.parquet")} - before
+    new.write_bytes(b"not Parquet")
+    with pytest.raises(errors.ConcurrentAppendException, match="cannot be looked at"):
+        late.commit()
+
+
+def test_a_predicate_that_fails_over_a_new_row_matches_it(tmp_path):
+    table(tmp_path)
+    late = DeltaTable(tmp_path).begin()
+    late.delete("100 / (a + 1) = 50")
+    insert(tmp_path, a=[-1, 9], b=[1, 1])
+    with pytest.raises(errors.ConcurrentAppendException):
+        late.commit()
