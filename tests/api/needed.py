@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from refdelta import DeltaTable
 from refdelta.protocol.deletion_vector import relative_key
@@ -21,6 +22,6 @@ def objects(path: Path) -> set[str]:
 def needs(table: DeltaTable, version: int) -> Iterator[str]:
     """The data files of a version, and the files of their deletion vectors."""
     for row in DeltaTable(table.table_uri, version=version)._snapshot.files.to_pylist():
-        yield row["path"]
+        yield unquote(row["path"])
         if row["deletionVector"] and row["deletionVector"]["storageType"] == "u":
             yield relative_key(row["deletionVector"]["pathOrInlineDv"])
