@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,24 @@ def meet(meeting: Any, over: Any) -> None:
     """Called first in each process: where all of them wait for each other, and what tells that the others are done."""
     global _meeting, _over
     _meeting, _over = meeting, over
+
+
+def race(uri: str, work: Sequence[tuple[Callable[..., Any], Any]], meanwhile: Callable[..., Any] | None = None) -> list:
+    """Processes that all begin at once, each with a function of this module; ``meanwhile`` runs in one more of them.
+
+    Returns what each of them does, that of ``meanwhile`` last.
+    """
+    context = multiprocessing.get_context("spawn")
+    count = len(work) + (meanwhile is not None)
+    meeting, over = context.Barrier(count, timeout=120), context.Event()
+    with ProcessPoolExecutor(count, context, initializer=meet, initargs=(meeting, over)) as pool:
+        aside = [] if meanwhile is None else [pool.submit(meanwhile, uri)]
+        futures = [pool.submit(function, uri, argument) for function, argument in work]
+        try:
+            told = [future.result() for future in futures]
+        finally:
+            over.set()
+        return [*told, *(future.result() for future in aside)]
 
 
 def create(uri: str) -> None:
@@ -64,11 +84,12 @@ def compact_until_over(uri: str) -> list[int]:
     return versions
 
 
-def grab(uri: str, process: int, sets: Sequence[int]) -> list[tuple[int | None, str]]:
+def grab(uri: str, work: tuple[int, Sequence[int]]) -> list[tuple[int | None, str]]:
     """Stage a change of each of these sets on one snapshot, wait until all processes have, and commit them all.
 
     Returns for each its version, or None and the name of the error.
     """
+    process, sets = work
     table = DeltaTable(uri, storage_options=QUICKLY)
     staged = [table.begin() for _ in sets]
     for number, txn in zip(sets, staged, strict=True):

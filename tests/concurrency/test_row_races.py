@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
-from concurrency.row_editor import ALL_SETS, ROWS, SETS, change, compact_until_over, create, grab, meet
+from concurrency.row_editor import ALL_SETS, ROWS, SETS, change, compact_until_over, create, grab, race
 from refdelta import DeltaTable
 
 PROCESSES = 8
-
-
-def together(extra: int, start: Callable[[ProcessPoolExecutor, Any], list[Future[Any]]]) -> list[Any]:
-    """What the processes return; ``start`` submits what each of them does."""
-    context = multiprocessing.get_context("spawn")
-    meeting, over = context.Barrier(PROCESSES + extra, timeout=120), context.Event()
-    with ProcessPoolExecutor(PROCESSES + extra, context, initializer=meet, initargs=(meeting, over)) as pool:
-        futures = start(pool, over)
-        try:
-            return [future.result() for future in futures]
-        finally:
-            over.set()
 
 
 def assert_each_row_was_changed_once(uri: str) -> None:
@@ -33,15 +18,15 @@ def assert_each_row_was_changed_once(uri: str) -> None:
     assert rows == [(i, number % 2 if number < SETS else 0) for i, number in sets if number >= SETS or number % 2]
 
 
-def shares() -> list[range]:
+def shares() -> list[tuple[Any, range]]:
     """Fifty sets for each process."""
-    return [range(process, SETS, PROCESSES) for process in range(PROCESSES)]
+    return [(change, range(process, SETS, PROCESSES)) for process in range(PROCESSES)]
 
 
 def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
-    told = together(0, lambda pool, _: [pool.submit(change, uri, sets) for sets in shares()])
+    told = race(uri, shares())
     assert sorted(version for versions in told for version in versions) == list(range(1, SETS + 1))
     assert_each_row_was_changed_once(uri)
     # The rows went by vectors of the one file: nobody has copied it.
@@ -53,15 +38,7 @@ def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
 
-    def start(pool: ProcessPoolExecutor, over: Any) -> list[Future[Any]]:
-        compacting = pool.submit(compact_until_over, uri)
-        changing = [pool.submit(change, uri, sets) for sets in shares()]
-        left = iter(range(PROCESSES))
-        for future in changing:
-            future.add_done_callback(lambda _: over.set() if next(left) == PROCESSES - 1 else None)
-        return [compacting, *changing]
-
-    compacted, *told = together(1, start)
+    *told, compacted = race(uri, shares(), compact_until_over)
     versions = [version for versions in told for version in versions]
     assert len(compacted) > 1
     assert sorted([*versions, *compacted]) == list(range(1, SETS + len(compacted) + 1))
@@ -71,7 +48,7 @@ def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
 def test_of_those_that_want_the_same_rows_one_gets_them(tmp_path):
     uri, wanted = str(tmp_path / "t"), range(24)
     create(uri)
-    told = together(0, lambda pool, _: [pool.submit(grab, uri, process, wanted) for process in range(PROCESSES)])
+    told = race(uri, [(grab, (process, wanted)) for process in range(PROCESSES)])
     winners = {}
     for number in wanted:
         ended = [outcomes[number] for outcomes in told]
