@@ -230,7 +230,9 @@ def _optimizer(stages: Sequence[Stage], events: Any) -> None:
         for stage in stages:
             stage.begin.wait()
             table = DeltaTable(stage.uri)
-            while not stage.complete.is_set():
+            complete = False
+            while not complete:
+                complete = stage.complete.is_set()  # then once more, so that it runs at least once
                 done = list(_committed(table, Statement(OPTIMIZE)))
                 yield from done
                 if not done:
