@@ -167,6 +167,22 @@ def test_what_vacuum_has_removed_is_named(path):
     assert table.history(1)[0]["operationMetrics"]["numOfFilesAfterRestore"] == str(table.files().num_rows)
 
 
+def test_a_vector_that_vacuum_has_removed_is_named(tmp_path):
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": range(20_000)}), configuration=VECTORS)
+    table = DeltaTable(path)
+    table.delete("id % 3 = 0")
+    (vector,) = path.glob("deletion_vector_*.bin")
+    table.restore(0)
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert not vector.exists()
+    with pytest.raises(errors.DataFileNotFoundError, match=f"version 1 .*{vector.name}"):
+        table.restore(1)
+    # Without its vector the file would show rows that were deleted.
+    table.restore(1, ignore_missing_files=True)
+    assert table.count() == 0
+
+
 def test_a_version_that_was_cleaned_up(path):
     table = DeltaTable(path)
     table.create_checkpoint()
