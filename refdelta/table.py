@@ -80,6 +80,7 @@ class DeltaTable:
         configuration: Mapping[str, str | None] | None = None,
         storage_options: Mapping[str, str] | None = None,
         *,
+        cluster_by: Sequence[str] | str | None = None,
         commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
         """Create a table without rows.
@@ -94,6 +95,7 @@ class DeltaTable:
             description: its description.
             configuration: its table properties.
             storage_options: what the store needs.
+            cluster_by: the clustering columns, as :func:`refdelta.write_deltalake` takes them.
             commit_properties: what to note in the commit.
 
         Raises:
@@ -116,7 +118,12 @@ class DeltaTable:
             snapshot = load_snapshot(store)
         struct = schema.struct if isinstance(schema, Schema) else from_arrow(_arrow_schema(schema))
         made = target.new_table(
-            struct, partition_by=partition_by, configuration=configuration, name=name, description=description
+            struct,
+            partition_by=partition_by,
+            cluster_by=cluster_by,
+            configuration=configuration,
+            name=name,
+            description=description,
         )
         with Staging(store, snapshot, commit_properties=commit_properties) as txn:
             if snapshot is None:

@@ -33,6 +33,7 @@ class _Request:
 
     mode: str
     partition_by: Sequence[str] | str | None
+    cluster_by: Sequence[str] | str | None
     schema_mode: str | None
     predicate: str | None
     configuration: Mapping[str, str | None] | None
@@ -71,6 +72,7 @@ def write_deltalake(
     *,
     mode: str = "error",
     partition_by: Sequence[str] | str | None = None,
+    cluster_by: Sequence[str] | str | None = None,
     schema_mode: str | None = None,
     predicate: str | None = None,
     configuration: Mapping[str, str | None] | None = None,
@@ -93,6 +95,9 @@ def write_deltalake(
             streamed, never held whole. Columns are found by name.
         mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
+        cluster_by: the clustering columns of such a table, at most four, instead of partition columns; dots lead into
+            structs. A new one gets deletion vectors, so that rows decide over conflicts, unless ``configuration`` has
+            ``delta.enableDeletionVectors`` false. Where the schema is overwritten, None keeps the table's.
         schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
         predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
             every new row must satisfy it.
@@ -127,6 +132,7 @@ def write_deltalake(
     request = _Request(
         mode,
         partition_by,
+        cluster_by,
         schema_mode,
         predicate,
         configuration,
@@ -197,6 +203,7 @@ def _target(snapshot: Snapshot | None, source: Source, request: _Request) -> Tar
         return new_table(
             data,
             partition_by=request.partition_by,
+            cluster_by=request.cluster_by,
             configuration=request.configuration,
             name=request.name,
             description=request.description,
@@ -206,6 +213,7 @@ def _target(snapshot: Snapshot | None, source: Source, request: _Request) -> Tar
         data,
         schema_mode=request.schema_mode,
         partition_by=request.partition_by,
+        cluster_by=request.cluster_by,
         configuration=request.configuration,
     )
 

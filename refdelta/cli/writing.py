@@ -30,6 +30,7 @@ from refdelta.observe import StatusLine, watched
 )
 @click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields.")
 @click.option("--partition-by", metavar="A,B", callback=names, help="Partition columns of a new table.")
+@click.option("--cluster-by", metavar="A,B", callback=names, help="Clustering columns of a new table.")
 @click.option(
     "--schema-mode",
     type=click.Choice(["merge", "overwrite"]),
@@ -62,6 +63,7 @@ def write(
     nulls: tuple[str, ...],
     delimiter: str,
     partition_by: list[str] | None,
+    cluster_by: list[str] | None,
     schema_mode: str | None,
     predicate: str | None,
     dynamic: bool,
@@ -87,6 +89,7 @@ def write(
             watched(open_inputs(inputs, options), line, "writing"),
             mode=mode,
             partition_by=partition_by,
+            cluster_by=cluster_by,
             schema_mode=schema_mode,
             predicate=predicate,
             partition_overwrite="dynamic" if dynamic else None,

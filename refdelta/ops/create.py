@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.engine.state import to_adds
+from refdelta.ops.clustering import check_not_partitioned
+from refdelta.ops.names import dotted
 from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.actions import Metadata, Protocol
+from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.protocol_choice import upgraded
 
@@ -28,7 +31,8 @@ def create(txn: Staging, target: Target, *, or_replace: bool = False) -> None:
     """
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     txn.stage(target.changes)
-    txn.describe("CREATE OR REPLACE TABLE" if or_replace else "CREATE TABLE", _parameters(metadata), {})
+    operation = "CREATE OR REPLACE TABLE" if or_replace else "CREATE TABLE"
+    txn.describe(operation, _parameters(metadata, target), {})
 
 
 def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
@@ -42,21 +46,28 @@ def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
     Raises:
         UnsupportedFeatureError: the table's protocol has a feature that this engine cannot write.
         ConstraintViolationError: the table that is there is append-only.
+        InvalidArgumentError: the new one is partitioned, but the old one clustered.
     """
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     asked = next(action for action in target.changes if isinstance(action, Protocol))
     protocol = upgraded(snapshot.protocol, metadata, features_of(asked))
     check_writable(protocol, metadata)
+    check_not_partitioned(features_of(protocol), metadata.partition_columns)
     txn.read_whole_table()
     remove_files(txn, to_adds(snapshot.files))
     txn.stage([metadata] if protocol == snapshot.protocol else [protocol, metadata])
-    txn.describe("CREATE OR REPLACE TABLE", _parameters(metadata), {})
+    if target.clustering_columns or DOMAIN in snapshot.domains:
+        # A table that once was clustered says so as long as its protocol has the feature: it has no such columns now.
+        txn.stage([clustering_domain(target.clustering_columns, target.schema)])
+    txn.describe("CREATE OR REPLACE TABLE", _parameters(metadata, target), {})
 
 
-def _parameters(metadata: Metadata) -> dict[str, str]:
+def _parameters(metadata: Metadata, target: Target) -> dict[str, str]:
+    clustering = [dotted(path) for path in target.clustering_columns]
     return {
         "isManaged": "false",
         "description": metadata.description or "",
         "partitionBy": msgspec.json.encode(metadata.partition_columns).decode(),
+        "clusterBy": msgspec.json.encode(clustering).decode(),
         "properties": msgspec.json.encode(metadata.configuration or {}).decode(),
     }

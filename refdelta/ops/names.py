@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from refdelta.errors import InvalidArgumentError
+from refdelta.protocol.types import DataType, StructType
 
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.]+?))\s*(\.|$)")
 # What Spark writes without backticks.
@@ -33,3 +34,21 @@ def split_path(name: str) -> tuple[str, ...]:
 def dotted(path: Sequence[str]) -> str:
     """The name that :func:`split_path` takes apart into these parts, with backticks where Spark has them."""
     return ".".join(part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)
+
+
+def find_column(schema: StructType, name: str) -> tuple[tuple[str, ...], DataType] | None:
+    """The column that a user names, in any case: its path, spelled as in the schema, and its type. None if there is
+    none.
+
+    Raises:
+        InvalidArgumentError: it is no name of a column.
+    """
+    path: list[str] = []
+    here: DataType = schema
+    for part in split_path(name):
+        found = here.find(part) if isinstance(here, StructType) else None
+        if found is None:
+            return None
+        path.append(found.name)
+        here = found.type
+    return tuple(path), here

@@ -17,9 +17,10 @@ from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.write import TARGET_FILE_SIZE
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.ops.bins import Bin, Plan, live, partition_filter, plan_bins
+from refdelta.ops.clustering import check_not_clustered
 from refdelta.ops.compaction import Rewriter
-from refdelta.ops.names import split_path
-from refdelta.protocol.types import ArrayType, DataType, MapType, StructType
+from refdelta.ops.names import find_column
+from refdelta.protocol.types import ArrayType, MapType, StructType
 from refdelta.results import CommitResult
 
 if TYPE_CHECKING:
@@ -161,9 +162,10 @@ def sort_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[Column, ...]
     """The paths of columns to sort by, spelled as in the schema; fields of structs too.
 
     Raises:
-        InvalidArgumentError: there is none; one is named twice, does not exist, partitions the table, has no order, or
-            has no statistics, without which sorted files are no better than others.
+        InvalidArgumentError: the table is clustered; there is no column; one is named twice, does not exist, partitions
+            the table, has no order, or has no statistics, without which sorted files are no better than others.
     """
+    check_not_clustered(snapshot.protocol, snapshot.clustering_columns)
     if not names:
         raise InvalidArgumentError("z_order needs at least one column to sort by")
     columns: list[Column] = []
@@ -176,24 +178,20 @@ def sort_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[Column, ...]
 
 
 def _sort_column(snapshot: Snapshot, name: str) -> Column:
-    path: list[str] = []
-    here: DataType = snapshot.schema
-    for part in split_path(name):
-        found = here.find(part) if isinstance(here, StructType) else None
-        if found is None:
-            raise ColumnNotFoundError(name, snapshot.schema.names)
-        path.append(found.name)
-        here = found.type
+    found = find_column(snapshot.schema, name)
+    if found is None:
+        raise ColumnNotFoundError(name, snapshot.schema.names)
+    path, here = found
     if path[0] in snapshot.partition_columns:
         raise InvalidArgumentError(f"cannot sort by {name!r}: it is a partition column, and each file has one value")
     if isinstance(here, (StructType, ArrayType, MapType)):
         raise InvalidArgumentError(f"cannot sort by {name!r}: it is {_article(here)}, which has no order")
-    if tuple(path) not in {leaf.path for leaf in _leaves(snapshot)}:
+    if path not in {leaf.path for leaf in _leaves(snapshot)}:
         raise InvalidArgumentError(
             f"cannot sort by {name!r}: the table keeps no statistics of it, so that no file could be skipped for it; "
             "delta.dataSkippingStatsColumns or delta.dataSkippingNumIndexedCols say of which columns it does"
         )
-    return tuple(path)
+    return path
 
 
 def _leaves(snapshot: Snapshot) -> Iterator[Any]:

@@ -17,7 +17,9 @@ from refdelta.engine.references import referenced_keys
 from refdelta.engine.state import to_adds, without_shared
 from refdelta.engine.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.rewrite import remove_files
+from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.protocol_choice import upgraded
 from refdelta_storage.errors import ObjectNotFoundError
@@ -36,7 +38,7 @@ _WORKERS = 16
 def restore(
     txn: Staging, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
 ) -> None:
-    """Stage that the table becomes what it was: rows, schema, partition columns and properties.
+    """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
 
     A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
     loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
@@ -49,7 +51,8 @@ def restore(
         ignore_missing_files: whether to go back without the files that are gone, instead of raising.
 
     Raises:
-        InvalidArgumentError: ``then`` is newer than what the transaction sees.
+        InvalidArgumentError: ``then`` is newer than what the transaction sees; it is partitioned, and the table is
+            clustered by now.
         DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
         ConstraintViolationError: the table is append-only, and rows would go.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
@@ -61,6 +64,7 @@ def restore(
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
     protocol = upgraded(snapshot.protocol, then.metadata, requested)
     check_writable(protocol, then.metadata)
+    check_not_partitioned(features_of(protocol), then.partition_columns)
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
@@ -70,6 +74,9 @@ def restore(
         txn.stage([protocol])
     if then.metadata != snapshot.metadata:
         txn.stage([then.metadata])
+    clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
+    if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
+        txn.stage([clustering])
     removed_size, restored_size = sum(add.size for add in gone), pc.sum(back.column("size")).as_py() or 0
     figures = {
         "tableSizeAfterRestore": snapshot.size_bytes - removed_size + restored_size,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
+from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
+from refdelta.ops.names import dotted
 from refdelta.protocol.actions import AnyAction, Format, Metadata
+from refdelta.protocol.clustering import FEATURE, clustering_domain
 from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.properties import TableProperties, validate
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.clustering import ColumnPath
+
+_VECTORS = "delta.enableDeletionVectors"
 
 
 @dataclass(frozen=True)
@@ -50,22 +55,30 @@ def new_table(
     schema: StructType,
     *,
     partition_by: Sequence[str] | str | None = None,
+    cluster_by: Sequence[str] | str | None = None,
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
     description: str | None = None,
 ) -> Target:
-    """A table that does not exist yet.
+    """A table that does not exist yet. A clustered one has deletion vectors unless the configuration says otherwise.
 
     Raises:
-        InvalidArgumentError: a property that does not exist, a partition column that cannot be one.
+        InvalidArgumentError: a property that does not exist, a partition or clustering column that cannot be one, or
+            both kinds of columns.
         SchemaMismatchError: column names that Delta cannot store.
     """
     given = {key: str(value) for key, value in (configuration or {}).items() if value is not None}
+    clustering = chosen_columns(schema, cluster_by or ())
+    if clustering and _VECTORS.lower() not in {key.lower() for key in given}:
+        # Rows decide over conflicts only where there are vectors.
+        given[_VECTORS] = "true"
     properties = validate(given)
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
     check_field_names(schema)
     columns = _partition_columns(schema, partition_by or ())
+    features = (FEATURE,) if clustering else ()
+    check_not_partitioned(features, columns)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,
@@ -76,9 +89,10 @@ def new_table(
         configuration=properties,
         created_time=time.time_ns() // 1_000_000,
     )
-    protocol = protocol_for_new_table(schema, given)
+    protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
-    return Target(schema, columns, TableProperties.parse(properties), changes=(protocol, metadata))
+    domain = (clustering_domain(clustering, schema),) if clustering else ()
+    return Target(schema, columns, TableProperties.parse(properties), clustering, (protocol, metadata, *domain))
 
 
 def existing_table(
@@ -87,51 +101,68 @@ def existing_table(
     *,
     schema_mode: str | None,
     partition_by: Sequence[str] | str | None,
+    cluster_by: Sequence[str] | str | None = None,
     configuration: Mapping[str, str | None] | None = None,
 ) -> Target:
     """A table that exists, with the schema that ``schema_mode`` gives it: None keeps it, ``merge`` adds columns,
-    ``overwrite`` replaces it.
+    ``overwrite`` replaces it, and may replace the partition or clustering columns.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: other partition columns or properties than the table has.
+        InvalidArgumentError: other partition columns, clustering columns or properties than the table has.
         SchemaMismatchError: a schema that cannot be merged.
     """
     check_writable(snapshot.protocol, snapshot.metadata)
     _same_configuration(snapshot, configuration)
     current = snapshot.schema
     partitioning = tuple(snapshot.partition_columns)
+    clustering = snapshot.clustering_columns
     schema = data if schema_mode == "overwrite" else _merged(snapshot, data) if schema_mode == "merge" else current
     if schema_mode == "overwrite":
         partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
+        kept = list(map(dotted, clustering))
+        clustering = kept_columns(schema, kept) if cluster_by is None else chosen_columns(schema, cluster_by)
     elif partition_by is not None and _names(partition_by) != [c.lower() for c in partitioning]:
         raise InvalidArgumentError(
             f"the table is partitioned by {list(partitioning)}, not by {_listed(partition_by)}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
-    changes = with_schema(snapshot, schema, partitioning)
-    return Target(schema, partitioning, snapshot.properties, snapshot.clustering_columns, changes)
+    elif cluster_by is not None and chosen_columns(schema, cluster_by) != clustering:
+        raise InvalidArgumentError(
+            f"the table is clustered by {list(map(dotted, clustering))}, not by {_listed(cluster_by)}; "
+            'mode="overwrite" with schema_mode="overwrite" changes it'
+        )
+    changes = with_schema(snapshot, schema, partitioning, clustering)
+    return Target(schema, partitioning, snapshot.properties, clustering, changes)
 
 
 def with_schema(
-    snapshot: Snapshot, schema: StructType, partition_columns: Sequence[str] | None = None
+    snapshot: Snapshot,
+    schema: StructType,
+    partition_columns: Sequence[str] | None = None,
+    clustering: tuple[ColumnPath, ...] | None = None,
 ) -> tuple[AnyAction, ...]:
-    """The protocol and metaData actions that give a table another schema; none where it has it.
+    """The actions that give a table another schema, and perhaps other partition or clustering columns; none where it
+    has them.
 
     Raises:
         UnsupportedFeatureError: the schema needs a feature that this engine cannot write.
         SchemaMismatchError: column names that Delta cannot store.
+        InvalidArgumentError: it would be clustered and partitioned.
     """
     partitioning = snapshot.partition_columns if partition_columns is None else list(partition_columns)
-    if schema == snapshot.schema and partitioning == snapshot.partition_columns:
+    same_clustering = clustering is None or clustering == snapshot.clustering_columns
+    if schema == snapshot.schema and partitioning == snapshot.partition_columns and same_clustering:
         return ()
     check_field_names(schema)
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
     )
-    protocol = upgraded(snapshot.protocol, metadata)
+    protocol = upgraded(snapshot.protocol, metadata, (FEATURE,) if clustering else ())
     check_writable(protocol, metadata)
-    return (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
+    check_not_partitioned(features_of(protocol), partitioning)
+    changes: tuple[AnyAction, ...] = (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
+    return changes if clustering is None or same_clustering else (*changes, clustering_domain(clustering, schema))
 
 
 def _merged(snapshot: Snapshot, data: StructType) -> StructType:
@@ -154,12 +185,12 @@ def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | No
             )
 
 
-def _listed(partition_by: Sequence[str] | str) -> list[str]:
-    return [partition_by] if isinstance(partition_by, str) else list(partition_by)
+def _listed(columns: Sequence[str] | str) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
-def _names(partition_by: Sequence[str] | str) -> list[str]:
-    return [name.lower() for name in _listed(partition_by)]
+def _names(columns: Sequence[str] | str) -> list[str]:
+    return [name.lower() for name in _listed(columns)]
 
 
 def _partition_columns(schema: StructType, partition_by: Sequence[str] | str) -> tuple[str, ...]:

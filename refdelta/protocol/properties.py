@@ -242,6 +242,11 @@ def _checked(key: str, value: str) -> str | None:
     lower = key.lower()
     if not lower.startswith("delta.") or lower.startswith(_FREE_PREFIXES):
         return key
+    if lower == f"{FEATURE_PREFIX}clustering":
+        raise InvalidArgumentError(
+            f"property {key} is not for users to set: cluster_by names the clustering columns of a table that is "
+            "created or replaced"
+        )
     if lower.startswith(FEATURE_PREFIX):
         if value.strip().lower() not in ("supported", "enabled"):
             raise InvalidArgumentError(f"property {key} must be 'supported', not {value!r}")

@@ -45,12 +45,15 @@ def minimal_protocol(features: Collection[str]) -> Protocol:
     return next((protocol for protocol in _LEGACY if features_of(protocol) == wanted), _named(wanted, 1))
 
 
-def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str, str]) -> Protocol:
+def protocol_for_new_table(
+    schema: StructType | str, configuration: Mapping[str, str], features: Iterable[str] = ()
+) -> Protocol:
     """The protocol of a table that is created with this schema and these properties, as delta-spark chooses it.
 
     Args:
         schema: the table's schema, typed or as the log's JSON.
         configuration: the properties that the user gives, ``delta.feature.*`` and the minimum versions among them.
+        features: what the table needs beside, by name.
 
     Raises:
         UnsupportedFeatureError: the schema or a property needs a feature that this engine does not write.
@@ -65,7 +68,7 @@ def protocol_for_new_table(schema: StructType | str, configuration: Mapping[str,
     wanted = {
         *_BASE,
         *(row.name for row in REGISTRY.values() if row.active(facts)),
-        *map(_known, requested_features(configuration)),
+        *map(_known, (*features, *requested_features(configuration))),
     }
     if writer < MAX_WRITER:
         wanted |= features_of(Protocol(min_reader_version=reader, min_writer_version=writer))

@@ -64,6 +64,14 @@ def test_partitions_properties_and_names(cli, tmp_path):
     assert cli("history", tmp_path / "t", "--json").json[0]["userMetadata"] == "first"
 
 
+def test_clustering_columns(cli, tmp_path):
+    (tmp_path / "a.csv").write_text("id,day\n1,x\n2,y\n")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv", "--cluster-by", "day,id").status == 0
+    assert cli("detail", tmp_path / "t", "--json").json["clustering_columns"] == ["day", "id"]
+    refused = cli("write", tmp_path / "t", tmp_path / "a.csv", "--mode", "append", "--cluster-by", "id")
+    assert (refused.status, "clustered by ['day', 'id']" in refused.err) == (1, True)
+
+
 def test_overwrite_where_dynamic_and_schema_mode(cli, tmp_path):
     table = tmp_path / "t"
     (tmp_path / "a.csv").write_text("id,day\n1,x\n2,y\n3,z\n")

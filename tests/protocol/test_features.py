@@ -196,7 +196,8 @@ def test_some_features_are_written_active_or_not(name):
     }
     wanted = {"appendOnly", "deletionVectors", "v2Checkpoint", "typeWidening", "timestampNtz"}
     check_writable(with_requirements(name), table())
-    check_writable(supporting(*sorted(wanted | {name})), table(active, schema("timestamp_ntz")))
+    supported = supporting(*sorted(protocol_choice.with_requirements(wanted | {name})))
+    check_writable(supported, table(active, schema("timestamp_ntz")))
 
 
 def test_unknown_features_are_not_written():
@@ -358,7 +359,6 @@ def test_new_tables(configuration, type_, made):
     + [
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
-        ({"delta.feature.clustering": "supported"}, "clustering"),
         ({"delta.feature.variantType": "supported"}, "variantType"),
     ],
 )

@@ -132,6 +132,11 @@ def test_what_engines_keep_to_themselves(name):
         validate({name: "1"})
 
 
+def test_the_feature_of_clustered_tables_is_not_for_users():
+    with pytest.raises(InvalidArgumentError, match=r"delta\.feature\.clustering is not for users to set: cluster_by"):
+        validate({"delta.feature.clustering": "supported"})
+
+
 def test_validate_gives_what_is_to_be_stored():
     given_properties = {
         "delta.APPENDONLY": "true",

@@ -1,0 +1,286 @@
+"""Clustered tables (PROTOCOL.md, "Clustered Table"): made, written to, replaced and restored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+from written_tables import actions
+
+DATA = pa.table(
+    {
+        "id": pa.array([1, 2, 3, 4], pa.int64()),
+        "Name": ["d", "c", "b", "a"],
+        "s": pa.array([{"x": i, "y.z": str(i)} for i in range(4)]),
+        "flag": [True, False, True, False],
+        "raw": pa.array([b"1", b"2", b"3", b"4"]),
+        "l": pa.array([[1], [2], [3], [4]]),
+    }
+)
+VECTORS = "delta.enableDeletionVectors"
+
+
+def domain(path, version):
+    return actions(path, version, "domainMetadata")
+
+
+def clustered_by(*paths):
+    columns = json.dumps([list(path) for path in paths], separators=(",", ":"))
+    text = f'{{"clusteringColumns":{columns},"domainName":"delta.clustering"}}'
+    return [{"domain": "delta.clustering", "configuration": text, "removed": False}]
+
+
+def stats(path, version):
+    return [json.loads(add["stats"]) for add in actions(path, version, "add")]
+
+
+# --- making ------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_created_clustered(tmp_path):
+    table = DeltaTable.create(tmp_path, DATA.schema, cluster_by=["ID", "s.x", "s.`y.z`"])
+    assert domain(tmp_path, 0) == clustered_by(["id"], ["s", "x"], ["s", "y.z"])
+    assert {"clustering", "domainMetadata", "deletionVectors"} <= set(table.protocol().writer_features)
+    assert table.protocol().reader_features == ["deletionVectors"]
+    assert table.metadata().configuration == {VECTORS: "true"}
+    assert table.detail()["clustering_columns"] == ["id", "s.x", "s.`y.z`"]
+    assert table.history()[0]["operationParameters"]["clusterBy"] == '["id","s.x","s.`y.z`"]'
+
+
+def test_a_first_write_creates_one(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="name")
+    table = DeltaTable(tmp_path)
+    assert (domain(tmp_path, 0), table.detail()["clustering_columns"]) == (clustered_by(["Name"]), ["Name"])
+    assert table.to_pyarrow_table() == DATA
+
+
+@pytest.mark.parametrize("name", [VECTORS, VECTORS.lower()])
+def test_vectors_are_left_off_where_that_is_said(tmp_path, name):
+    table = DeltaTable.create(tmp_path, DATA.schema, cluster_by="id", configuration={name: "false"})
+    assert table.metadata().configuration == {VECTORS: "false"}
+    assert "deletionVectors" not in table.protocol().writer_features
+    assert table.protocol().min_reader_version == 1
+
+
+def test_no_columns_make_no_clustered_table(tmp_path):
+    table = DeltaTable.create(tmp_path, DATA.schema, cluster_by=[])
+    assert (table.metadata().configuration, table.protocol().min_writer_version) == ({}, 2)
+
+
+@pytest.mark.parametrize(
+    ("cluster_by", "error", "match"),
+    [
+        (["gone"], errors.ColumnNotFoundError, "'gone'"),
+        (["id.x"], errors.ColumnNotFoundError, "'id.x'"),
+        (["s.gone"], errors.ColumnNotFoundError, "'s.gone'"),
+        (["s"], errors.InvalidArgumentError, "'s' cannot cluster"),
+        (["flag"], errors.InvalidArgumentError, "'flag' cannot cluster.*boolean"),
+        (["raw"], errors.InvalidArgumentError, "'raw' cannot cluster.*binary"),
+        (["l"], errors.InvalidArgumentError, "'l' cannot cluster"),
+        (["id", "ID"], errors.InvalidArgumentError, "'id' twice"),
+        (["s."], errors.InvalidArgumentError, "'s.' is no name"),
+        (["id", "Name", "s.x", "s.`y.z`", "flag"], errors.InvalidArgumentError, "5 columns.*at most 4"),
+    ],
+)
+def test_columns_that_cannot_cluster(tmp_path, cluster_by, error, match):
+    for make in (
+        lambda: DeltaTable.create(tmp_path / "t", DATA.schema, cluster_by=cluster_by),
+        lambda: write_deltalake(tmp_path / "t", DATA, cluster_by=cluster_by),
+    ):
+        with pytest.raises(error, match=match):
+            make()
+        assert not (tmp_path / "t").exists()
+
+
+def test_a_table_is_clustered_or_partitioned(tmp_path):
+    with pytest.raises(errors.InvalidArgumentError, match=r"clustered table has no partition columns.*Name"):
+        DeltaTable.create(tmp_path / "t", DATA.schema, partition_by="Name", cluster_by="id")
+    assert not (tmp_path / "t").exists()
+
+
+def test_the_feature_is_not_set_by_a_property(tmp_path):
+    feature = {"delta.feature.Clustering": "supported"}
+    with pytest.raises(errors.InvalidArgumentError, match="cluster_by"):
+        DeltaTable.create(tmp_path / "t", DATA.schema, configuration=feature)
+    table = DeltaTable.create(tmp_path / "t", DATA.schema)
+    with pytest.raises(errors.InvalidArgumentError, match="cluster_by"):
+        table.alter.set_table_properties(feature)
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def test_writes_agree_with_the_columns(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by=["id", "Name"])
+    write_deltalake(tmp_path, DATA, mode="append", cluster_by=["ID", "name"])
+    write_deltalake(tmp_path, DATA, mode="overwrite")
+    for other in (["Name", "id"], ["id"], []):
+        with pytest.raises(errors.InvalidArgumentError, match=r"clustered by \['id', 'Name'\], not by"):
+            write_deltalake(tmp_path, DATA, mode="append", cluster_by=other)
+    assert DeltaTable(tmp_path).detail()["clustering_columns"] == ["id", "Name"]
+    assert [domain(tmp_path, version) for version in (1, 2)] == [[], []]
+    write_deltalake(tmp_path / "plain", DATA)
+    with pytest.raises(errors.InvalidArgumentError, match=r"clustered by \[\], not by \['id'\]"):
+        write_deltalake(tmp_path / "plain", DATA, mode="append", cluster_by="id")
+
+
+WIDE = pa.table({f"c{i}": pa.array([i, i + 1], pa.int64()) for i in range(40)})
+
+
+@pytest.mark.parametrize(
+    ("configuration", "others"),
+    [
+        ({}, 32),
+        ({"delta.dataSkippingNumIndexedCols": "0"}, 0),
+        ({"delta.dataSkippingStatsColumns": "c1,c2"}, 2),
+    ],
+)
+def test_every_write_has_statistics_of_the_columns(tmp_path, configuration, others):
+    """Appends, what statements rewrite, compactions, and statistics as structs in checkpoints."""
+    asked = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "false"}
+    write_deltalake(tmp_path, WIDE, cluster_by=["c39"], configuration={**configuration, **asked, VECTORS: "false"})
+    table = DeltaTable(tmp_path)
+    table.update({"c0": "7"}, predicate="c39 = 40")
+    table.merge(WIDE.slice(0, 1), "s.c0 = t.c0").when_matched_update({"c1": "9"}).execute()
+    write_deltalake(table, WIDE, mode="append")
+    table.optimize.compact()
+    assert table.version() == 4
+    for version in range(5):
+        for found in stats(tmp_path, version):
+            assert found["nullCount"]["c39"] == 0
+            assert 39 <= found["minValues"]["c39"] <= found["maxValues"]["c39"] <= 40
+            assert len(found["minValues"]) == others + 1
+    table.create_checkpoint()
+    again = DeltaTable(tmp_path)
+    assert again.detail()["clustering_columns"] == ["c39"]
+    assert again.scan(predicate="c39 > 40").explain().pruned_by_stats == 1
+
+
+def test_statements_and_compaction_keep_the_domain_and_name_no_provider(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    table = DeltaTable(tmp_path)
+    write_deltalake(table, DATA, mode="append")
+    table.delete("id = 1")
+    table.update({"Name": "'z'"}, predicate="id = 2")
+    table.optimize.compact()
+    assert table.detail()["clustering_columns"] == ["id"]
+    adds = [add for version in range(table.version() + 1) for add in actions(tmp_path, version, "add")]
+    assert all("clusteringProvider" not in add for add in adds)
+    assert table.history(1)[0]["operationParameters"]["clusterBy"] == "[]"
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [2, 2, 3, 3, 4, 4]
+
+
+def test_z_order_is_refused(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by=["id", "s.`y.z`"])
+    with pytest.raises(errors.InvalidArgumentError, match=r"clustered by id, s.`y.z`.*optimize.compact\(\)"):
+        DeltaTable(tmp_path).optimize.z_order(["Name"])
+
+
+def test_disjoint_deletes_of_one_file_both_commit(tmp_path):
+    """Row-level concurrency: liquid clustering with deletion vectors."""
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    table = DeltaTable(tmp_path)
+    first, second = table.begin(), DeltaTable(tmp_path).begin()
+    first.delete("id = 1")
+    second.delete("id = 3")
+    first.commit()
+    assert second.commit().rebased_over == (1,)
+    table.update_incremental()
+    assert table.to_pyarrow_table()["id"].to_pylist() == [2, 4]
+    assert len(table.file_uris()) == 1
+
+
+# --- another schema ----------------------------------------------------------------------------------------------
+
+
+def test_another_schema_keeps_the_columns(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by=["id", "Name"])
+    narrow = DATA.select(["Name", "id"])
+    write_deltalake(tmp_path, narrow, mode="overwrite", schema_mode="overwrite")
+    assert domain(tmp_path, 1) == []
+    with pytest.raises(errors.ColumnNotFoundError, match=r"'Name'.*cannot cluster"):
+        write_deltalake(tmp_path, DATA.select(["id"]), mode="overwrite", schema_mode="overwrite")
+    flags = DATA.select(["Name"]).append_column("id", DATA["flag"])
+    with pytest.raises(errors.InvalidArgumentError, match=r"'id' cannot cluster.*boolean"):
+        write_deltalake(tmp_path, flags, mode="overwrite", schema_mode="overwrite")
+    assert DeltaTable(tmp_path).version() == 1
+
+
+def test_another_schema_may_have_other_columns(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    again = {"mode": "overwrite", "schema_mode": "overwrite"}
+    write_deltalake(tmp_path, DATA, cluster_by="Name", **again)
+    assert domain(tmp_path, 1) == clustered_by(["Name"])
+    write_deltalake(tmp_path, DATA, cluster_by=[], **again)
+    assert domain(tmp_path, 2) == clustered_by()
+    assert DeltaTable(tmp_path).detail()["clustering_columns"] == []
+    with pytest.raises(errors.InvalidArgumentError, match="once was clustered stays so"):
+        write_deltalake(tmp_path, DATA, partition_by="Name", **again)
+
+
+def test_a_partitioned_table_becomes_a_clustered_one(tmp_path):
+    write_deltalake(tmp_path, DATA, partition_by="Name")
+    again = {"mode": "overwrite", "schema_mode": "overwrite", "cluster_by": "id"}
+    with pytest.raises(errors.InvalidArgumentError, match=r"partition_by=\[\]"):
+        write_deltalake(tmp_path, DATA, **again)
+    write_deltalake(tmp_path, DATA, partition_by=[], **again)
+    table = DeltaTable(tmp_path)
+    assert (table.metadata().partition_columns, table.detail()["clustering_columns"]) == ([], ["id"])
+    assert {"clustering", "domainMetadata"} <= set(table.protocol().writer_features)
+    # The version before it was partitioned, which a table of this protocol cannot be.
+    with pytest.raises(errors.InvalidArgumentError, match="would be partitioned by Name"):
+        table.restore(0)
+
+
+# --- replacing and restoring -------------------------------------------------------------------------------------
+
+
+def test_a_replaced_table_has_its_own_columns(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", cluster_by="Name")
+    assert (domain(tmp_path, 1), table.detail()["clustering_columns"]) == (clustered_by(["Name"]), ["Name"])
+    # The protocol keeps the feature, so the domain stays too, without columns: as delta-spark has it.
+    table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite")
+    assert (domain(tmp_path, 2), table.detail()["clustering_columns"]) == (clustered_by(), [])
+    assert table.metadata().configuration == {}
+    with pytest.raises(errors.InvalidArgumentError, match="once was clustered stays so"):
+        DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", partition_by="Name")
+    write_deltalake(table, DATA, mode="append")
+    table.optimize.compact()
+
+
+def test_a_table_becomes_clustered_when_it_is_replaced(tmp_path):
+    write_deltalake(tmp_path, DATA, partition_by="Name")
+    table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", cluster_by="id")
+    assert {"clustering", "domainMetadata", "deletionVectors"} <= set(table.protocol().writer_features)
+    assert (domain(tmp_path, 1), table.metadata().configuration) == (clustered_by(["id"]), {VECTORS: "true"})
+
+
+def test_restore_brings_the_columns_back(tmp_path):
+    write_deltalake(tmp_path, DATA)
+    DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", cluster_by="id")
+    table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", cluster_by="Name")
+    table.restore(1)
+    assert (domain(tmp_path, 3), table.detail()["clustering_columns"]) == (clustered_by(["id"]), ["id"])
+    table.restore(0)
+    assert (domain(tmp_path, 4), table.detail()["clustering_columns"]) == (clustered_by(), [])
+    assert table.count() == 4
+    table.restore(4)
+    assert table.version() == 4
+
+
+def test_a_damaged_domain_is_one_clear_error(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    log = Path(tmp_path) / "_delta_log"
+    first = log / f"{0:020d}.json"
+    first.write_text(first.read_text().replace(r"[[\"id\"]]", r"[[\"gone\"]]"))
+    (log / f"{0:020d}.crc").unlink()
+    table = DeltaTable(tmp_path)
+    assert pc.sum(table.to_pyarrow_table()["id"]).as_py() == 10
+    with pytest.raises(errors.InvalidLogError, match="clustered by gone"):
+        write_deltalake(table, DATA, mode="append")
