@@ -1,4 +1,4 @@
-"""Single files on a disk: what Python's `os` and `io` leave to their callers."""
+"""Single files and names on a disk: what Python's `os` and `io` leave to their callers."""
 # ruff: noqa: PTH108, PTH116
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from refdelta_storage.errors import StorageError
+
+TEMPORARY = ".refdelta-tmp-"
+"""How the names of files begin that are being written."""
 
 
 class OutputFile(io.FileIO):
@@ -66,3 +69,28 @@ def unlink(path: str) -> None:
     """Remove a file, as far as the system lets us."""
     with contextlib.suppress(OSError):
         os.unlink(path)
+
+
+def hidden(name: str) -> bool:
+    """Whether a file of this name is no object: a temporary one of ours, or a checksum of Hadoop's."""
+    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".crc"))
+
+
+def wanted(
+    folder: str, entry: os.DirEntry[str], prefix: bytes, after: bytes
+) -> tuple[bytes, bool, os.DirEntry[str]] | None:
+    """The sort key of an entry that a listing shows or descends into, decided before any file is looked at."""
+    if hidden(entry.name):
+        return None
+    try:
+        encoded = (f"{folder}/{entry.name}" if folder else entry.name).encode()
+    except UnicodeEncodeError:
+        return None
+    if not entry.is_dir(follow_symlinks=False):
+        return (encoded, False, entry) if encoded.startswith(prefix) and encoded > after else None
+    encoded += b"/"
+    if not encoded.startswith(prefix) and not prefix.startswith(encoded):
+        return None
+    if encoded <= after and not after.startswith(encoded):
+        return None
+    return encoded, True, entry

@@ -30,11 +30,20 @@ from refdelta_storage.base import (
     check_range,
     order_key,
 )
-from refdelta_storage.disk import OutputFile, drop_checksum, link_count, sync, sync_folder, unlink
+from refdelta_storage.disk import (
+    TEMPORARY,
+    OutputFile,
+    drop_checksum,
+    hidden,
+    link_count,
+    sync,
+    sync_folder,
+    unlink,
+    wanted,
+)
 from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
 from refdelta_storage.rename import rename_noreplace
 
-TEMPORARY = ".refdelta-tmp-"
 _BUFFER = 1 << 20
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -308,9 +317,9 @@ class LocalStore(Store):
         A folder sorts as its name and "/", since that is how its keys begin: "a-b" < "a/b" < "a0".
         """
         with self._errors("list", folder):
-            wanted = [found for entry in self._entries(folder) if (found := _wanted(folder, entry, prefix, after))]
-        wanted.sort(key=itemgetter(0))
-        for encoded, is_folder, entry in wanted:
+            shown = [found for entry in self._entries(folder) if (found := wanted(folder, entry, prefix, after))]
+        shown.sort(key=itemgetter(0))
+        for encoded, is_folder, entry in shown:
             if is_folder:
                 yield from self._walk(encoded[:-1].decode(), prefix, after)
             else:
@@ -356,7 +365,7 @@ class LocalStore(Store):
     def _path(self, key: str, *, temporary: bool = False) -> str:
         check_key(key)
         name = key.rpartition("/")[2]
-        if _hidden(name) and not (temporary and name.startswith(TEMPORARY)):
+        if hidden(name) and not (temporary and name.startswith(TEMPORARY)):
             raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
         self._check_links(key)
         return f"{self._root}/{key}"
@@ -386,30 +395,6 @@ class LocalStore(Store):
             if action == "read" and isinstance(error, _ABSENT):
                 raise not_found(key, self.uri) from error
             raise failure(action, key, self.uri, error) from error
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".crc"))
-
-
-def _wanted(
-    folder: str, entry: os.DirEntry[str], prefix: bytes, after: bytes
-) -> tuple[bytes, bool, os.DirEntry[str]] | None:
-    """The sort key of an entry that a listing shows or descends into, decided before any file is looked at."""
-    if _hidden(entry.name):
-        return None
-    try:
-        encoded = (f"{folder}/{entry.name}" if folder else entry.name).encode()
-    except UnicodeEncodeError:
-        return None
-    if not entry.is_dir(follow_symlinks=False):
-        return (encoded, False, entry) if encoded.startswith(prefix) and encoded > after else None
-    encoded += b"/"
-    if not encoded.startswith(prefix) and not prefix.startswith(encoded):
-        return None
-    if encoded <= after and not after.startswith(encoded):
-        return None
-    return encoded, True, entry
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
