@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import refdelta_storage as storage
 from refdelta.concurrency import effects
-from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.concurrency.commit import commit_loop
+from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.engine.dv import load_deletion_vector, remove_vectors, write_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors

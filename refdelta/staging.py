@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 from pyroaring import BitMap64
 
 from refdelta._version import __version__
-from refdelta.concurrency.commit import PreparedCommit
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group
+from refdelta.concurrency.prepared import PreparedCommit
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work

@@ -31,11 +31,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from pyroaring import BitMap64
+from typing import TYPE_CHECKING, TypeVar
 
 from refdelta.concurrency.conflict import ROW_TRACKING, Clear, Conflict, NeedRows, NeedVectors, check
+from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
     Answer,
     Commits,
@@ -62,120 +61,28 @@ from refdelta.concurrency.effects import (
     WriteVectors,
     Yes,
 )
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.lookout import RowBudget
-from refdelta.concurrency.places import Group, record
-from refdelta.concurrency.recorded import recorded_reads
-from refdelta.concurrency.standing import Standing, Work
+from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
+from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import CommitSummary, summarize
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
-    InvalidArgumentError,
     InvalidLogError,
     UnsupportedFeatureError,
 )
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor
-from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.actions import Add, CommitInfo
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator
 
-    from refdelta.concurrency.read_set import ReadSet, ReadTable
 
 R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
 """How many winners are held in memory at a time."""
-
-
-# --- what goes in, and what comes out ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCommit:
-    """A transaction that is ready to commit.
-
-    Attributes:
-        read_version: the snapshot's version; -1 to create the table.
-        read_set: what it read of that snapshot.
-        actions: what it does, without commitInfo.
-        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are
-            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed. Where
-            they have an ``isolationLevel``, it becomes the one that is used; what was read is added to them.
-        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its
-            own file.
-        level: the level that it asks for.
-        table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
-        work: the rows that it takes out of files, and the files that it rearranges.
-        group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
-            None where those of ``commit_info`` hold for them too.
-    """
-
-    read_version: int
-    read_set: ReadSet
-    actions: list[AnyAction]
-    commit_info: Mapping[str, Any]
-    txn_id: str
-    level: IsolationLevel = IsolationLevel.SERIALIZABLE
-    table: ReadTable | None = None
-    work: Work = field(default_factory=Work)
-    group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When to give up. Conflict-free transactions lose races only, so the defaults are generous.
-
-    Attributes:
-        max_attempts: how many versions to try to win.
-        max_seconds: how long to go on, counted from the first effect.
-        max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
-        budget: how much of winners' data may be looked at, so that rows decide and not files.
-    """
-
-    max_attempts: int = 10_000
-    max_seconds: float = 600.0
-    max_repeats: int = 10
-    budget: RowBudget = field(default_factory=RowBudget)
-
-    def __post_init__(self) -> None:
-        if self.max_attempts < 1 or self.max_repeats < 1:
-            raise InvalidArgumentError("a commit needs at least one attempt, and each attempt at least one put")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOutcome:
-    """A commit that happened.
-
-    Attributes:
-        version: the version that it is. None: there was nothing left to commit, as each group of files that it came to
-            rearrange had lost an input to a winner.
-        attempts: how many versions were tried, this one included.
-        rebased_over: the winners' versions over which it was moved, ascending.
-        recovered: whether the store's answer had been lost, and the file was found to be ours.
-        puts: how many puts it took.
-        vectors: the deletion vectors that it wrote and names.
-        groups: the groups of files that it rearranged.
-        unused: data files that were written for it and that it does not name.
-        fallbacks: why files decided somewhere and not rows.
-    """
-
-    version: int | None
-    attempts: int
-    rebased_over: tuple[int, ...] = ()
-    recovered: bool = False
-    puts: int = 1
-    vectors: tuple[DeletionVectorDescriptor, ...] = ()
-    groups: tuple[Group, ...] = ()
-    unused: tuple[Add, ...] = ()
-    fallbacks: tuple[str, ...] = ()
-
-
-# --- the loop -----------------------------------------------------------------------------------------------------
 
 
 def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
@@ -204,16 +111,13 @@ class _Loop:
     prepared: PreparedCommit
     limits: Limits
     base: int = field(init=False)
-    data: bytes = field(init=False)
     standing: Standing = field(init=False)
+    draft: Draft = field(init=False)
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
     # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
     in_doubt: bool = False
-    # The deletion vectors that were written, by path, and whether they and ``data`` are those of ``standing``.
-    vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
-    stale: bool = True
 
     def __post_init__(self) -> None:
         prepared = self.prepared
@@ -227,6 +131,7 @@ class _Loop:
         if ROW_TRACKING in self.standing.staged.domains:
             # Its high-water mark would have to be merged with each winner's.
             raise UnsupportedFeatureError(("rowTracking",), "write to")
+        self.draft = Draft(prepared, self.standing)
 
     def run(self) -> Generator[Effect, Reply, CommitOutcome]:
         while True:
@@ -244,48 +149,22 @@ class _Loop:
             yield from self._before_next_attempt()
 
     def _encode(self) -> Generator[Effect, Reply, None]:
-        """Make ``data`` what is to be put: the same bytes until a winner changes what there is to say."""
-        if not self.stale:
-            return
-        prepared, standing = self.prepared, self.standing
-        yield from self._write_vectors()
-        groups = self._groups()
-        info = {**prepared.commit_info, **recorded_reads(standing), **record(groups), "txnId": prepared.txn_id}
-        if "isolationLevel" in info:
-            info["isolationLevel"] = standing.level_name
-        if (metrics := prepared.group_metrics(groups)) is not None:
-            info["operationMetrics"] = dict(metrics)
-        actions = standing.written({path: descriptor for path, (_, descriptor) in self.vectors.items()})
-        validate_commit(actions, version=0 if prepared.read_version < 0 else None)
-        self.data = encode_commit([CommitInfo(fields=info), *actions])
-        self.stale = False
-
-    def _write_vectors(self) -> Generator[Effect, Reply, None]:
-        """Write those deletion vectors that a winner has changed since they were written."""
-        wanted, known = self.standing.vectors_wanted(), self.vectors
-        new = {path: rows for path, rows in wanted.items() if path not in known or known[path][0] != rows}
-        self.vectors = {path: written for path, written in known.items() if path in wanted and path not in new}
-        if new:
-            found = yield from self._insist(WriteVectors(tuple(new.values())), Descriptors)
-            for (path, rows), descriptor in zip(new.items(), found.descriptors, strict=True):
-                self.vectors[path] = rows, descriptor
-
-    def _groups(self) -> tuple[Group, ...]:
-        return tuple(each.group for each in self.standing.files.groups.values())
+        vectors = self.draft.unwritten()
+        if vectors:
+            found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)
+            self.draft.written(vectors, found.descriptors)
+        self.draft.encode()
 
     def _committed(self, *, recovered: bool) -> CommitOutcome:
-        left = self.standing.files.groups
-        dropped = [group for number, group in enumerate(self.prepared.work.groups) if number not in left]
-        unused = [output.add for group in dropped for output in group.outputs]
         return CommitOutcome(
             version=self.base + 1,
             attempts=self.attempts,
             rebased_over=tuple(self.rebased_over),
             recovered=recovered,
             puts=self.puts,
-            vectors=tuple(descriptor for _, descriptor in self.vectors.values()),
-            groups=self._groups(),
-            unused=(*unused, *(add for group in left.values() for add in group.unused)),
+            vectors=self.draft.descriptors,
+            groups=self.standing.groups,
+            unused=self.standing.unused,
             fallbacks=tuple(self.standing.lookout.reasons),
         )
 
@@ -296,7 +175,7 @@ class _Loop:
         for repeat in range(1, self.limits.max_repeats + 1):
             yield from self._confirm_base()
             self.puts += 1
-            reply = yield PutIfAbsent(version, self.data)
+            reply = yield PutIfAbsent(version, self.draft.data)
             match reply:
                 case Created():
                     yield from self._confirm_created(version)
@@ -345,7 +224,8 @@ class _Loop:
                     yield from self._look_at_rows(files)
                 case Clear():
                     break
-        self.stale |= standing.advance(winner)
+        if standing.advance(winner):
+            self.draft.stale = True
         self.base = winner.version
         self.rebased_over.append(winner.version)
 

@@ -240,6 +240,21 @@ class Standing:
         """Whether it came to rearrange files, and none of its groups is left."""
         return bool(self.work.groups) and not (self.files.groups or self.work.edits or len(self.actions) > 1)
 
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups that are left of those that it rearranges."""
+        return tuple(group.group for group in self.files.groups.values())
+
+    @property
+    def unused(self) -> tuple[Add, ...]:
+        """The files that were written for it and that it does not name: of groups that were dropped, or without a live
+        row.
+        """
+        left = self.files.groups
+        dropped = [group for number, group in enumerate(self.work.groups) if number not in left]
+        outputs = [output.add for group in dropped for output in group.outputs]
+        return (*outputs, *(add for group in left.values() for add in group.unused))
+
     def vectors_wanted(self) -> dict[str, BitMap64]:
         """The deletion vectors that it gives to files, by path. A file of which no row is left gets none."""
         held = ((path, file.hides) for path, file in self.files.held.items() if any_of(file.gone))

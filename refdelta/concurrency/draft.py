@@ -1,0 +1,80 @@
+"""The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
+
+A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+
+from refdelta.concurrency.places import record
+from refdelta.concurrency.prepared import PreparedCommit
+from refdelta.concurrency.recorded import recorded_reads
+from refdelta.concurrency.standing import Standing
+from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor
+from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.replay import validate_commit
+
+
+@dataclass(slots=True)
+class Draft:
+    """A commit as it is to be put next.
+
+    Attributes:
+        prepared: the transaction.
+        standing: how it stands.
+        stale: whether ``data`` is of an earlier standing.
+        data: the content of the commit file.
+    """
+
+    prepared: PreparedCommit
+    standing: Standing
+    stale: bool = True
+    data: bytes = b""
+    # The deletion vectors that were written, by the path of the file that they are for.
+    _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
+
+    @property
+    def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:
+        """The deletion vectors that it names and that were written for it."""
+        return tuple(descriptor for _, descriptor in self._vectors.values())
+
+    def unwritten(self) -> dict[str, BitMap64]:
+        """The deletion vectors that it takes to encode it, by path, less those that are written as they have to be."""
+        if not self.stale:
+            return {}
+        wanted, known = self.standing.vectors_wanted(), self._vectors
+        self._vectors = {path: known[path] for path, rows in wanted.items() if path in known and known[path][0] == rows}
+        return {path: rows for path, rows in wanted.items() if path not in self._vectors}
+
+    def written(self, vectors: Mapping[str, BitMap64], descriptors: Sequence[DeletionVectorDescriptor]) -> None:
+        """Take note of where vectors were written, in their order."""
+        for (path, rows), descriptor in zip(vectors.items(), descriptors, strict=True):
+            self._vectors[path] = rows, descriptor
+
+    def encode(self) -> None:
+        """Make ``data`` what the standing is; nothing is :meth:`unwritten`.
+
+        Raises:
+            InvalidLogError: it would break the rules of a commit.
+        """
+        if not self.stale:
+            return
+        actions = self.standing.written({path: descriptor for path, (_, descriptor) in self._vectors.items()})
+        validate_commit(actions, version=0 if self.prepared.read_version < 0 else None)
+        self.data = encode_commit([CommitInfo(fields=self._info()), *actions])
+        self.stale = False
+
+    def _info(self) -> dict[str, Any]:
+        prepared, standing = self.prepared, self.standing
+        info = {**prepared.commit_info, **recorded_reads(standing), **record(standing.groups)}
+        info["txnId"] = prepared.txn_id
+        if "isolationLevel" in info:
+            info["isolationLevel"] = standing.level_name
+        if (metrics := prepared.group_metrics(standing.groups)) is not None:
+            info["operationMetrics"] = dict(metrics)
+        return info

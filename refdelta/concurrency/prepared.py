@@ -1,0 +1,95 @@
+"""What goes into the commit loop, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.lookout import RowBudget
+from refdelta.concurrency.places import Group
+from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.standing import Work
+from refdelta.errors import InvalidArgumentError
+from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommit:
+    """A transaction that is ready to commit.
+
+    Attributes:
+        read_version: the snapshot's version; -1 to create the table.
+        read_set: what it read of that snapshot.
+        actions: what it does, without commitInfo.
+        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are
+            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed. Where
+            they have an ``isolationLevel``, it becomes the one that is used; what was read is added to them.
+        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its
+            own file.
+        level: the level that it asks for.
+        table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
+        work: the rows that it takes out of files, and the files that it rearranges.
+        group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
+            None where those of ``commit_info`` hold for them too.
+    """
+
+    read_version: int
+    read_set: ReadSet
+    actions: list[AnyAction]
+    commit_info: Mapping[str, Any]
+    txn_id: str
+    level: IsolationLevel = IsolationLevel.SERIALIZABLE
+    table: ReadTable | None = None
+    work: Work = field(default_factory=Work)
+    group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to give up. Conflict-free transactions lose races only, so the defaults are generous.
+
+    Attributes:
+        max_attempts: how many versions to try to win.
+        max_seconds: how long to go on, counted from the first effect.
+        max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
+        budget: how much of winners' data may be looked at, so that rows decide and not files.
+    """
+
+    max_attempts: int = 10_000
+    max_seconds: float = 600.0
+    max_repeats: int = 10
+    budget: RowBudget = field(default_factory=RowBudget)
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or self.max_repeats < 1:
+            raise InvalidArgumentError("a commit needs at least one attempt, and each attempt at least one put")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """A commit that happened.
+
+    Attributes:
+        version: the version that it is. None: there was nothing left to commit, as each group of files that it came to
+            rearrange had lost an input to a winner.
+        attempts: how many versions were tried, this one included.
+        rebased_over: the winners' versions over which it was moved, ascending.
+        recovered: whether the store's answer had been lost, and the file was found to be ours.
+        puts: how many puts it took.
+        vectors: the deletion vectors that it wrote and names.
+        groups: the groups of files that it rearranged.
+        unused: data files that were written for it and that it does not name.
+        fallbacks: why files decided somewhere and not rows.
+    """
+
+    version: int | None
+    attempts: int
+    rebased_over: tuple[int, ...] = ()
+    recovered: bool = False
+    puts: int = 1
+    vectors: tuple[DeletionVectorDescriptor, ...] = ()
+    groups: tuple[Group, ...] = ()
+    unused: tuple[Add, ...] = ()
+    fallbacks: tuple[str, ...] = ()
