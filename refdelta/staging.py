@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyroaring import BitMap64
 
-from refdelta._version import __version__
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group
@@ -32,6 +31,7 @@ from refdelta.hooks import after_commit
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
+from refdelta.provenance import Description, commit_info, now_ms, texts
 from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult
 
@@ -45,22 +45,6 @@ if TYPE_CHECKING:
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
 
 log = logging.getLogger("refdelta")
-
-_OWN_FIELDS = frozenset({
-    "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
-    "isBlindAppend", "readPredicates", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
-})  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Description:
-    """What a commit does, see :meth:`Staging.describe`; ``always``: it is made even where nothing is staged."""
-
-    operation: str
-    parameters: Mapping[str, str]
-    operation_metrics: Mapping[str, int]
-    metrics: Mapping[str, Any]
-    always: bool = False
 
 
 class Staging:
@@ -97,7 +81,7 @@ class Staging:
         self.snapshot = snapshot
         self.properties = commit_properties or CommitProperties()
         self.txn_id = str(uuid.uuid4())
-        self.started_ms = _now_ms()
+        self.started_ms = now_ms()
         self._seen_at = time.monotonic() if fresh else None
         self.isolation = level_of(self._table_properties.isolation_level, isolation)
         self.description: Description | None = None
@@ -212,7 +196,7 @@ class Staging:
         files = list(adds)
         self.read_files(files)
         if not self.vectors:
-            self.stage(tombstone(add, now_ms=_now_ms(), data_change=True) for add in files)
+            self.stage(tombstone(add, now_ms=now_ms(), data_change=True) for add in files)
             return
         for add in files:
             self._stage_edit(Edit(add, BitMap64(), ALL))
@@ -339,7 +323,14 @@ class Staging:
             read_version=self.snapshot.version if self.snapshot else -1,
             read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
             actions=[*self._actions, *self._applications],
-            commit_info=self._commit_info(described),
+            commit_info=commit_info(
+                described,
+                self.properties,
+                read_version=self.snapshot.version if self.snapshot else None,
+                isolation=self.isolation,
+                blind=self._is_blind_append,
+                txn_id=self.txn_id,
+            ),
             txn_id=self.txn_id,
             level=self.isolation,
             table=self._read_table(),
@@ -348,7 +339,7 @@ class Staging:
                 groups=tuple(self._groups),
                 vectors=self.vectors,
                 row_level=self.row_level,
-                now_ms=_now_ms(),
+                now_ms=now_ms(),
             ),
             group_metrics=self._metrics_of,
         )
@@ -357,12 +348,10 @@ class Staging:
         return self._questions.look(self.snapshot, files) if self.snapshot else iter(())
 
     def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:
-        if self._group_metrics is None:
-            return None
-        return {name: str(value) for name, value in self._group_metrics(groups).items()}
+        return None if self._group_metrics is None else texts(self._group_metrics(groups))
 
     def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
-        elapsed = _now_ms() - self.started_ms
+        elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
     def _after(self, version: int) -> Snapshot | None:
@@ -397,23 +386,6 @@ class Staging:
         removes = self._edits or self._groups or any(isinstance(a, Remove) for a in self._actions)
         return self.reads.blind and not removes
 
-    def _commit_info(self, described: Description) -> dict[str, Any]:
-        custom = dict(getattr(self.properties, "custom_metadata", None) or {})
-        taken = sorted(_OWN_FIELDS & custom.keys())
-        if taken:
-            raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
-        info: dict[str, Any] = {"timestamp": _now_ms(), "operation": described.operation}
-        info["operationParameters"] = dict(described.parameters)
-        if self.snapshot:
-            info["readVersion"] = self.snapshot.version
-        info["isolationLevel"] = self.isolation.value
-        info["isBlindAppend"] = self._is_blind_append
-        info["operationMetrics"] = {name: str(value) for name, value in described.operation_metrics.items()}
-        user = getattr(self.properties, "user_metadata", None)
-        if user is not None:
-            info["userMetadata"] = user
-        return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": self.txn_id, **custom}
-
     def _policy(self) -> RetryPolicy:
         given: dict[str, Any] = {
             "max_attempts": None
@@ -423,7 +395,3 @@ class Staging:
             "budget": getattr(self.properties, "row_budget", None),
         }
         return RetryPolicy(**{name: value for name, value in given.items() if value is not None})
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,88 @@
+"""What a commit says of itself: its commitInfo (PROTOCOL.md, "Commit Provenance Information")."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from refdelta._version import __version__
+from refdelta.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from refdelta.concurrency.isolation import IsolationLevel
+    from refdelta.results import CommitProperties
+
+_OWN_FIELDS = frozenset({
+    "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
+    "isBlindAppend", "readPredicates", "rowPlaces", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a commit does.
+
+    Attributes:
+        operation: the name under which Spark's history knows the operation.
+        parameters: its ``operationParameters``, each value a string as Spark writes it.
+        operation_metrics: its ``operationMetrics``.
+        metrics: what the caller is told, by deltalake's names.
+        always: whether it is made even where nothing is staged.
+    """
+
+    operation: str
+    parameters: Mapping[str, str]
+    operation_metrics: Mapping[str, int]
+    metrics: Mapping[str, Any]
+    always: bool = False
+
+
+def texts(metrics: Mapping[str, int]) -> dict[str, str]:
+    """Metrics as the log has them."""
+    return {name: str(value) for name, value in metrics.items()}
+
+
+def now_ms() -> int:
+    """The time, in milliseconds since 1970 (UTC)."""
+    return time.time_ns() // 1_000_000
+
+
+def commit_info(
+    described: Description,
+    properties: CommitProperties,
+    *,
+    read_version: int | None,
+    isolation: IsolationLevel,
+    blind: bool,
+    txn_id: str,
+) -> dict[str, Any]:
+    """The fields of a commitInfo.
+
+    Args:
+        described: what the commit does.
+        properties: what its user wants to be noted.
+        read_version: the version that it saw; None where it creates the table.
+        isolation: the level at which it is checked.
+        blind: whether it is a blind append.
+        txn_id: unique to the transaction.
+
+    Raises:
+        InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
+    """
+    custom = dict(getattr(properties, "custom_metadata", None) or {})
+    taken = sorted(_OWN_FIELDS & custom.keys())
+    if taken:
+        raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
+    info: dict[str, Any] = {"timestamp": now_ms(), "operation": described.operation}
+    info["operationParameters"] = dict(described.parameters)
+    if read_version is not None:
+        info["readVersion"] = read_version
+    info["isolationLevel"] = isolation.value
+    info["isBlindAppend"] = blind
+    info["operationMetrics"] = texts(described.operation_metrics)
+    user = getattr(properties, "user_metadata", None)
+    if user is not None:
+        info["userMetadata"] = user
+    return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": txn_id, **custom}
