@@ -62,14 +62,16 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class NeedVectors:
-    """It takes these deletion vectors to decide; they are to be given to :meth:`Standing.learn`."""
+    """It takes these deletion vectors to decide; they are to be given to ``Standing.files.learn``."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NeedRows:
-    """It takes a look at the rows of these files to decide; what is found is to be given to :meth:`Standing.answer`."""
+    """It takes a look at the rows of these files to decide; what is found is to be given to
+    ``Standing.lookout.answer``.
+    """
 
     files: tuple[Add, ...]
 

@@ -11,7 +11,7 @@ from concurrency.rows_table import Change, Table, Transaction, justified
 from refdelta.concurrency.commit import CommitOutcome
 from refdelta.errors import ConcurrentModificationError
 
-COLOUR = st.integers(0, 2)
+COLOUR = st.integers(0, 5)
 ODD = {"deletes": lambda row: row[0] % 2}
 CHANGE = st.one_of(
     st.tuples(st.just("change"), COLOUR, st.sampled_from([{}, ODD, {"deletes": lambda _: False}])),
@@ -29,7 +29,9 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("restore"), st.integers(0, 4), st.just({})),
 )
 HISTORIES = st.lists(st.tuples(OPERATIONS, st.integers(0, 5)), min_size=2, max_size=8)
-FILES = [[(0, 0), (1, 1), (2, 0), (3, 2), (4, 1)], [(5, 0), (6, 1), (7, 2), (8, 2)], [(9, 1), (10, 2), (11, 0)]]
+FILES = [[(10 * file + at, (3 * file + 5 * at) % 6) for at in range(8)] for file in range(4)]
+# Few rows and few colours, where everything meets; and more of both, where most passes.
+SMALL = [[(0, 0), (1, 1), (2, 0), (3, 2), (4, 1)], [(5, 0), (6, 1), (7, 2), (8, 2)], [(9, 1), (10, 2), (11, 0)]]
 
 
 def begin(table: Table, operation: tuple, age: int) -> Transaction:
@@ -76,13 +78,15 @@ def may_refuse(txn: Transaction, winners: list[Change]) -> bool:
     return justified(txn, winners)
 
 
-@settings(max_examples=400, deadline=None)
-@given(HISTORIES)
-def test_rows_decide_exactly(history):
-    play(Table(*FILES), history)
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from([FILES, SMALL]), HISTORIES)
+def test_rows_decide_exactly(files, history):
+    play(Table(*files), history)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(CHANGE | COMPACT, st.integers(0, 9)), min_size=3, max_size=10))
-def test_deep_sequences_of_changes_and_compactions(history):
-    play(Table(*FILES), history)
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([FILES, SMALL]), st.lists(st.tuples(CHANGE | COMPACT, st.integers(0, 9)), min_size=3, max_size=10)
+)
+def test_deep_sequences_of_changes_and_compactions(files, history):
+    play(Table(*files), history)
