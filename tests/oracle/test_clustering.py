@@ -110,6 +110,9 @@ def test_a_column_beyond_the_first_statistics(quick_spark, tmp_path):
     """delta-spark makes no such table, but takes ours."""
     spark, path = quick_spark, tmp_path / "t"
     data = pa.table({f"c{i}": pa.array([i, i + 1], pa.int64()) for i in range(34)})
+    columns = ", ".join(f"{name} BIGINT" for name in data.column_names)
+    with pytest.raises(Exception, match="DELTA_CLUSTERING_COLUMN_MISSING_STATS"):
+        spark_tables.sql(spark, tmp_path / "theirs", f"CREATE TABLE {{t}} ({columns}) USING delta CLUSTER BY (c33)")
     write_deltalake(path, data, cluster_by="c33")
     write_deltalake(path, data, mode="append")
     assert oracle.detail(spark, path)["clusteringColumns"] == ["c33"]
