@@ -13,7 +13,7 @@ from concurrency.commits import LEVELS, WRITE_SERIALIZABLE, where
 from concurrency.rows_table import Table, Transaction
 from refdelta import errors
 from refdelta.concurrency.commit import Limits
-from refdelta.concurrency.edits import Edit
+from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.lookout import RowBudget
 from refdelta.concurrency.read_set import ReadSet
 from refdelta.concurrency.rows import ALL
@@ -227,6 +227,24 @@ def test_a_compaction_of_skipped_appends_alone_was_not_read_either():
 
 def groups_of(txn: Transaction, which: slice):
     return dataclasses.replace(txn.work, groups=txn.work.groups[which])
+
+
+def test_rows_of_two_files_in_one_output_are_all_known():
+    for gone in (1, 11):
+        made = Table([(0, 0), (1, 5)], [(10, 0), (11, 5)])
+        late = made.change(5, to=4)
+        made.commit(made.compact(split=4))
+        made.commit(made.change(5, deletes=lambda row, gone=gone: row[0] == gone))
+        assert refused(made, late).positions == {"f3": (1 if gone == 1 else 3,)}
+
+
+def test_what_is_replaced_as_a_whole_cannot_go_after_a_compaction():
+    made = table()
+    (add,) = (add for add in made.versions[0].values() if add.path == "f0")
+    late = made.copy(1, by_rows=False)
+    late.actions.append(tombstone(add, now_ms=1, data_change=True))
+    made.commit(made.compact())
+    assert refused(made, late).rule == "read-file-removed"
 
 
 def test_all_rows_of_a_file_move_as_rows_of_another():
