@@ -9,18 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from refdelta.concurrency.commit import PreparedCommit
-from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.driver import commit
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.engine.sql import parse_predicate
-from refdelta.engine.state import to_adds
-from refdelta.errors import ConcurrentModificationError
-from refdelta.protocol.codec import decode_action
+from refdelta.engine.snapshot import load_snapshot
 from refdelta.spark import oracle
 from refdelta_storage import LocalStore
+from scenarios.engine import OnRefdelta, short
 from scenarios.scenario import ALL_COMMIT, Case, Transaction
 
 
@@ -75,73 +67,9 @@ def play(case: Case, path: Path, begin: Callable[[Path, Transaction], Begun]) ->
 # --- refdelta ---
 
 
-class OnRefdelta:
-    """A transaction on the commit core."""
-
-    def __init__(self, path: Path, transaction: Transaction) -> None:
-        self.store = LocalStore(path, fsync=False)
-        self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
-        self.reads = ReadSet(version=self.snapshot.version if self.snapshot else -1)
-        self.app_ids: frozenset[str] = frozenset()
-        for words in transaction.reads:
-            self._read(words)
-        self.read: frozenset[str] | None = frozenset(self.reads.files)
-
-    @property
-    def table(self) -> Snapshot:
-        assert self.snapshot is not None
-        return self.snapshot
-
-    def _read(self, words: str) -> None:
-        if words.startswith("app "):
-            self.app_ids |= {words[4:]}
-        elif words == "everything":
-            self.reads = self.reads.with_everything().with_files(to_adds(self.table.files))
-        else:
-            predicate = parse_predicate(words, self.table.schema)
-            files = to_adds(plan_scan(self.table, None, words).files)
-            self.reads = self.reads.with_predicate(predicate).with_files(files)
-
-    def commit(self, actions: list[dict[str, Any]]) -> str | None:
-        decoded = [decode_action(action, "staged") for action in actions]
-        info: dict[str, Any] = {"operation": "Manual Update", "isolationLevel": ""}
-        info |= {"isBlindAppend": self.reads.blind and not any("remove" in action for action in actions)}
-        info |= {"readVersion": self.reads.version} if self.snapshot else {}
-        level = self.snapshot.properties.isolation_level if self.snapshot else None
-        prepared = PreparedCommit(
-            read_version=self.reads.version,
-            read_set=ReadSet(
-                version=self.reads.version,
-                whole_table=self.reads.whole_table,
-                predicates=self.reads.predicates,
-                files=self.reads.files,
-                app_ids=self.app_ids,
-            ),
-            actions=[action for action in decoded if action is not None],
-            commit_info=info,
-            txn_id=f"{id(self)}",
-            level=level_of(level),
-            table=self._read_table() if self.snapshot else None,
-        )
-        try:
-            commit(self.store, prepared)
-        except ConcurrentModificationError as error:
-            return _short(type(error).__name__)
-        return None
-
-    def _read_table(self) -> ReadTable:
-        schema = self.table.schema
-        return ReadTable(
-            schema=schema,
-            partition_columns=tuple(self.table.partition_columns),
-            parse=lambda sql: parse_predicate(sql, schema),
-            metadata=self.table.metadata,
-        )
-
-
 def on_refdelta(case: Case, path: Path) -> Outcome:
     """Run a scenario on refdelta's commit core."""
-    return play(case, path, OnRefdelta)
+    return play(case, path, lambda at, transaction: OnRefdelta(case, at, transaction))
 
 
 # --- delta-spark ---
@@ -189,9 +117,9 @@ class OnSpark:
         try:
             self.transaction.commit(staged, operation)
         except PySparkException as error:
-            return _short(type(error).__name__)
+            return short(type(error).__name__)
         except Py4JJavaError as error:
-            return _short(error.java_exception.getClass().getSimpleName())
+            return short(error.java_exception.getClass().getSimpleName())
         return None
 
 
@@ -199,7 +127,3 @@ def on_spark(spark: Any, case: Case, path: Path) -> Outcome:
     """Run a scenario on delta-spark."""
     first = next(name for verb, name in case.steps if verb == "commit")
     return play(case, path, lambda at, transaction: OnSpark(spark, at, transaction, first=transaction.name == first))
-
-
-def _short(name: str) -> str:
-    return name.removesuffix("Exception")

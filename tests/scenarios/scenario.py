@@ -7,8 +7,10 @@ They are written down in the TOML files beside this one, in a few words that bot
 reads at its beginning and stages what it does for its commit. ``reads`` has predicates, ``everything``, or ``app`` and
 an application id. ``does`` has
 
-* ``add NAME [p=..] [q=..] [a=LOW..HIGH] [vector=ROWS] [moved]``: a file of ten rows; ``a`` gives it statistics,
-  ``moved`` says ``dataChange=false``;
+* ``add NAME [p=..] [q=..] [a=LOW..HIGH] [rows=N] [vector=ROWS] [moved|sorted|unrecorded]``: a file of ten rows unless
+  said; ``a`` gives it statistics, and its rows are evenly spread between the two; ``vector`` hides rows, such as
+  ``0-2,7``; ``moved`` says ``dataChange=false``, as do ``sorted``, where rows changed their order, and ``unrecorded``,
+  where the commit does not say which rows came from where;
 * ``remove NAME [moved]``: the file as the table, or an earlier transaction of the scenario, added it;
 * ``txn APP VERSION``, ``domain NAME TEXT``;
 * ``property [KEY=VALUE]``, ``column NAME``: a metaData action; ``protocol READER WRITER [FEATURE]``; ``create``.
@@ -25,12 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from pyroaring import BitMap64
+
+from refdelta.protocol.deletion_vector import encode_inline, serialize_bitmap
 
 HERE = Path(__file__).parent
 LEVELS = ("Serializable", "WriteSerializable")
 ALL_COMMIT = "all commit"
 _ORDER = "begin T, begin W, commit W, commit T"
 _COLUMNS = {"p": "long", "q": "string", "a": "long"}
+_REARRANGED = {"moved", "sorted", "unrecorded"}
 
 Action = dict[str, dict[str, Any]]
 """An action as the log has it."""
@@ -129,8 +135,10 @@ class Case:
             case ["add", *file]:
                 return [self._add(file)]
             case ["remove", file, *moved]:
-                added = self._known(file)["add"]
-                kept = {key: added[key] for key in ("path", "partitionValues", "size")}
+                added = self._add(self.described(file))["add"]
+                kept = {
+                    key: added[key] for key in ("path", "partitionValues", "size", "deletionVector") if key in added
+                }
                 extra = {"deletionTimestamp": 1, "extendedFileMetadata": True, "dataChange": not moved}
                 return [{"remove": {**kept, **extra}}]
             case ["txn", app, version]:
@@ -148,38 +156,56 @@ class Case:
                 return [self._protocol(), self.metadata()]
         raise ValueError(f"{self.scenario}: {' '.join(words)}")
 
-    def _known(self, file: str) -> Action:
+    def described(self, file: str) -> list[str]:
+        """What is written of a file: where the table begins with it, there, else where it is added."""
         everywhere = [t.does for t in self.transactions.values()]
         staged = [words[4:] for does in everywhere for words in does if words.startswith("add ")]
-        described = {words.split()[0]: words for words in [*staged, *self.table["files"]]}
-        return self._add(described[file].split())
+        return next(words.split() for words in [*self.table["files"], *staged] if words.split()[0] == file)
+
+    def rows(self, file: str) -> list[dict[str, Any]]:
+        """The rows of a file, hidden ones included."""
+        given = _given(self.described(file))
+        count = int(given.get("rows", 10))
+        low, high = map(int, given["a"].split("..")) if "a" in given else (0, count - 1)
+        whole = {"p": int(given["p"]) if "p" in given else None, "q": given.get("q")}
+        return [{**whole, "a": low + (high - low) * row // (count - 1)} for row in range(count)]
 
     def _add(self, words: list[str]) -> Action:
         name, *more = words
-        given = dict(word.split("=") for word in more if "=" in word)
+        given = _given(more)
         add: dict[str, Any] = {
             "path": name,
             "partitionValues": {column: given.get(column) for column in self.partition_columns},
             "size": 1,
             "modificationTime": 1,
-            "dataChange": "moved" not in more,
+            "dataChange": _REARRANGED.isdisjoint(more),
         }
-        bounds: dict[str, Any] = {"numRecords": 10}
+        bounds: dict[str, Any] = {"numRecords": int(given.get("rows", 10))}
         if "a" in given:
             low, high = map(int, given["a"].split(".."))
             bounds |= {"minValues": {"a": low}, "maxValues": {"a": high}, "nullCount": {"a": 0}}
         if "vector" in given:
-            add["deletionVector"] = {
-                "storageType": "u",
-                "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-                "offset": 1,
-                "sizeInBytes": 40,
-                "cardinality": int(given["vector"]),
-            }
+            add["deletionVector"] = _vector(hidden_rows(given["vector"]))
             bounds["tightBounds"] = False
         if "a" in given or "vector" in given:
             add["stats"] = msgspec.json.encode(bounds).decode()
         return {"add": add}
+
+
+def _given(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=") for word in words if "=" in word)
+
+
+def hidden_rows(text: str) -> BitMap64:
+    """The rows that ``0-2,7`` names."""
+    ends = [list(map(int, part.split("-"))) for part in text.split(",")]
+    return BitMap64(row for first, *last in ends for row in range(first, (last or [first])[0] + 1))
+
+
+def _vector(rows: BitMap64) -> dict[str, Any]:
+    data = serialize_bitmap(rows)
+    inline = {"storageType": "i", "pathOrInlineDv": encode_inline(data)}
+    return {**inline, "sizeInBytes": len(data), "cardinality": len(rows)}
 
 
 def _txn(app: str, version: int) -> Action:

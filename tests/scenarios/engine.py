@@ -1,0 +1,172 @@
+"""A transaction of a scenario on refdelta's commit core: staged as the engine's own statements stage it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from refdelta.concurrency.commit import PreparedCommit
+from refdelta.concurrency.edits import Edit
+from refdelta.concurrency.isolation import level_of
+from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.rows import ALL
+from refdelta.concurrency.standing import Work
+from refdelta.driver import commit
+from refdelta.engine.dv import load_deletion_vector
+from refdelta.engine.filters import row_filter
+from refdelta.engine.scan import plan_scan
+from refdelta.engine.schema import to_arrow
+from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.sql import parse_predicate
+from refdelta.engine.state import to_adds
+from refdelta.errors import ConcurrentModificationError
+from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.codec import decode_action
+from refdelta_storage import LocalStore
+from scenarios.scenario import Case, Transaction
+
+
+class OnRefdelta:
+    """A transaction on the commit core.
+
+    On a table with deletion vectors, what it removes are rows: those that the vector of the same path hides and did not
+    hide before, or all of a file that is not added again. What only moves rows is a group of files with the places of
+    all rows, unless the scenario says that they are not recorded.
+    """
+
+    def __init__(self, case: Case, path: Path, transaction: Transaction) -> None:
+        self.case, self.transaction = case, transaction
+        self.store = LocalStore(path, fsync=False)
+        self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
+        self.live = {add.path: add for add in to_adds(self.snapshot.files)} if self.snapshot else {}
+        self.vectors = self.snapshot is not None and self.snapshot.properties.enable_deletion_vectors
+        self.row_level = self.vectors and not case.partition_columns
+        self.reads = ReadSet(version=self.snapshot.version if self.snapshot else -1)
+        self.app_ids: frozenset[str] = frozenset()
+        for words in transaction.reads:
+            self._read(words)
+        self.read: frozenset[str] | None = frozenset(self.reads.files)
+
+    @property
+    def table(self) -> Snapshot:
+        assert self.snapshot is not None
+        return self.snapshot
+
+    # --- reading ---
+
+    def _read(self, words: str) -> None:
+        if words.startswith("app "):
+            self.app_ids |= {words[4:]}
+        elif words == "everything":
+            self.reads = self.reads.with_everything().with_files(self.live.values())
+        else:
+            self.reads = self.reads.with_predicate(parse_predicate(words, self.table.schema))
+            files = to_adds(plan_scan(self.table, None, words).files)
+            if self.row_level:
+                found = ((add, self._matching(add, words)) for add in files)
+                self.reads = self.reads.with_rows((add, rows) for add, rows in found if rows)
+            else:
+                self.reads = self.reads.with_files(files)
+
+    def _hidden(self, add: Add) -> BitMap64:
+        return load_deletion_vector(self.store, add.deletion_vector) if add.deletion_vector else BitMap64()
+
+    def _matching(self, add: Add, words: str) -> BitMap64:
+        """The live rows of a file that a predicate selects."""
+        rows = pa.Table.from_pylist(self.case.rows(add.path), to_arrow(self.table.schema))
+        rows = rows.append_column("row", pa.array(range(rows.num_rows)))
+        flt = row_filter(words, self.table.schema)
+        assert flt is not None
+        return BitMap64(flt.apply(rows.to_batches()[0])["row"].to_pylist()) - self._hidden(add)
+
+    def _look(self, files: Sequence[Add]) -> Iterator[bool]:
+        data = [words for words in self.transaction.reads if not words.startswith("app ")]
+        for add in files:
+            yield any(words == "everything" or self._matching(add, words) for words in data)
+
+    # --- writing ---
+
+    def commit(self, actions: list[dict[str, Any]]) -> str | None:
+        decoded = [action for given in actions if (action := decode_action(given, "staged")) is not None]
+        removes = {action.path: action for action in decoded if isinstance(action, Remove)}
+        adds = {action.path: action for action in decoded if isinstance(action, Add)}
+        words = {word for does in self.transaction.does for word in does.split()}
+        if removes and adds and words & {"moved", "sorted"} and "unrecorded" not in words:
+            groups, edits = [self._group(removes, adds, permuted="sorted" in words)], []
+        else:
+            groups, edits = [], self._edits(removes, adds) if self.vectors and "unrecorded" not in words else []
+        replaced = {each.add.path for each in edits} | {path for group in groups for path in [*removes, *adds]}
+        info: dict[str, Any] = {"operation": "Manual Update", "isolationLevel": ""}
+        info |= {"isBlindAppend": self.reads.blind and not removes}
+        info |= {"readVersion": self.reads.version} if self.snapshot else {}
+        level = self.snapshot.properties.isolation_level if self.snapshot else None
+        prepared = PreparedCommit(
+            read_version=self.reads.version,
+            read_set=ReadSet(
+                version=self.reads.version,
+                whole_table=self.reads.whole_table,
+                predicates=self.reads.predicates,
+                files=self.reads.files,
+                app_ids=self.app_ids,
+            ),
+            actions=[action for action in decoded if getattr(action, "path", None) not in replaced],
+            commit_info=info,
+            txn_id=f"{id(self)}",
+            level=level_of(level),
+            table=self._read_table() if self.snapshot else None,
+            work=Work(edits=edits, groups=groups, vectors=self.vectors, row_level=self.row_level),
+        )
+        try:
+            commit(self.store, prepared, look=self._look)
+        except ConcurrentModificationError as error:
+            return short(type(error).__name__)
+        return None
+
+    def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[Edit]:
+        edits = []
+        for path in removes:
+            base = self._hidden(self.live[path])
+            hidden = self._hidden(adds[path]) if path in adds else None
+            if hidden is None:
+                edits.append(Edit(self.live[path], BitMap64(), ALL))
+            elif hidden > base:
+                edits.append(Edit(self.live[path], base, hidden - base))
+        return edits
+
+    def _group(self, removes: dict[str, Remove], adds: dict[str, Add], *, permuted: bool) -> Group:
+        """The live rows of the inputs, one after the other, fill the outputs."""
+        inputs = tuple(Input(self.live[path], self._hidden(self.live[path])) for path in removes)
+        left = [[each, 0, len(self.case.rows(each.add.path)) - len(each.base)] for each in inputs]
+        outputs = []
+        for add in adds.values():
+            room, places = len(self.case.rows(add.path)), []
+            while room:
+                each, start, rows = left[0]
+                taken = min(room, rows)
+                places.append(Place(each.add.path, each.add.deletion_vector, start, taken))
+                room -= taken
+                left[0] = [each, start + taken, rows - taken]
+                if taken == rows:
+                    left.pop(0)
+            outputs.append(Output(add, () if permuted else tuple(places)))
+        assert not left, f"{self.case.scenario}: {len(left)} inputs with rows that are in no output"
+        return Group(inputs, tuple(outputs), permuted)
+
+    def _read_table(self) -> ReadTable:
+        schema = self.table.schema
+        return ReadTable(
+            schema=schema,
+            partition_columns=tuple(self.table.partition_columns),
+            parse=lambda sql: parse_predicate(sql, schema),
+            metadata=self.table.metadata,
+        )
+
+
+def short(name: str) -> str:
+    """The name of an exception, as scenarios have it."""
+    return name.removesuffix("Exception")
