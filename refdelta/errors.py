@@ -148,7 +148,7 @@ class ConflictDetails:
         operation: the winner's operation, as its commitInfo says.
         files: the paths over which the two disagree, as the log writes them; at most some are kept.
         advice: one sentence on what the user can do.
-        rows: how many rows both touched, where that is known.
+        rows: how many rows of these files both touched, where that is known.
         positions: the first few of these rows by file: their positions in it, counted from 0.
         fallbacks: why files decided somewhere and not rows.
     """

@@ -7,7 +7,7 @@ and where in the serial order it can still stand.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,7 +26,7 @@ from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.refresh import known_vectors, take_over
 from refdelta.concurrency.rows import ALL, any_of
 from refdelta.concurrency.summary import CommitSummary, fold
-from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Metadata
+from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Metadata, Remove
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
@@ -81,16 +81,19 @@ class Standing:
     lookout: Lookout = field(init=False)
     precedence: Precedence = field(init=False)
     files: Files = field(init=False)
+    _worked: tuple[Add | Remove, ...] = field(init=False)
     _asked: tuple[CommitSummary, list[Add]] | None = None
 
     def __post_init__(self) -> None:
+        groups = dict(enumerate(map(Regrouping.of, self.work.groups)))
+        self._worked = tuple(_worked(self.work, groups.values()))
         self.staged = self._fold()
         self.rows = Matcher(self.predicates, self.table)
         self.lookout = Lookout(self.budget, unfit(self.read))
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
-        self.files = self._known_files()
+        self.files = self._known_files(groups)
 
-    def _known_files(self) -> Files:
+    def _known_files(self, groups: dict[int, Regrouping]) -> Files:
         read = self.read.files
         edits = {same_path(edit.add.path): edit for edit in self.work.edits}
         held = {path: Held.of(read.get(path), edits.get(path)) for path in {**read, **edits}}
@@ -99,7 +102,7 @@ class Standing:
         return Files(
             held=held,
             pinned=known_vectors(fold(self.read.version, self.actions)),
-            groups=dict(enumerate(map(Regrouping.of, self.work.groups))),
+            groups=groups,
             everything=self.everything,
             vectors=self.work.vectors,
             row_level=self.work.row_level,
@@ -281,15 +284,17 @@ class Standing:
         return found
 
     def _fold(self) -> CommitSummary:
-        now_ms = self.work.now_ms
-        edited = (
-            msgspec.structs.replace(tombstone(edit.add, now_ms=now_ms, data_change=True), stats=edit.add.stats)
-            for edit in self.work.edits
-        )
-        rearranged = (action for group in self.work.groups for action in Regrouping.of(group).actions({}, now_ms))
-        staged = fold(self.read.version, [*self.actions, *edited, *rearranged])
+        staged = fold(self.read.version, [*self.actions, *self._worked])
         known = self.read.statistics
         if not known:
             return staged
         removes = (msgspec.structs.replace(r, stats=r.stats or known.get(same_path(r.path))) for r in staged.removes)
         return dataclasses.replace(staged, removes=tuple(removes))
+
+
+def _worked(work: Work, groups: Iterable[Regrouping]) -> Iterator[Add | Remove]:
+    """What work comes to, as far as others are concerned: rows that are hidden are taken away, and no row is new."""
+    for edit in work.edits:
+        yield msgspec.structs.replace(tombstone(edit.add, now_ms=work.now_ms, data_change=True), stats=edit.add.stats)
+    for group in groups:
+        yield from group.actions({}, work.now_ms)

@@ -486,3 +486,13 @@ def test_an_edit_that_cannot_be_right_is_refused_when_it_is_made():
     with pytest.raises(ValueError, match="numRecords"):
         Edit(msgspec.structs.replace(add, stats=None), BitMap64(), BitMap64([2]))
     Edit(msgspec.structs.replace(add, stats=None), BitMap64(), ALL)
+
+
+def test_an_output_without_statistics_gets_them_from_its_places():
+    made = table()
+    late = made.change(1)
+    made.commit(made.compact(split=20))
+    made.log[-1] = b"".join(drop_stats(line) + b"\n" for line in made.log[-1].splitlines())
+    made.commit(late)
+    (add,), _ = actions(made)
+    assert json.loads(add.stats) == {"numRecords": 10, "tightBounds": False}
