@@ -13,18 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model.cases import Case
+from model.entries import Entries, Wrong, entries_behind
 from model.judge import SERIALIZABLE, History, State, Transaction, accepts, play
-from model.operations import Values, data_of, metadata, rows
+from model.layouts import START, Layout
+from model.operations import Values, data_of
 from refdelta import errors
-
-FILES = (((0, 0), (1, 1)), ((2, 1),))
-"""What the files of an unpartitioned table hold at first; a partitioned one has the same rows."""
-
-START = rows(*(row for file in FILES for row in file)) | {metadata()}
-
-
-class Wrong(AssertionError):
-    """The engine did what it must not do."""
 
 
 @dataclass(eq=False)
@@ -34,11 +27,14 @@ class Version:
     Attributes:
         log: the content of its log files.
         content: what the engine knows the version by.
+        entries: what the log says is live.
+        transactions: those since the root.
         state: its rows, in the judge's world.
     """
 
     log: tuple[bytes, ...]
     content: Any
+    entries: Entries
     transactions: tuple[Transaction, ...] = ()
     state: State = START
     staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
@@ -46,6 +42,12 @@ class Version:
 
     @property
     def number(self) -> int:
+        """How many transactions made it of the root."""
+        return len(self.transactions)
+
+    @property
+    def in_log(self) -> int:
+        """Its number in the log."""
         return len(self.log) - 1
 
     def __str__(self) -> str:
@@ -92,18 +94,18 @@ class Branches(abc.ABC):
 
     Attributes:
         level: of the table.
-        partitioned: whether by colour.
+        layout: how it is made, and what transactions ask for.
         title: both, in words.
-        root: version 0.
+        root: the version at which histories begin; it has another one before it.
         statements: how many statements were run.
         commits: how many commits were tried.
     """
 
     root: Version
 
-    def __init__(self, level: str, *, partitioned: bool):
-        self.level, self.partitioned = level, partitioned
-        self.title = f"{level}, {'partitioned by colour' if partitioned else 'unpartitioned'}"
+    def __init__(self, level: str, layout: Layout):
+        self.level, self.layout = level, layout
+        self.title = f"{level}, {layout}"
         self.statements = self.commits = 0
 
     def begin(self, version: Version, case: Case, copy: int = 0, *, strict: bool = False) -> Staged:
@@ -141,8 +143,11 @@ class Branches(abc.ABC):
                 raise Wrong(f"{staged.name} wrote nothing; before it: {staged.at}")
             return version
         history = supposed(version, staged)
-        made = Version((*version.log, committed.data), committed.content, history.transactions, play(history)[0][-1])
-        if committed.rebased_over != list(range(staged.at.number + 1, made.number)):
+        entries = entries_behind(version.entries, committed.data, f"{staged.name}, behind {version}")
+        made = Version(
+            (*version.log, committed.data), committed.content, entries, history.transactions, play(history)[0][-1]
+        )
+        if committed.rebased_over != list(range(staged.at.in_log + 1, made.in_log)):
             raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
         if not accepts(history, self.level):
             raise Wrong(f"at {self.level}, accepted though no serial order explains it: {made}")

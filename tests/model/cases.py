@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
+import msgspec
 import pyarrow as pa
 
+from model.layouts import CREATED
 from model.operations import (
     Statement,
     Values,
@@ -27,12 +28,14 @@ from model.operations import (
     read_then_insert,
     rearrange,
     replace,
+    restore,
     set_property,
 )
+from refdelta.concurrency.edits import tombstone
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.state import to_adds
 from refdelta.engine.write import write_files
-from refdelta.protocol.actions import Remove
+from refdelta.protocol.actions import Add
 from refdelta.transaction import WriteTransaction
 
 _numbers = count()
@@ -61,6 +64,11 @@ class Case:
     sql: str | None
     asks: Mapping[str, tuple[int, ...]] | None
     application: str | None = None
+
+    @property
+    def rearranges(self) -> bool:
+        """Whether it moves rows only."""
+        return self in (COMPACT, SORT, PURGE, BY_HAND, REFRESH)
 
 
 def table(*values: Values) -> pa.Table:
@@ -132,8 +140,8 @@ def _merge(source: Mapping[int, int], matched: str = "update") -> Case:
         builder = txn.merge(table(*source.items()), "t.k = s.k", source_alias="s", target_alias="t")
         if matched == "update":
             builder = builder.when_matched_update({"a": "s.a"})
-        elif matched == "delete":
-            builder = builder.when_matched_delete()
+        elif matched.startswith("delete"):
+            builder = builder.when_matched_delete("s.a = 0" if matched == "delete some" else None)
         builder.when_not_matched_insert({"k": "s.k", "a": "s.a"}).execute()
 
     sql = f"k IN ({', '.join(map(str, source))})"
@@ -186,12 +194,12 @@ def _set_property() -> Case:
     return Case("set property", "SET PROPERTIES", set_property(), call, None, None)
 
 
-def _compact() -> Case:
-    return Case("compact", "compaction", rearrange(), compact, None, None)
+def _maintenance(name: str, kind: str, call: Callable[[WriteTransaction], None]) -> Case:
+    return Case(name, kind, rearrange(), call, None, None)
 
 
-def compact(txn: WriteTransaction) -> None:
-    """All files of each partition into one, staged by hand."""
+def _by_hand(txn: WriteTransaction) -> None:
+    """All files of each partition into one, by actions and not by groups: nobody can follow where its rows are."""
     snapshot, staging = txn._snapshot, txn._staging
     inputs = list(to_adds(snapshot.files))
     if not inputs:
@@ -205,34 +213,52 @@ def compact(txn: WriteTransaction) -> None:
         data_change=False,
         workers=1,
     )
-    now = time.time_ns() // 1_000_000
     staging.read_files(inputs)
     staging.stage_written(outputs)
-    staging.stage(
-        Remove(
-            path=add.path,
-            deletion_timestamp=now,
-            data_change=False,
-            extended_file_metadata=True,
-            partition_values=add.partition_values,
-            size=add.size,
-        )
-        for add in inputs
-    )
+    staging.stage(tombstone(add, now_ms=staging.started_ms, data_change=False) for add in inputs)
     staging.describe("OPTIMIZE", {"predicate": "[]"}, {})
+
+
+def _refresh(txn: WriteTransaction) -> None:
+    """All files once more as they are, with other words about them."""
+    txn._staging.stage(refreshed(add) for add in to_adds(txn._snapshot.files))
+    txn._staging.describe("COMPUTE STATS", {}, {})
+
+
+def refreshed(add: Add) -> Add:
+    return msgspec.structs.replace(add, tags={"refreshed": str(next(_numbers))}, data_change=False)
+
+
+def _restore() -> Case:
+    """Back to version 0, in which a row more was live."""
+
+    def call(txn):
+        txn.restore(0)
+
+    return Case("restore", "RESTORE", restore(CREATED), call, "", {})
 
 
 INSERT_0 = _insert((10, 0))
 COPY_0_1 = _copy(0, 1)
 DELETE_0 = _delete_colour(0)
+DELETE_K2 = _delete_key(2)
 PAINT_1_0 = _paint(1, 0)
 MERGE = _merge({2: 0, 12: 0})
+MERGE_SOME = _merge({1: 0, 2: 1}, "delete some")
 OVERWRITE = _overwrite((13, 0))
 REPLACE_1 = _replace_where(1, (14, 1))
 SET_PROPERTY = _set_property()
-COMPACT = _compact()
+COMPACT = _maintenance("compact", "OPTIMIZE", lambda txn: txn.compact())
+SORT = _maintenance("sort", "OPTIMIZE ZORDER", lambda txn: txn.z_order(["k"]))
+PURGE = _maintenance("purge", "REORG PURGE", lambda txn: txn.reorg_purge())
+BY_HAND = _maintenance("compact by hand", "OPTIMIZE", _by_hand)
+REFRESH = _maintenance("refresh", "COMPUTE STATS", _refresh)
+RESTORE = _restore()
 
-BASIC = (INSERT_0, COPY_0_1, DELETE_0, PAINT_1_0, MERGE, OVERWRITE, REPLACE_1, SET_PROPERTY, COMPACT)
+BASIC = (
+    *(INSERT_0, COPY_0_1, DELETE_0, PAINT_1_0, MERGE, OVERWRITE, REPLACE_1),
+    *(SET_PROPERTY, COMPACT, SORT, PURGE, RESTORE),
+)
 """One of each kind, chosen to get into each other's way."""
 
 ALL = (
@@ -242,12 +268,14 @@ ALL = (
     _copy(1, 0),
     _copy(0, 0),
     _delete_colour(1),
-    _delete_key(2),
+    _delete_key(1),
+    DELETE_K2,
     _paint(0, 1),
     _paint(1, 2),
     _merge({0: 1, 12: 1}, "nothing"),
     _merge({12: 0, 19: 1}),
     _merge({1: 0, 2: 0}, "delete"),
+    MERGE_SOME,
     _replace_where(0, (15, 0)),
 )
 """Variants of each."""
@@ -261,6 +289,9 @@ CYCLE = (
 )
 """Of these four make the contract's longer cycle."""
 
+MAINTENANCE = (COMPACT, SORT, PURGE, MERGE_SOME, DELETE_K2, RESTORE)
+"""Of these four make the contract's case of a MERGE that leaves a row alone, between compactions and a delete."""
+
 MORE = (
     *ALL,
     *(case for case in CYCLE if case not in ALL),
@@ -268,6 +299,9 @@ MORE = (
     _merge_within(0, 0, 12),
     _merge_within(1, 2, 12),
     _truncate(),
+    _delete_key(3),
     _ask("ask k<2", "k < 2", lambda k, _: k < 2, {}, (16, 4)),
+    BY_HAND,
+    REFRESH,
 )
 """And others, where there is time for them."""

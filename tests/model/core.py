@@ -1,7 +1,7 @@
 """The conflict rules alone: the commit loop over a log in memory, and files that hold their rows in a dictionary.
 
-What a statement stages is what copy-on-write makes of it, so the rules decide as they do in the engine; but nothing is
-encoded, and many more histories can be run.
+What a statement stages is what the engine makes of it, so the rules decide as they do there; but no data file is
+written or read, and many more histories can be run.
 """
 
 from __future__ import annotations
@@ -9,21 +9,42 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeVar
 
-from model.branches import FILES, Branches, Committed, Staged, Version
-from model.cases import Case
-from model.judge import WRITE_SERIALIZABLE
-from model.operations import Values, data_of
+from pyroaring import BitMap64
+
+from model.branches import Branches, Committed, Staged, Version
+from model.cases import BY_HAND, PURGE, REFRESH, SORT, Case, refreshed
+from model.entries import entries_of
+from model.judge import WRITE_SERIALIZABLE, Effect
+from model.layouts import CREATED, HIDDEN, START, WRITES, Layout
+from model.operations import METADATA, Values, data_of, delete
+from model.operations import key as key_is
 from refdelta.concurrency import effects
-from refdelta.concurrency.commit import PreparedCommit, commit_loop
+from refdelta.concurrency.commit import CommitOutcome, PreparedCommit, commit_loop
+from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
+from refdelta.concurrency.places import Group, Input, Output, Place
 from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.rows import ALL, Rows
+from refdelta.concurrency.standing import Work
 from refdelta.engine.sql import parse_predicate
-from refdelta.protocol.actions import Add, AnyAction, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.actions import (
+    Add,
+    AnyAction,
+    CommitInfo,
+    DeletionVectorDescriptor,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from refdelta.protocol.codec import decode_commit, encode_commit
+from refdelta.protocol.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
+from refdelta.protocol.replay import file_key
 from refdelta.protocol.types import parse_schema
 
 SCHEMA_STRING = json.dumps(
@@ -34,31 +55,79 @@ SCHEMA_STRING = json.dumps(
 )
 SCHEMA = parse_schema(SCHEMA_STRING)
 
+T = TypeVar("T")
+
+COMPACTED = 2
+"""How many rows a compaction puts into a file: the rows of one input go to several outputs."""
+
 
 @dataclass(frozen=True)
 class File:
-    """A data file: its action, and what would be in it."""
+    """A data file as it stands in a version: its entry, what would be in it, and which rows are hidden."""
 
     add: Add
     rows: tuple[Values, ...]
+    hidden: BitMap64 = field(default_factory=BitMap64)
+
+    @property
+    def path(self) -> str:
+        return self.add.path
+
+    @property
+    def live(self) -> list[Values]:
+        return [row for _, row in self.numbered()]
+
+    def numbered(self) -> Iterator[tuple[int, Values]]:
+        """The live rows, with their positions."""
+        return ((i, row) for i, row in enumerate(self.rows) if i not in self.hidden)
+
+    def positions(self, wanted: Iterable[Values]) -> BitMap64:
+        return BitMap64(i for i, row in self.numbered() if row in wanted)
+
+
+@dataclass
+class _Staging:
+    """What a transaction stages, and what it read."""
+
+    reads: ReadSet
+    actions: list[AnyAction] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+    def read_rows(self, file: File, rows: BitMap64) -> None:
+        if rows:
+            self.reads = self.reads.with_rows([(file.add, rows)])
 
 
 class Core(Branches):
-    """One table. A version's content is its files by path."""
+    """One table. A version's content is its files by path, as its log has them."""
 
-    def __init__(self, level: str, *, partitioned: bool):
-        super().__init__(level, partitioned=partitioned)
+    def __init__(self, level: str, layout: Layout):
+        super().__init__(level, layout)
         self._numbers = count()
         self._predicates = {}
-        self._table = ReadTable(schema=SCHEMA, partition_columns=("a",) if partitioned else (), parse=self._parse)
-        if partitioned:
-            files = self._write(row for file in FILES for row in file)
-        else:
-            files = [file for rows in FILES for file in self._write(rows)]
-        log = encode_commit(
-            [Protocol(min_reader_version=1, min_writer_version=2), self._metadata(), *(f.add for f in files)]
+        self._rows: dict[str, tuple[Values, ...]] = {}
+        self._bitmaps: dict[str, BitMap64] = {}
+        self._table = ReadTable(
+            schema=SCHEMA, partition_columns=("a",) if layout.partitioned else (), parse=self._parse
         )
-        self.root = Version((log,), {file.add.path: file for file in files})
+        adds = [add for rows in WRITES for add in self._write(rows)]
+        created = encode_commit(
+            [
+                CommitInfo({"operation": "CREATE TABLE"}),
+                Protocol(min_reader_version=1, min_writer_version=2),
+                self._metadata(),
+                *adds,
+            ]
+        )
+        self.created = self._behind({}, created)
+        first = Version((created,), self.created, entries_of(created), state=CREATED)
+        key = HIDDEN[0]
+        case = Case("hide", "DELETE", delete(key_is(key)), lambda _: None, f"k = {key}", {"k": (key,)})
+        hidden = self.attempt(first, Staged(case, first, False, self.stage(first, case, None)))
+        assert hidden is not None
+        log = (created, hidden.data)
+        self.root = Version(log, hidden.content, entries_of(*log))
 
     def _parse(self, sql: str):
         if sql not in self._predicates:
@@ -69,126 +138,242 @@ class Core(Branches):
         return Metadata(
             id="table",
             schema_string=SCHEMA_STRING,
-            partition_columns=["a"] if self.partitioned else [],
+            partition_columns=["a"] if self.layout.partitioned else [],
             configuration={},
         )
 
-    def _write(self, rows: Iterable[Values], *, data_change: bool = True) -> list[File]:
+    # --- files ---
+
+    def _write(self, rows: Iterable[Values], *, data_change: bool = True) -> list[Add]:
         by_partition = defaultdict(list)
         for row in rows:
-            by_partition[row[1] if self.partitioned else None].append(row)
+            by_partition[row[1] if self.layout.partitioned else None].append(row)
         return [self._file(a, tuple(held), data_change) for a, held in by_partition.items()]
 
-    def _file(self, a: int | None, rows: tuple[Values, ...], data_change: bool) -> File:
-        columns = (
-            {"k": [k for k, _ in rows]} if self.partitioned else {"k": [k for k, _ in rows], "a": [a for _, a in rows]}
-        )
+    def _file(self, a: int | None, rows: tuple[Values, ...], data_change: bool) -> Add:
+        columns = {"k": [k for k, _ in rows]} | ({} if a is not None else {"a": [a for _, a in rows]})
         stats = {
             "numRecords": len(rows),
             "minValues": {name: min(values) for name, values in columns.items()},
             "maxValues": {name: max(values) for name, values in columns.items()},
             "nullCount": dict.fromkeys(columns, 0),
         }
-        add = Add(
-            path=f"file-{next(self._numbers)}",
+        path = f"file-{next(self._numbers)}"
+        self._rows[path] = rows
+        return Add(
+            path=path,
             partition_values={} if a is None else {"a": str(a)},
             size=1,
             modification_time=1,
             data_change=data_change,
             stats=json.dumps(stats),
         )
-        return File(add, rows)
 
-    def stage(self, version: Version, case: Case, isolation: str | None) -> tuple[PreparedCommit, list[File]] | None:
+    def _standing(self, add: Add) -> File:
+        return File(add, self._rows[add.path], self._bitmap(add.deletion_vector))
+
+    def _bitmap(self, vector: DeletionVectorDescriptor | None) -> BitMap64:
+        if vector is None:
+            return BitMap64()
+        if vector.unique_id not in self._bitmaps:
+            self._bitmaps[vector.unique_id] = parse_bitmap(locate(vector).data, file="a vector")
+        return self._bitmaps[vector.unique_id]
+
+    def _behind(self, content: dict[str, File], data: bytes) -> dict[str, File]:
+        """What is live behind one more commit, as its bytes say."""
+        actions = decode_commit(data, "a commit")
+        gone = {action.path for action in actions if isinstance(action, Remove)}
+        added = {action.path: self._standing(action) for action in actions if isinstance(action, Add)}
+        return {path: file for path, file in content.items() if path not in gone} | added
+
+    # --- statements ---
+
+    def stage(self, version: Version, case: Case, isolation: str | None) -> PreparedCommit | None:
         effect = case.statement("T", version.state)
-        reads = ReadSet(version=version.number)
-        actions: list[AnyAction] = []
-        written: list[File] = []
-        live: list[File] = list(version.content.values())
+        staging = _Staging(ReadSet(version=version.in_log))
         if case.application and effect.writes:
-            actions.append(Txn(app_id=case.application, version=1))
-            reads = dataclasses.replace(reads, app_ids=frozenset({case.application}))
+            staging.actions.append(Txn(app_id=case.application, version=1))
+            staging.reads = dataclasses.replace(staging.reads, app_ids=frozenset({case.application}))
         if case.statement.alters:
-            actions.append(self._metadata())
-        elif case.kind == "compaction":
-            written = self._write((row for file in live for row in file.rows), data_change=False)
-            reads = reads.with_files(file.add for file in live)
-            actions += [_remove(file, data_change=False) for file in live]
+            staging.actions.append(self._metadata())
+        elif case is BY_HAND:
+            self._compact_by_hand(staging, version)
+        elif case is REFRESH:
+            staging.actions = [refreshed(file.add) for file in version.content.values()]
+        elif case.rearranges:
+            staging.groups = [self._group(inputs, case) for inputs in self._inputs(version, case)]
+        elif case.kind == "RESTORE":
+            self._restore(staging, version)
         else:
-            found, gone = (
-                {row.values for row in rows} for rows in (case.statement.found(version.state), effect.removed)
-            )
-            if case.sql is not None:
-                reads = reads.with_predicate(self._parse(case.sql)) if case.sql else reads.with_everything()
-            reads = reads.with_files(file.add for file in live if found.intersection(file.rows))
-            touched = [file for file in live if gone.intersection(file.rows)]
-            kept = [row for file in touched for row in file.rows if row not in gone]
-            # As the engine does it: what is left of the files and what became of their rows, then what is new; a
-            # MERGE writes both at once.
-            before = {row.identity for row in effect.removed}
-            merges = case.kind == "MERGE"
-            changed = frozenset(row for row in effect.added if merges or row.identity[1] in before)
-            written = self._write([*kept, *data_of(changed)]) + self._write(data_of(effect.added - changed))
-            actions += [_remove(file, data_change=True) for file in touched]
-        actions += [file.add for file in written]
-        if not actions:
+            self._change(staging, version, case, effect)
+        if not (staging.actions or staging.edits or staging.groups):
             return None
+        return self._prepared(staging, version, case, isolation)
+
+    def _prepared(self, staging: _Staging, version: Version, case: Case, isolation: str | None) -> PreparedCommit:
         table_level = None if self.level == WRITE_SERIALIZABLE else self.level
-        prepared = PreparedCommit(
-            read_version=version.number,
-            read_set=reads,
-            actions=actions,
+        return PreparedCommit(
+            read_version=version.in_log,
+            read_set=staging.reads,
+            actions=staging.actions,
             commit_info={
                 "operation": case.kind,
-                "readVersion": version.number,
+                "readVersion": version.in_log,
                 "isolationLevel": self.level,
                 "isBlindAppend": case.sql is None and case.kind == "INSERT",
             },
             txn_id=str(next(self._numbers)),
             level=level_of(table_level, isolation),
             table=self._table,
+            work=Work(
+                edits=tuple(staging.edits),
+                groups=tuple(staging.groups),
+                vectors=self.layout.vectors,
+                row_level=self.layout.by_rows,
+                now_ms=1,
+            ),
         )
-        return prepared, written
+
+    def _change(self, staging: _Staging, version: Version, case: Case, effect: Effect) -> None:
+        found, gone = ({row.values for row in rows} for rows in (case.statement.found(version.state), effect.removed))
+        if case.sql is not None:
+            finer = case.kind == "MERGE"
+            reads = staging.reads
+            staging.reads = (
+                reads.with_predicate(self._parse(case.sql), finer=finer) if case.sql else reads.with_everything()
+            )
+        live = list(version.content.values())
+        if case.kind in {"INSERT SELECT", "MERGE"}:
+            for file in live:
+                staging.read_rows(file, file.positions(found))
+        touched = [file for file in live if gone.intersection(file.live)]
+        # As the engine does it: what is left of the files and what became of their rows, then what is new; a MERGE
+        # writes both at once.
+        before = {row.identity for row in effect.removed}
+        merges = case.kind == "MERGE"
+        changed = frozenset(row for row in effect.added if merges or row.identity[1] in before)
+        # Where partition values decide, nobody looks at rows.
+        decides = {"a"} if self.layout.partitioned else set()
+        whole = case.kind != "MERGE" and case.asks is not None and case.asks.keys() <= decides
+        for file in touched:
+            self._take(staging, file, ALL if whole else file.positions(gone))
+        kept = [] if self.layout.vectors else [row for file in touched for row in file.live if row not in gone]
+        staging.actions += self._write([*kept, *data_of(changed)]) + self._write(data_of(effect.added - changed))
+
+    def _take(self, staging: _Staging, file: File, rows: Rows) -> None:
+        """Rows leave a file: by its vector, or with all of it."""
+        if self.layout.vectors:
+            staging.reads = staging.reads.with_rows([(file.add, rows)])
+            staging.edits.append(Edit(file.add, BitMap64() if rows is ALL else file.hidden, rows))
+        else:
+            staging.reads = staging.reads.with_files([file.add])
+            staging.actions.append(tombstone(file.add, now_ms=1, data_change=True))
+
+    def _compact_by_hand(self, staging: _Staging, version: Version) -> None:
+        live = list(version.content.values())
+        staging.reads = staging.reads.with_files(file.add for file in live)
+        staging.actions += [tombstone(file.add, now_ms=1, data_change=False) for file in live]
+        staging.actions += self._write((row for file in live for row in file.live), data_change=False)
+
+    def _restore(self, staging: _Staging, version: Version) -> None:
+        """Files that are not as they were in version 0 go, and come as they were."""
+        now, then = version.content, self.created
+        staging.reads = staging.reads.with_everything()
+        same = {path for path in now.keys() & then.keys() if file_key(now[path].add) == file_key(then[path].add)}
+        for path, file in now.items():
+            if path not in same:
+                staging.reads = staging.reads.with_files([file.add])
+                self._take(staging, file, ALL)
+        staging.actions += [file.add for path, file in then.items() if path not in same]
+        if not {row for row in version.state if row.values[0] == METADATA} <= START:
+            staging.actions.append(self._metadata())
+
+    def _inputs(self, version: Version, case: Case) -> Iterator[Sequence[File]]:
+        """What is rewritten together: two files of one partition, or all of them where they are sorted."""
+        by_partition = defaultdict(list)
+        for file in version.content.values():
+            if file.hidden or case is not PURGE:
+                by_partition[file.add.partition_values.get("a")].append(file)
+        for files in by_partition.values():
+            if case is SORT:
+                yield files
+                continue
+            for bin_ in _pieces(files, 2):
+                if len(bin_) > 1 or bin_[0].hidden:
+                    yield bin_
+
+    def _group(self, files: Sequence[File], case: Case) -> Group:
+        rows = [(file, number, row) for file in files for number, row in enumerate(file.live)]
+        if case is SORT:
+            rows.sort(key=lambda one: one[2])
+        outputs = []
+        for held in _pieces(rows, COMPACTED):
+            (add,) = self._write([row for _, _, row in held], data_change=False)
+            outputs.append(Output(add, () if case is SORT else tuple(_places(held))))
+        return Group(tuple(Input(file.add, file.hidden) for file in files), tuple(outputs), permuted=case is SORT)
+
+    # --- the commit ---
 
     def attempt(self, version: Version, staged: Staged) -> Committed | None:
         if staged.transaction is None:
             return None
-        prepared, written = staged.transaction
-        loop = commit_loop(prepared)
+        loop = commit_loop(staged.transaction)
         data, reply = b"", None
         while True:
             try:
                 effect = loop.send(reply)
             except StopIteration as done:
-                outcome = done.value
+                outcome: CommitOutcome = done.value
                 break
-            match effect:
-                case effects.Confirm():
-                    reply = effects.Yes()
-                case effects.PutIfAbsent(number, data):
-                    reply = effects.Exists() if number <= version.number else effects.Created()
-                case effects.ReadCommits(first, last):
-                    reply = effects.Commits(version.log[first : last + 1])
-                case effects.NewestVersion():
-                    reply = effects.Newest(version.number)
-                case effects.Pause():
-                    reply = effects.Elapsed(0.0)
-        assert outcome.version == version.number + 1
-        gone = {action.path for action in prepared.actions if isinstance(action, Remove)}
-        content = {path: file for path, file in version.content.items() if path not in gone}
-        return Committed(data, content | {file.add.path: file for file in written}, list(outcome.rebased_over))
+            if isinstance(effect, effects.PutIfAbsent):
+                data = effect.data
+            reply = self._reply(version, staged.case, effect)
+        if outcome.version is None:
+            return None
+        assert outcome.version == version.in_log + 1
+        return Committed(data, self._behind(version.content, data), list(outcome.rebased_over))
+
+    def _reply(self, version: Version, case: Case, effect: effects.Effect) -> effects.Reply:
+        match effect:
+            case effects.Confirm():
+                return effects.Yes()
+            case effects.PutIfAbsent(number):
+                return effects.Exists() if number <= version.in_log else effects.Created()
+            case effects.ReadCommits(first, last):
+                return effects.Commits(version.log[first : last + 1])
+            case effects.NewestVersion():
+                return effects.Newest(version.in_log)
+            case effects.ReadVectors(descriptors):
+                return effects.Vectors(tuple(map(self._bitmap, descriptors)))
+            case effects.WriteVectors(bitmaps):
+                return effects.Descriptors(tuple(map(_inline, bitmaps)))
+            case effects.LookAtRows(files):
+                assert case.statement.reads is not None
+                rows = [self._standing(add).live for add in files]
+                return effects.Matches(tuple(any(case.statement.reads(*row) for row in live) for live in rows), 0.0)
+            case effects.Pause():
+                return effects.Elapsed(0.0)
+        raise AssertionError(effect)
 
     def files(self, version: Version) -> list[tuple[str, dict[str, str | None], list[Values]]]:
-        return [(path, file.add.partition_values, list(file.rows)) for path, file in version.content.items()]
+        return [(path, file.add.partition_values, file.live) for path, file in version.content.items()]
 
 
-def _remove(file: File, *, data_change: bool) -> Remove:
-    add = file.add
-    return Remove(
-        path=add.path,
-        deletion_timestamp=1,
-        data_change=data_change,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
+def _pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _places(rows: Iterable[tuple[File, int, Values]]) -> Iterator[Place]:
+    """Where the rows of an output are from."""
+    starts: dict[str, list] = {}
+    for file, number, _ in rows:
+        starts.setdefault(file.path, [file, number, 0])[2] += 1
+    for file, start, many in starts.values():
+        yield Place(file.path, file.add.deletion_vector, start, many)
+
+
+def _inline(rows: BitMap64) -> DeletionVectorDescriptor:
+    body = serialize_bitmap(rows)
+    return DeletionVectorDescriptor(
+        storage_type="i", path_or_inline_dv=encode_inline(body), size_in_bytes=len(body), cardinality=len(rows)
     )

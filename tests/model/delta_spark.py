@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from model.cases import ALL, Case
 from model.engine import Engine
 from model.exhaustive import pairs
 from model.judge import LEVELS, accepts
+from model.layouts import LAYOUTS, Layout
 from refdelta.protocol.paths import commit_key
 from refdelta.spark import oracle
 from scenarios.run import OnSpark
@@ -42,7 +43,7 @@ LETTERS = {
 HEAD = """\
 # What delta-spark makes of the histories of the precision table. Written by `make precision-spark`.
 # A row is the operation that has committed; its letters are those that want to commit behind it, in the order of the
-# rows: c commits, . was not asked since the judge rejects it, the others are exceptions:
+# rows: c commits, . was not asked since the judge rejects it or nothing is written, the others are exceptions:
 # """ + ", ".join(f"{letter} {error}" for error, letter in LETTERS.items() if error)  # fmt: skip
 
 CONF = {
@@ -95,41 +96,45 @@ def answers(spark: Any, fresh: Callable[[], Path], asked: Iterable[Pair]) -> lis
 
 def _answer(spark: Any, path: Path, pair: Pair) -> str:
     (path / "_delta_log").mkdir(parents=True)
-    root, won = pair.log
-    (path / commit_key(0)).write_bytes(root)
+    *seen, won = pair.log
+    for version, data in enumerate(seen):
+        (path / commit_key(version)).write_bytes(data)
     transaction = OnSpark(spark, path, Transaction("second", _reads(pair.second), ()), first=False)
-    (path / commit_key(1)).write_bytes(won)
+    (path / commit_key(len(seen))).write_bytes(won)
     return LETTERS[transaction.commit(pair.actions)]
 
 
 def _reads(case: Case) -> tuple[str, ...]:
-    """In the words of the scenarios. As delta-spark's own, a compaction reads what it rewrites."""
+    """In the words of the scenarios. As delta-spark's own, OPTIMIZE and REORG read what they rewrite."""
     if case.application:
         return (f"app {case.application}",)
     if case.sql is None:
-        return ("everything",) if case.kind == "compaction" else ()
+        return ("everything",) if case.rearranges else ()
     return (case.sql or "everything",)
 
 
-def recorded(table: str) -> dict[tuple[str, str], str]:
+def title(level: str, layout: Layout) -> str:
+    """Of the answers about a table. What transactions of this engine ask for makes no difference to them."""
+    return f"{level}, {layout.table}"
+
+
+def recorded(level: str, layout: Layout) -> dict[tuple[str, str], str]:
     """The letters that are written down for one table, by the names of both operations."""
-    rows = tomllib.loads(ANSWERS.read_text())[table]
+    rows = tomllib.loads(ANSWERS.read_text())[title(level, layout)]
     return {(first, second): letter for first in rows for second, letter in zip(rows, rows[first], strict=True)}
 
 
 def _tables(spark: Any, folder: Path) -> Iterator[str]:
     names = [case.name for case in ALL]
     numbers = count()
-    for level in LEVELS:
-        for partitioned in (False, True):
-            engine = Engine(level, partitioned=partitioned)
-            asked = histories(engine)
-            letters = answers(spark, lambda: folder / str(next(numbers)), asked)
-            said = dict(zip((pair.names for pair in asked), letters, strict=True))
-            oracle.clear_cache(spark)
-            yield f'\n["{engine.title}"]'
-            for first in names:
-                yield f'"{first}" = "{"".join(said.get((first, second), UNASKED) for second in names)}"'
+    for level, layout in product(LEVELS, dict.fromkeys(layout.table for layout in LAYOUTS)):
+        asked = histories(Engine(level, layout))
+        letters = answers(spark, lambda: folder / str(next(numbers)), asked)
+        said = dict(zip((pair.names for pair in asked), letters, strict=True))
+        oracle.clear_cache(spark)
+        yield f'\n["{title(level, layout)}"]'
+        for first in names:
+            yield f'"{first}" = "{"".join(said.get((first, second), UNASKED) for second in names)}"'
 
 
 if __name__ == "__main__":

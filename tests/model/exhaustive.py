@@ -1,4 +1,4 @@
-"""All histories of a few operations through the real engine."""
+"""All histories of a few operations."""
 
 from __future__ import annotations
 
@@ -76,10 +76,11 @@ def follow(engine: Branches, cases: Sequence[Case], began: Sequence[int]) -> int
 
 
 def pairs(engine: Branches, cases: Sequence[Case]) -> Iterator[tuple[Case, Case, Version, Staged]]:
-    """Every two operations that begin at the root: both, the version that the first one has made, and the second one,
-    which wants to commit behind it.
+    """Every two operations that begin at the root and both have something to write: both, the version that the first
+    one has made, and the second one, which wants to commit behind it.
     """
-    for first, second in product(cases, repeat=2):
-        winner = engine.commit(engine.root, engine.begin(engine.root, first))
+    winners = [(case, engine.commit(engine.root, engine.begin(engine.root, case))) for case in cases]
+    writing = [(case, made) for case, made in winners if made is not engine.root]
+    for (first, winner), (second, _) in product(writing, repeat=2):
         assert isinstance(winner, Version)
         yield first, second, winner, engine.begin(engine.root, second, copy=int(first is second))

@@ -3,7 +3,8 @@
 A world is a value: the log, the puts that are still on their way, how far each writer is. From a world every possible
 step is taken; worlds that were reached before are not explored again, and the number of schedules is counted along
 the way instead of being run one by one. Of steps that commute with all others only one order is explored. A claim
-that a writer makes is checked in every world after it.
+that a writer makes is checked in every world after it; so is that each version names only deletion vectors that are
+there, and holds the rows that it should.
 
 A writer is any generator function that speaks the alphabet of ``refdelta.concurrency.effects``, so wrong ones can be
 explored too, to see that the checker finds them out.
@@ -11,30 +12,41 @@ explored too, to see that the checker finds them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pyroaring import BitMap64
+
+from model.entries import Entries, Wrong, entries_behind
 from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
 from refdelta.concurrency.effects import (
     Commits,
     Confirm,
     Created,
+    Descriptors,
     Effect,
     Elapsed,
     Exists,
     Failed,
+    LookAtRows,
+    Matches,
     Newest,
     NewestVersion,
     No,
     Pause,
     PutIfAbsent,
     ReadCommits,
+    ReadVectors,
     Reply,
     Unknown,
+    Vectors,
     Withdraw,
+    WriteVectors,
     Yes,
 )
+from refdelta.driver import CERTAIN_FAILURES
 from refdelta.errors import CommitOutcomeUnknownError, DeltaError, StoreError
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 
 Loop = Callable[[PreparedCommit], Generator[Effect, Reply, CommitOutcome]]
 
@@ -54,7 +66,7 @@ class Node:
     path: tuple[Reply, ...]
     effect: Effect | None = None
     result: CommitOutcome | DeltaError | None = None
-    children: dict[Reply, int] = field(default_factory=dict)
+    children: dict[Hashable, int] = field(default_factory=dict)
 
 
 class Writer:
@@ -67,10 +79,11 @@ class Writer:
         self._reach((), None)
 
     def step(self, node: int, reply: Reply) -> int:
-        known = self.nodes[node].children.get(reply)
+        key = tuple(map(tuple, reply.bitmaps)) if isinstance(reply, Vectors) else reply
+        known = self.nodes[node].children.get(key)
         if known is None:
             known = self._reach((*self.nodes[node].path, reply), self.live.pop(node, None))
-            self.nodes[node].children[reply] = known
+            self.nodes[node].children[key] = known
         return known
 
     def _reach(self, path: tuple[Reply, ...], running: Generator[Effect, Reply, CommitOutcome] | None) -> int:
@@ -104,10 +117,29 @@ class Local:
 class World:
     log: tuple[tuple[int, bytes], ...]
     locals: tuple[Local, ...]
-    # Puts that were sent, and may arrive: (writer, version).
-    late: frozenset[tuple[int, int]] = frozenset()
+    # Puts that were sent, and may arrive: (writer, version, bytes).
+    late: frozenset[tuple[int, int, bytes]] = frozenset()
     # How many of the first versions cleanup has removed.
     cleaned: int = 0
+    # The deletion vectors that are there, by their ids.
+    vectors: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is in the files that the writers know.
+
+    Attributes:
+        files: by path the rows of each file, deleted ones included.
+        vectors: the deletion vectors that are there at the beginning, by their ids.
+        deleted: by writer the rows that it deletes.
+        matches: whether a row of a winner's file answers to what a writer read.
+    """
+
+    files: Mapping[str, tuple[Hashable, ...]] = field(default_factory=dict)
+    vectors: Mapping[str, BitMap64] = field(default_factory=dict)
+    deleted: Mapping[int, Collection[Hashable]] = field(default_factory=dict)
+    matches: Callable[[Add], bool] = lambda _: True
 
 
 @dataclass(slots=True)
@@ -129,6 +161,7 @@ class Explorer:
         kinds: which ones.
         cleanup: how many of the first versions a concurrent log cleanup removes, oldest first.
         must_commit: whether each writer that is neither dead nor refused by the store has to commit in the end.
+        rows: what is in the files.
     """
 
     def __init__(
@@ -141,10 +174,18 @@ class Explorer:
         kinds: tuple[str, ...] = FAULTS,
         cleanup: int = 0,
         must_commit: bool = True,
+        rows: Rows | None = None,
     ):
         self.writers = [Writer(loop, transaction) for transaction in prepared]
         self.kinds, self.cleanup, self.must_commit = frozenset(kinds), cleanup, must_commit
-        self.start = World(tuple(sorted(first.items())), tuple(Local(0, faults) for _ in prepared))
+        self.rows = rows or Rows()
+        self.bitmaps = dict(self.rows.vectors)
+        self.start = World(
+            tuple(sorted(first.items())),
+            tuple(Local(0, faults) for _ in prepared),
+            vectors=frozenset(self.bitmaps),
+        )
+        self._logs: dict[tuple[tuple[int, bytes], ...], Entries] = {}
         self.first = first
         self.report = Report()
 
@@ -161,9 +202,9 @@ class Explorer:
         for index, local in enumerate(world.locals):
             if (effect := self.effect(index, local)) is not None:
                 yield from self._named(world, index, local, effect)
-        for index, version in world.late:
-            data = next(d for v, d in self._sent(index) if v == version)
-            arrived = replace(world, late=world.late - {(index, version)}, log=_put(world.log, version, data)[0])
+        for sent in world.late:
+            index, version, data = sent
+            arrived = replace(world, late=world.late - {sent}, log=_put(world.log, version, data)[0])
             yield f"{index} late put of {version} arrives", arrived
         if world.cleaned < self.cleanup:
             gone = sorted(self.first)[world.cleaned]
@@ -172,7 +213,8 @@ class Explorer:
 
     def _commutes(self, world: World, effect: Effect) -> bool:
         """Whether no step of another writer changes the reply, and no step of another depends on this one."""
-        if isinstance(effect, Pause):
+        if isinstance(effect, Pause | LookAtRows | WriteVectors | ReadVectors):
+            # A vector gets a name that nobody has used, and stays as long as a version names it.
             return True
         if self.cleanup:
             return False
@@ -196,6 +238,13 @@ class Explorer:
         elif isinstance(effect, Withdraw):
             log = tuple(entry for entry in log if entry[0] != effect.version)
         carried_out = replace(world, log=log)
+        if isinstance(effect, WriteVectors):
+            reply = self._written(index, local.node, effect)
+            carried_out = replace(world, vectors=world.vectors | {one.unique_id for one in reply.descriptors})
+        elif isinstance(effect, ReadVectors):
+            reply = Vectors(tuple(self._read(world, index, one) for one in effect.descriptors))
+        elif isinstance(effect, LookAtRows):
+            reply = Matches(tuple(map(self.rows.matches, effect.files)), 0.0)
         yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
         if not local.faults or isinstance(effect, Pause | Confirm):
             # A crash before the next effect is the same; a refused Confirm is asked again like any read.
@@ -206,6 +255,40 @@ class Explorer:
             yield f"{effect_name(effect)} refused", self._reply(world, index, REFUSED, fault=True, excused=is_put)
         if is_put:
             yield from self._put_faults(world, carried_out, index, local, effect)
+        if isinstance(effect, WriteVectors):
+            if "lost reply" in self.kinds:
+                yield "vectors written, reply lost", self._reply(carried_out, index, REFUSED, fault=True)
+            if "crash after" in self.kinds:
+                yield "vectors written, crash", self._local(carried_out, index, replace(local, faults=0, dead=True))
+
+    def _written(self, index: int, node: int, effect: WriteVectors) -> Descriptors:
+        """Where a writer's vectors are."""
+        found = [
+            DeletionVectorDescriptor(
+                storage_type="u",
+                path_or_inline_dv=f"{_mark(index)}{node}-{number}",
+                offset=1,
+                size_in_bytes=1,
+                cardinality=len(bitmap),
+            )
+            for number, bitmap in enumerate(effect.bitmaps)
+        ]
+        self.bitmaps.update((one.unique_id, bitmap) for one, bitmap in zip(found, effect.bitmaps, strict=True))
+        return Descriptors(tuple(found))
+
+    def _read(self, world: World, index: int, descriptor: DeletionVectorDescriptor) -> BitMap64:
+        if descriptor.unique_id not in world.vectors:
+            raise Violation(f"writer {index} reads the vector {descriptor.unique_id}, which is gone")
+        return self.bitmaps[descriptor.unique_id]
+
+    def _left(self, world: World, index: int, result: CommitOutcome | DeltaError | None) -> World:
+        """The world after a writer's shell has removed the vectors that its commit does not name, as soon as it is
+        certain what became of it.
+        """
+        mine = {vector for vector in world.vectors if _mark(index) in vector}
+        if isinstance(result, CommitOutcome):
+            return replace(world, vectors=world.vectors - mine | {one.unique_id for one in result.vectors})
+        return replace(world, vectors=world.vectors - mine) if isinstance(result, CERTAIN_FAILURES) else world
 
     def _put_faults(
         self, world: World, carried_out: World, index: int, local: Local, effect: PutIfAbsent
@@ -218,7 +301,7 @@ class Explorer:
         if "resent" in self.kinds:
             yield f"{name} resent", self._reply(carried_out, index, Exists(), fault=True)
         if "late" in self.kinds:
-            sent = replace(world, late=world.late | {(index, effect.version)})
+            sent = replace(world, late=world.late | {(index, effect.version, effect.data)})
             yield f"{name} late", self._reply(sent, index, UNKNOWN, fault=True)
         if "crash after" in self.kinds:
             yield f"{name} crash after", self._local(carried_out, index, replace(local, faults=0, dead=True))
@@ -226,6 +309,7 @@ class Explorer:
     def _reply(self, world: World, index: int, reply: Reply, *, fault: bool = False, excused: bool = False) -> World:
         local = world.locals[index]
         node = self.writers[index].step(local.node, reply)
+        world = self._left(world, index, self.writers[index].nodes[node].result)
         return self._local(world, index, Local(node, local.faults - fault, excused=local.excused or excused))
 
     @staticmethod
@@ -247,11 +331,6 @@ class Explorer:
             case _:
                 return Yes()
 
-    def _sent(self, index: int) -> Iterator[tuple[int, bytes]]:
-        for node in self.writers[index].nodes:
-            if isinstance(node.effect, PutIfAbsent):
-                yield node.effect.version, node.effect.data
-
     # --- what must hold ---
 
     def check(self, world: World, *, at_end: bool) -> None:
@@ -267,6 +346,46 @@ class Explorer:
             raise Violation("a transaction is in the log twice")
         for index, local in enumerate(world.locals):
             self._check_claim(world, index, local, at_end=at_end)
+        self._check_rows(world)
+
+    def _check_rows(self, world: World) -> None:
+        if not self.rows.files:
+            return
+        vectors = [add.deletion_vector for add in self._live(world.log).values() if add.deletion_vector is not None]
+        gone = {one.unique_id for one in vectors} - world.vectors
+        if gone:
+            raise Violation(f"the log names vectors that are gone: {gone}")
+
+    def _live(self, log: tuple[tuple[int, bytes], ...]) -> Entries:
+        """What is live behind these versions. Checks that it holds the rows that it should."""
+        if not log:
+            return {}
+        if log not in self._logs:
+            data = log[-1][1]
+            try:
+                entries = entries_behind(self._live(log[:-1]), data, f"version {log[-1][0]}")
+            except Wrong as wrong:
+                raise Violation(str(wrong)) from None
+            self._logs[log] = entries
+            self._check_content(log, entries)
+        return self._logs[log]
+
+    def _check_content(self, log: tuple[tuple[int, bytes], ...], entries: Entries) -> None:
+        everything = b"".join(data for _, data in log)
+        committed = [i for i, writer in enumerate(self.writers) if writer.prepared.txn_id.encode() in everything]
+        gone = {row for index in committed for row in self.rows.deleted.get(index, ())}
+        first = [add for data in self.first.values() for add in entries_behind({}, data, "the first version").values()]
+        expected = sorted(set(self._rows_of(first)) - gone)
+        if sorted(self._rows_of(entries.values())) != expected:
+            raise Violation(f"the rows are {sorted(self._rows_of(entries.values()))}, they should be {expected}")
+
+    def _rows_of(self, adds: Collection[Add]) -> list[Hashable]:
+        return [
+            row
+            for add in adds
+            for position, row in enumerate(self.rows.files[add.path])
+            if add.deletion_vector is None or position not in self.bitmaps[add.deletion_vector.unique_id]
+        ]
 
     def _check_claim(self, world: World, index: int, local: Local, *, at_end: bool) -> None:
         writer = self.writers[index]
@@ -325,6 +444,11 @@ class Explorer:
                 self.writers[i].nodes[local.node].result for i, local in enumerate(world.locals) if not local.dead
             ]
             self.report.outcomes.update(type(result).__name__ for result in results)
+
+
+def _mark(index: int) -> str:
+    """What is in the ids of a writer's vectors."""
+    return f"writer-{index}-"
 
 
 def effect_name(effect: Effect) -> str:

@@ -81,6 +81,18 @@ class Statement:
 
 
 @dataclass(frozen=True)
+class Restore(Statement):
+    """RESTORE: the table becomes what it was, the metadata too. Rows that come back are the ones that went."""
+
+    then: State = frozenset()
+
+    def __call__(self, name: str, state: State) -> Effect:
+        header = frozenset(row for row in state if row.values[0] == METADATA)
+        now = frozenset(row for row in state if row.values[0] != APPLICATION)
+        return Effect(now - self.then, self.then - now, (header, None))
+
+
+@dataclass(frozen=True)
 class Once(Statement):
     """An append by an application that records its version, and leaves it at that where a row says it did so before."""
 
@@ -139,14 +151,17 @@ def _changed(name: str, found: State, change: Callable[[int, int], Values]) -> S
 
 
 def merge(source: Mapping[int, int], *, matched: str = "update") -> Statement:
-    """MERGE ON the key: WHEN MATCHED the colour is taken, the row deleted, or nothing done; otherwise INSERT."""
+    """MERGE ON the key: WHEN MATCHED the colour is taken, the row deleted, deleted only if the source has colour 0, or
+    nothing done; otherwise INSERT.
+    """
+    goes = {"delete": set(source), "delete some": {k for k, a in source.items() if a == 0}}.get(matched, set())
 
     def does(name: str, found: State) -> tuple[State, State]:
         present = {row.values[0] for row in found}
         added = frozenset(Row((name, k), (k, a)) for k, a in source.items() if k not in present)
         if matched == "update":
             return found, added | _changed(name, found, lambda k, _: (k, source[k]))
-        return (found if matched == "delete" else frozenset()), added
+        return frozenset(row for row in found if row.values[0] in goes), added
 
     return Statement(key(*source), does)
 
@@ -179,8 +194,12 @@ def replace(where: Where, *values: Values) -> Statement:
 
 
 def rearrange() -> Statement:
-    """Compaction: the rows stay who they are."""
+    """OPTIMIZE, REORG: the rows stay who they are."""
     return Statement(None, lambda _name, _found: (frozenset(), frozenset()))
+
+
+def restore(then: State) -> Statement:
+    return Restore(everything, lambda _name, _found: (frozenset(), frozenset()), then=then)
 
 
 def set_property() -> Statement:

@@ -18,7 +18,7 @@ def accepts(engine: Engine, version: Version, staged: Staged) -> bool:
     asks = staged.case.asks
     mine = {action["remove"]["path"] for action in engine.undisturbed(staged) if "remove" in action}
     read = set() if asks is None else _read(engine, staged)
-    for data in version.log[staged.at.number + 1 :]:
+    for data in version.log[staged.at.in_log + 1 :]:
         theirs = [json.loads(line) for line in data.splitlines()]
         removed = {a["remove"]["path"] for a in theirs if "remove" in a}
         if any("metaData" in a or "protocol" in a for a in theirs) or removed & (read | mine):

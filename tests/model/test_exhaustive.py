@@ -1,31 +1,46 @@
-"""All histories of a few operations, at both levels, partitioned and not: through the real engine, and, where they are
-too many for that, through its conflict rules and commit loop alone.
+"""All histories of a few operations, at both levels, on tables of each kind: through the real engine, and, where they
+are too many for that, through its conflict rules and commit loop alone.
 
-Nothing is accepted that the judge rejects, every version holds the rows that the judge says it holds, and each commit
-says over which versions it was rebased: :class:`model.branches.Branches` raises at the first that is wrong.
+Nothing is accepted that the judge rejects, every version holds the rows that the judge says it holds, no file is live
+twice or removed without its deletion vector, and each commit says over which versions it was rebased:
+:class:`model.branches.Branches` raises at the first that is wrong. The engine's own files are checked too: their
+statistics, and that of what a transaction wrote only that is left which its commit names.
 
-``REFDELTA_HISTORIES=all`` takes every variant of the operations through the real engine.
+``REFDELTA_HISTORIES=all`` takes every variant of the operations, three at a time.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from itertools import product
+from collections.abc import Callable
+from dataclasses import replace
 
+import msgspec
 import pytest
 
-from model.branches import Refusal, Version, Wrong
-from model.cases import ALL, BASIC, CYCLE, MORE
+from model import tables
+from model.branches import Refusal, Version
+from model.cases import ALL, BASIC, BY_HAND, CYCLE, DELETE_K2, MAINTENANCE, MORE, Case
 from model.core import Core
 from model.engine import Engine
-from model.exhaustive import explore, shapes
+from model.entries import Wrong
+from model.exhaustive import explore, pairs, shapes
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
-from refdelta.concurrency import commit, conflict
+from model.layouts import FILES, LAYOUTS, PARTITIONED, PARTITIONED_ROWS, PLAIN, ROWS, Layout
+from refdelta.concurrency import commit, conflict, groups, held, standing
+from refdelta.concurrency.files import Files
+from refdelta.concurrency.groups import Regrouping
+from refdelta.concurrency.held import Held
+from refdelta.concurrency.rows import NONE, any_of
+from refdelta.concurrency.summary import CommitSummary
 from refdelta.staging import Staging
 
 OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else BASIC
 
-TABLES = pytest.mark.parametrize("partitioned", [False, True], ids=["unpartitioned", "partitioned"])
+
+def each(*layouts: Layout) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("layout", layouts, ids=lambda layout: str(layout).replace(", ", "-"))
 
 
 @pytest.fixture
@@ -44,48 +59,64 @@ def test_interleavings_are_counted_whole():
 
 def all_of(table, cases, count, say):
     tally = explore(table, cases, count)
-    say(f"{count} of {len(cases)} operations: {tally}", f"{table.statements:,} statements, {table.commits:,} commits")
+    say(f"{count} of {len(cases)} operations: {tally}")
     assert tally["histories"] == sum(shapes(count).values()) * len(cases) ** count
     assert 0 < tally["in which all commit"] < tally["histories"]
 
 
-@TABLES
+# Where there is no time for more: the same operations decide as on one of the others, by files or by rows.
+DEFAULTS = (PLAIN, PARTITIONED, ROWS)
+
+
+def of_two(layout: Layout) -> tuple[Case, ...]:
+    return MORE if layout in DEFAULTS else ALL
+
+
+@each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_pairs_and_triples_through_the_engine(level, partitioned, say):
-    engine = Engine(level, partitioned=partitioned)
-    all_of(engine, MORE, 2, say)
-    all_of(engine, OF_THREE, 3, say)
+def test_pairs_through_the_engine(level, layout, say):
+    all_of(tables.engine(level, layout), of_two(layout), 2, say)
 
 
-@TABLES
+@pytest.mark.parametrize(
+    ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
+)
+def test_pairs_and_triples_through_the_engine(level, layout, say):
+    all_of(Engine(level, layout), OF_THREE, 3, say)
+
+
+@each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_triples_through_the_rules(level, partitioned, say):
-    all_of(Core(level, partitioned=partitioned), ALL, 3, say)
+def test_triples_through_the_rules(level, layout, say):
+    all_of(tables.core(level, layout), OF_THREE, 3, say)
 
 
-@TABLES
+@each(*DEFAULTS)
+def test_four_operations_through_the_rules(layout, say):
+    all_of(tables.core(WRITE_SERIALIZABLE, layout), CYCLE, 4, say)
+
+
+@each(ROWS, FILES, PARTITIONED_ROWS)
+def test_maintenance_between_changes_through_the_rules(layout, say):
+    all_of(Core(SERIALIZABLE, layout), MAINTENANCE, 4, say)
+
+
+@each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_four_operations_through_the_rules(level, partitioned, say):
-    all_of(Core(level, partitioned=partitioned), CYCLE, 4, say)
-
-
-@TABLES
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_rules_alone_decide_as_in_the_engine(level, partitioned):
+def test_the_rules_alone_decide_as_in_the_engine(level, layout):
     """The files that ``Core`` makes up lead to the same outcomes as those that the engine writes."""
 
     def outcomes(table):
-        for first, second in product(MORE, repeat=2):
-            winner = table.commit(table.root, table.begin(table.root, first))
-            outcome = table.commit(winner, table.begin(table.root, second, copy=int(first is second)))
+        for first, second, winner, staged in pairs(table, of_two(layout)):
+            outcome = table.commit(winner, staged)
             yield first.name, second.name, outcome.rule if isinstance(outcome, Refusal) else "committed"
 
-    rules, engine = (outcomes(kind(level, partitioned=partitioned)) for kind in (Core, Engine))
+    rules, engine = (outcomes(kind(level, layout)) for kind in (tables.core, tables.engine))
     assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
 
 
 def test_the_longer_cycle_is_broken_at_its_last_link():
-    engine = Engine(WRITE_SERIALIZABLE, partitioned=True)
+    engine = tables.engine(WRITE_SERIALIZABLE, PARTITIONED)
     i, y, z, t = CYCLE[:4]
     first = engine.commit(engine.root, engine.begin(engine.root, i))
     second = engine.commit(first, engine.begin(first, y))
@@ -96,17 +127,33 @@ def test_the_longer_cycle_is_broken_at_its_last_link():
     assert refused.rule == "append-skipped"
 
 
+def named(name):
+    return next(case for case in MORE if case.name == name)
+
+
 def test_what_asked_to_be_serializable_is_not_moved():
     """The copy skips the insert and so comes before it; the update, which did not see the copy, before both."""
-    engine = Engine(WRITE_SERIALIZABLE, partitioned=True)
-    wanted = ("insert a=1", "update a=0 to 3", "copy a=1 as 0")
-    inserts, updates, copies = (next(case for case in MORE if case.name == name) for name in wanted)
+    engine = tables.engine(WRITE_SERIALIZABLE, PARTITIONED)
+    inserts, updates, copies = map(named, ("insert a=1", "update a=0 to 3", "copy a=1 as 0"))
     for strict in (False, True):
         first = engine.commit(engine.root, engine.begin(engine.root, inserts))
         second = engine.commit(first, engine.begin(engine.root, updates, strict=strict))
         assert isinstance(second, Version)
         third = engine.commit(second, engine.begin(engine.root, copies))
         assert isinstance(third, Refusal) is strict
+
+
+def test_all_rows_of_a_file_are_those_that_were_live_in_it():
+    """Of what a compaction took along, some rows were deleted before it committed: who then deletes all rows that are
+    left, and meets the compaction, finds nothing to hide there.
+    """
+    for kind in (tables.core, tables.engine):
+        table = kind(SERIALIZABLE, ROWS)
+        purged = table.commit(table.root, table.begin(table.root, named("purge")))
+        deleted = table.commit(purged, table.begin(purged, DELETE_K2))
+        compacted = table.commit(deleted, table.begin(purged, named("compact")))
+        for last in map(named, ("restore", "overwrite", "truncate")):
+            assert isinstance(table.commit(compacted, table.begin(deleted, last)), Version)
 
 
 # --- the histories would show it ----------------------------------------------------------------------------------
@@ -119,7 +166,7 @@ def test_what_asked_to_be_serializable_is_not_moved():
         ("application", "no serial order explains it: V1 insert once"),
         ("files-added", "no serial order explains it: V1 copy"),
         ("read-file-removed", "no serial order explains it: V1 delete"),
-        ("deleted-by-both", "the rows are .* they should be"),
+        ("deleted-by-both", "is removed, and was not live: compact by hand"),
         ("append-skipped", "WriteSerializable, accepted though no serial order explains it: V1 insert"),
     ],
 )
@@ -128,21 +175,101 @@ def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
     assert len(rules) == len(conflict.RULES) - 1
     check = conflict.check
     monkeypatch.setattr(commit, "check", lambda ours, winner: check(ours, winner, rules))
-    # By the rows of a partition nothing that a transaction skips is rewritten by chance.
-    table = Core(WRITE_SERIALIZABLE, partitioned=True)
 
-    def pairs_and_triples():
-        for count, cases in ((2, ALL), (3, BASIC)):
+    # Groups of files are left out where an input is gone; only what is staged by hand needs the rule.
+    first = (BY_HAND, *ALL) if missing == "deleted-by-both" else ALL
+
+    def pairs_and_triples(layout):
+        # By the rows of a partition nothing that a transaction skips is rewritten by chance.
+        table = Core(WRITE_SERIALIZABLE, layout)
+        for count, cases in ((2, first), (3, BASIC)):
             explore(table, cases, count)
 
-    with pytest.raises(Wrong, match=what):
-        pairs_and_triples()
+    for layout in (PARTITIONED, PARTITIONED_ROWS):
+        with pytest.raises(Wrong, match=what):
+            pairs_and_triples(layout)
 
 
-@pytest.mark.parametrize("verbs", [["read_predicate"], ["read_files"], ["read_predicate", "read_files"]])
-def test_a_read_that_goes_unrecorded_makes_a_history_wrong(monkeypatch, verbs):
+@pytest.mark.parametrize("layout", [PLAIN, ROWS])
+@pytest.mark.parametrize("verbs", [["read_predicate"], ["read_rows"], ["read_predicate", "read_rows", "read_files"]])
+def test_a_read_that_goes_unrecorded_makes_a_history_wrong(monkeypatch, verbs, layout):
     for verb in verbs:
         monkeypatch.setattr(Staging, verb, lambda *_: None)
-    engine = Engine(SERIALIZABLE, partitioned=False)
+    engine = Engine(SERIALIZABLE, layout)
     with pytest.raises(Wrong):
         explore(engine, ALL, 2)
+
+
+def changed_moves(change: Callable) -> Callable:
+    """``CommitSummary.moves``, with something changed about each of them."""
+    moves = CommitSummary.moves.func
+
+    def wrong(self):
+        return {path: change(move, self.removed[path]) for path, move in moves(self).items()}
+
+    found = functools.cached_property(wrong)
+    found.__set_name__(CommitSummary, "moves")
+    return found
+
+
+def read_as_deleted(of: Callable) -> Callable:
+    """``Held.of``, which takes for deleted what was read."""
+
+    def wrong(cls, file, edit):
+        found = of(file, edit)
+        return replace(found, gone=found.read) if any_of(found.gone) else found
+
+    return classmethod(wrong)
+
+
+def nothing_back(outcome: Callable) -> Callable:
+    return lambda *args: replace(outcome(*args), back=NONE)
+
+
+def without_vector(tombstone: Callable) -> Callable:
+    def wrong(add, **how):
+        return msgspec.structs.replace(tombstone(add, **how), deletion_vector=None)
+
+    return wrong
+
+
+WRONG = {
+    "places are taken from the removes, not from the record": (
+        [
+            (
+                CommitSummary,
+                "moves",
+                lambda _: changed_moves(lambda move, gone: replace(move, vector=gone.deletion_vector)),
+            )
+        ],
+        "the rows are",
+    ),
+    "rows that a vector hides no more are forgotten": (
+        [(held, "outcome", nothing_back), (Files, "back", lambda _: lambda *_: NONE)],
+        "no serial order explains it: V1 restore",
+    ),
+    "what was read is deleted": ([(Held, "of", read_as_deleted)], "the rows are"),
+    "a remove does not name the vector": (
+        [(standing, "tombstone", without_vector), (groups, "tombstone", without_vector)],
+        "is removed, and was not live",
+    ),
+    "a compaction undoes what was deleted meanwhile": (
+        [(Regrouping, "wanted", lambda _: lambda _: {})],
+        "the rows are",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_rows_that_are_taken_for_others_make_a_history_wrong(monkeypatch, what):
+    patches, symptom = WRONG[what]
+    table = Core(SERIALIZABLE, ROWS)
+    for owner, name, wrong in patches:
+        monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
+
+    def pairs_and_triples():
+        for count, cases in ((2, ALL), (3, (*MAINTENANCE, named("delete k = 1")))):
+            explore(table, cases, count)
+
+    with pytest.raises(Wrong, match=symptom):
+        pairs_and_triples()

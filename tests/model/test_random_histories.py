@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from model import tables
 from model.branches import Refusal
 from model.cases import MORE
-from model.core import Core
-from model.engine import Engine
 from model.judge import LEVELS, SERIALIZABLE
+from model.layouts import LAYOUTS
 from model.operations import data_of
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
@@ -40,12 +39,6 @@ def schedules(draw, most):
     return events, cases, strict
 
 
-@cache
-def table(kind, level, partitioned):
-    """One for all examples: what two of them share is run once."""
-    return kind(level, partitioned=partitioned)
-
-
 def run(table, schedule):
     """Run a history; every version is judged as it is made. Returns the last one."""
     events, cases, strict = schedule
@@ -62,15 +55,15 @@ def run(table, schedule):
 
 
 @settings(max_examples=MANY)
-@given(st.sampled_from(LEVELS), st.booleans(), schedules(6))
-def test_through_the_rules(level, partitioned, schedule):
-    run(table(Core, level, partitioned), schedule)
+@given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(6))
+def test_through_the_rules(level, layout, schedule):
+    run(tables.core(level, layout), schedule)
 
 
 @settings(max_examples=MANY // 5)
-@given(st.sampled_from(LEVELS), st.booleans(), schedules(5))
-def test_through_the_engine(level, partitioned, schedule):
-    engine = table(Engine, level, partitioned)
+@given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(5))
+def test_through_the_engine(level, layout, schedule):
+    engine = tables.engine(level, layout)
     version = run(engine, schedule)
     # Once more with nothing kept from before: the log as it is in the store, and each file read anew.
     engine.check_out(version.log)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
-from model.explorer import FAULTS, Explorer, Loop, Violation, World
+from model import explorer
+from model.explorer import FAULTS, Explorer, Loop, Rows, Violation, World
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.concurrency.edits import Edit
 from refdelta.concurrency.effects import (
     Created,
     Effect,
@@ -19,10 +23,15 @@ from refdelta.concurrency.effects import (
     ReadCommits,
     Reply,
 )
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.errors import CommitFailedError
-from refdelta.protocol.actions import Add, CommitInfo, Metadata, Protocol
+from refdelta.concurrency.held import Held
+from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.standing import Work
+from refdelta.engine.sql import parse_predicate
+from refdelta.errors import CommitFailedError, DeltaError
+from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
 from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.types import LONG, StructField, StructType
 
 
 def transaction(name: str, version: int, *, reads: bool = False) -> PreparedCommit:
@@ -49,6 +58,7 @@ def loop_with(**limits: int) -> Loop:
 
 
 REAL = loop_with(max_repeats=2)
+NO_REFUSALS = tuple(kind for kind in FAULTS if kind != "refused")
 
 
 def explore(loop: Loop, prepared: list[PreparedCommit], first: dict[int, bytes], **options: object):
@@ -109,6 +119,126 @@ def test_a_stale_handle_while_cleanup_removes_what_it_builds_on(newest, cleaned)
     assert report.outcomes >= {"CommitOutcome", "CommitFailedError", "CommitOutcomeUnknownError", "StoreError"}
 
 
+# --- rows of one file ---------------------------------------------------------------------------------------------
+
+HIDDEN = DeletionVectorDescriptor(
+    storage_type="u", path_or_inline_dv="of-version-0", offset=1, size_in_bytes=1, cardinality=1
+)
+SHARED = Add(
+    path="shared",
+    partition_values={},
+    size=1,
+    modification_time=1,
+    data_change=True,
+    stats='{"numRecords":6}',
+    deletion_vector=HIDDEN,
+)
+BASE = BitMap64([0])
+LIVE = tuple(f"row {number}" for number in range(1, 6))
+FILES = {"shared": ("row 0", *LIVE), "copy": LIVE, "other": ("appended",)}
+
+
+def deletes(name: str, *rows: int, reads: tuple[int, ...] = ()) -> PreparedCommit:
+    """Of the shared file; it has read these rows, and others that it leaves alone."""
+    return PreparedCommit(
+        read_version=0,
+        read_set=ReadSet(version=0).with_rows([(SHARED, BitMap64([*rows, *reads]))]),
+        actions=[],
+        commit_info={"operation": "DELETE"},
+        txn_id=f"txn-{name}",
+        work=Work(edits=(Edit(SHARED, BASE, BitMap64(rows)),), vectors=True, row_level=True),
+    )
+
+
+def compacts(name: str) -> PreparedCommit:
+    """The shared file, into one that has its live rows."""
+    copy = msgspec.structs.replace(SHARED, path="copy", deletion_vector=None, stats='{"numRecords":5}')
+    group = Group((Input(SHARED, BASE),), (Output(copy, (Place("shared", HIDDEN, 0, 5),)),))
+    return PreparedCommit(
+        read_version=0,
+        read_set=ReadSet(version=0),
+        actions=[],
+        commit_info={"operation": "OPTIMIZE"},
+        txn_id=f"txn-{name}",
+        work=Work(groups=(group,), vectors=True, row_level=True),
+    )
+
+
+def on_shared(prepared: list[PreparedCommit], loop: Loop = REAL, **options: object):
+    first = {0: encode_commit([CommitInfo(fields={"operation": "WRITE", "txnId": "origin"}), SHARED])}
+    taken = {
+        i: {FILES["shared"][row] for edit in one.work.edits for row in edit.rows} for i, one in enumerate(prepared)
+    }
+    rows = Rows(FILES, {HIDDEN.unique_id: BASE}, taken)
+    return explore(loop, prepared, first, rows=rows, **options)
+
+
+def test_three_writers_of_one_file_with_a_fault_each():
+    """Each deletes rows of its own: all of them commit, whatever befalls them."""
+    report = on_shared([deletes("a", 1, 2), deletes("b", 3), deletes("c", 5)], kinds=("lost reply", "late"))
+    assert report.outcomes == {"CommitOutcome"}
+    assert report.schedules > 100_000
+
+
+def test_two_writers_of_one_file_with_two_faults_each():
+    report = on_shared([deletes("a", 1, 2), deletes("b", 3)], loop_with(max_repeats=3), faults=2)
+    assert report.outcomes == {"CommitOutcome", "StoreError"}
+
+
+def test_a_compaction_among_writers_of_its_input():
+    prepared = [deletes("a", 1, 2), compacts("b"), deletes("c", 4, reads=(5,))]
+    report = on_shared(prepared, kinds=("lost reply", "crash after"))
+    assert report.outcomes == {"CommitOutcome"}
+
+
+def test_writers_who_together_leave_no_row():
+    report = on_shared([deletes("a", 1, 2), deletes("b", 3, 4), deletes("c", 5)], kinds=("lost request", "resent"))
+    assert report.outcomes == {"CommitOutcome"}
+
+
+def test_of_those_who_delete_the_same_row_one_commits():
+    prepared = [deletes("a", 1, 2), deletes("b", 2), deletes("c", 3, reads=(2,))]
+    report = on_shared(prepared, kinds=("lost reply", "refused"), must_commit=False)
+    assert report.outcomes == {"CommitOutcome", "ConcurrentDeleteReadException", "StoreError"}
+
+
+def test_a_writer_that_gives_up_in_doubt_keeps_its_vectors():
+    """The version may yet come to be there, and names them."""
+    prepared = [deletes("a", 1), deletes("b", 3)]
+    report = on_shared(prepared, loop_with(max_repeats=1), must_commit=False)
+    assert report.outcomes == {"CommitOutcome", "StoreError", "CommitOutcomeUnknownError"}
+
+
+@pytest.mark.parametrize("matches", [False, True])
+def test_a_look_at_the_rows_of_an_append(matches):
+    schema = StructType((StructField("k", LONG),))
+    k = parse_predicate("k = 1", schema)
+    appends = msgspec.structs.replace(SHARED, path="other", deletion_vector=None, stats=None)
+    reader = PreparedCommit(
+        read_version=0,
+        read_set=ReadSet(version=0, predicates=(k,)).with_rows([(SHARED, BitMap64([1]))]),
+        actions=[],
+        commit_info={"operation": "DELETE"},
+        txn_id="txn-reads",
+        table=ReadTable(schema=schema),
+        work=Work(edits=(Edit(SHARED, BASE, BitMap64([1])),), vectors=True, row_level=True),
+    )
+    writer = PreparedCommit(
+        read_version=0,
+        read_set=ReadSet(version=0),
+        actions=[appends],
+        commit_info={"operation": "WRITE", "isBlindAppend": True},
+        txn_id="txn-appends",
+    )
+    first = {0: encode_commit([CommitInfo(fields={"operation": "WRITE", "txnId": "origin"}), SHARED])}
+    rows = Rows({}, {HIDDEN.unique_id: BASE}, matches=lambda _: matches)
+    report = explore(REAL, [reader, writer], first, must_commit=False, rows=rows)
+    # Where the store refuses the look, any row may match.
+    assert report.outcomes == {"CommitOutcome", "ConcurrentAppendException", "StoreError"}
+    report = explore(REAL, [reader, writer], first, must_commit=not matches, kinds=NO_REFUSALS, rows=rows)
+    assert ("ConcurrentAppendException" in report.outcomes) is matches
+
+
 # --- the checker itself ------------------------------------------------------------------------------------------
 
 
@@ -139,9 +269,6 @@ def naive(*, on_exists: str = "read", on_unknown: str = "read", step: int = 1) -
     return loop
 
 
-NO_REFUSALS = tuple(kind for kind in FAULTS if kind != "refused")
-
-
 @pytest.mark.parametrize(
     ("broken", "kinds", "symptom"),
     [
@@ -163,6 +290,18 @@ def test_a_loop_that_does_not_confirm_its_base_revives_a_version():
         explore(naive(), [transaction("stale", 0)], origin(0, 1, 2), cleanup=2, faults=0)
 
 
+def test_a_vector_that_goes_before_the_outcome_is_certain_is_missed(monkeypatch):
+    monkeypatch.setattr(explorer, "CERTAIN_FAILURES", DeltaError)
+    with pytest.raises(Violation, match="vectors that are gone"):
+        on_shared([deletes("a", 1), deletes("b", 3)], loop_with(max_repeats=1), must_commit=False)
+
+
+def test_a_vector_that_forgets_what_a_winner_deleted_is_found_out(monkeypatch):
+    monkeypatch.setattr(Held, "hides", property(lambda held: BASE | held.gone))
+    with pytest.raises(Violation, match="the rows are"):
+        on_shared([deletes("a", 1), deletes("b", 3)], faults=0)
+
+
 def test_the_right_naive_loop_passes_where_nothing_is_cleaned_up():
     report = explore(naive(), [transaction(name, 0) for name in "ab"], origin(0), kinds=NO_REFUSALS)
     assert report.outcomes == {"CommitOutcome"}
@@ -179,18 +318,18 @@ def test_long_schedules_with_many_faults(data):
         transaction(f"w{number}", data.draw(st.integers(0, newest)), reads=data.draw(st.booleans()))
         for number in range(data.draw(st.integers(2, 6), label="writers"))
     ]
-    explorer = Explorer(
+    search = Explorer(
         loop_with(max_repeats=3),
         prepared,
         origin(*range(newest + 1)),
         faults=data.draw(st.integers(0, 4)),
         must_commit=False,
     )
-    world: World = explorer.start
-    while steps := [*explorer.steps(world)]:
-        explorer.check(world, at_end=False)
+    world: World = search.start
+    while steps := [*search.steps(world)]:
+        search.check(world, at_end=False)
         _, world = steps[data.draw(st.integers(0, len(steps) - 1))]
-    explorer.check(world, at_end=True)
+    search.check(world, at_end=True)
 
 
 def test_every_kind_of_fault_is_explored():
