@@ -75,6 +75,7 @@ def commit(
     policy: RetryPolicy | None = None,
     seen_at: float | None = None,
     look: Look | None = None,
+    inline_vectors: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     uniform: Callable[[float, float], float] = random.uniform,
@@ -90,6 +91,7 @@ def commit(
             request.
         look: whether a live row of each of these files, which winners added, answers to what the transaction read.
             Without it, any may.
+        inline_vectors: whether small deletion vectors stand in the log.
         clock: monotonic seconds.
         sleep: waits for seconds.
         uniform: a random number between two.
@@ -99,7 +101,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
-    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, look)
+    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, look, inline_vectors)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at
     loop = commit_loop(prepared, shell.policy)
@@ -124,6 +126,7 @@ class _Shell:
     sleep: Callable[[float], None]
     uniform: Callable[[float, float], float]
     look: Look | None = None
+    inline_vectors: bool = False
     started: float = field(init=False)
     # When each version was last known to exist.
     seen: dict[int, float] = field(default_factory=dict)
@@ -166,7 +169,7 @@ class _Shell:
             case effects.ReadVectors(descriptors):
                 return effects.Vectors(self._vectors(descriptors))
             case effects.WriteVectors(bitmaps):
-                written = write_vectors(self.store, bitmaps)
+                written = write_vectors(self.store, bitmaps, inline=self.inline_vectors)
                 self.vectors += written
                 return effects.Descriptors(tuple(written))
             case effects.LookAtRows(files):

@@ -297,7 +297,14 @@ class Staging:
             return CommitResult(version=None, metrics=self._result_metrics(described, 0))
         try:
             prepared = self._prepared(described)
-            outcome = commit(self.store, prepared, policy=self._policy(), seen_at=self._seen_at, look=self._look)
+            outcome = commit(
+                self.store,
+                prepared,
+                policy=self._policy(),
+                seen_at=self._seen_at,
+                look=self._look,
+                inline_vectors=self._table_properties.inline_deletion_vectors,
+            )
         except CERTAIN_FAILURES:
             self.abort()
             raise

@@ -33,8 +33,8 @@ from refdelta_storage.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
-# Vectors up to this many bytes stand in the log itself: no longer than the statistics beside them, so that commits and
-# checkpoints do not grow by much, and a file less to write and to fetch. It is some hundred scattered rows.
+# Vectors up to this many bytes may stand in the log itself: no longer than the statistics beside them, so that commits
+# and checkpoints do not grow by much, and a file less to write and to fetch. It is some hundred scattered rows.
 INLINE_BYTES = 256
 # A file of vectors is closed when it has this many bytes. It stays as long as one of its vectors is needed, and it is
 # put together in memory; the protocol's own limit are offsets of 31 bits.
@@ -104,8 +104,8 @@ def to_bitmap(positions: pa.Array | pa.ChunkedArray) -> BitMap64:
     return rows
 
 
-def write_vectors(store: Store, bitmaps: Sequence[BitMap64]) -> list[DeletionVectorDescriptor]:
-    """Write deletion vectors: small ones into their descriptors, the others together into files at the table's root.
+def write_vectors(store: Store, bitmaps: Sequence[BitMap64], *, inline: bool = False) -> list[DeletionVectorDescriptor]:
+    """Write deletion vectors, together into files at the table's root; small ones into their descriptors, if wanted.
 
     A file is visible whole or not at all. Implements PROTOCOL.md, "Deletion Vector Format" and "Deletion Vector File
     Storage Format".
@@ -113,6 +113,8 @@ def write_vectors(store: Store, bitmaps: Sequence[BitMap64]) -> list[DeletionVec
     Args:
         store: the table's folder.
         bitmaps: the positions of deleted rows, counted from 0 in their data file; one for each vector.
+        inline: whether vectors of up to :data:`INLINE_BYTES` bytes stand in the log. The VACUUM of delta-spark 4.4
+            fails on a table that has one, so this is for tables that ask for it (``refdelta.inlineDeletionVectors``).
 
     Returns:
         Their descriptors, in the same order.
@@ -124,7 +126,7 @@ def write_vectors(store: Store, bitmaps: Sequence[BitMap64]) -> list[DeletionVec
     placed: dict[int, DeletionVectorDescriptor] = {}
     large: list[int] = []
     for index, body in enumerate(bodies):
-        if len(body) > INLINE_BYTES:
+        if not inline or len(body) > INLINE_BYTES:
             large.append(index)
         else:
             placed[index] = _descriptor("i", encode_inline(body), None, body, bitmaps[index])

@@ -210,6 +210,8 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.tuneFileSizesForRewrites", _boolean, default=False),
     Property("delta.universalFormat.enabledFormats", _text, default=""),
     Property("delta.writePartitionColumnsToParquet", _boolean, default=False),
+    # This engine's own: whether small deletion vectors stand in the log.
+    Property("refdelta.inlineDeletionVectors", _boolean, default=False),
 )
 PROPERTIES: Final[Mapping[str, Property]] = {row.name.lower(): row for row in _ROWS}
 
@@ -221,7 +223,7 @@ def validate(configuration: Mapping[str, str]) -> dict[str, str]:
         The properties to store: names as this module spells them, those that only concern the protocol left out.
 
     Raises:
-        InvalidArgumentError: a ``delta.*`` name that does not exist or is not the user's to set, a value that does not
+        InvalidArgumentError: a ``delta.*`` or ``refdelta.*`` name that does not exist or is not the user's to set, a value that does not
             fit, one name in two spellings.
     """
     stored: dict[str, str] = {}
@@ -240,7 +242,7 @@ def _checked(key: str, value: str) -> str | None:
     if not isinstance(key, str) or not isinstance(value, str):
         raise InvalidArgumentError(f"property {key!r}: names and values are strings, not {type(value).__name__}")
     lower = key.lower()
-    if not lower.startswith("delta.") or lower.startswith(_FREE_PREFIXES):
+    if not lower.startswith(("delta.", "refdelta.")) or lower.startswith(_FREE_PREFIXES):
         return key
     if lower == f"{FEATURE_PREFIX}clustering":
         raise InvalidArgumentError(
@@ -304,6 +306,7 @@ class TableProperties:
     random_prefix_length: int
     enable_change_data_feed: bool
     enable_deletion_vectors: bool
+    inline_deletion_vectors: bool
     enable_in_commit_timestamps: bool
     in_commit_timestamp_enablement_version: int | None
     in_commit_timestamp_enablement_timestamp: int | None
@@ -348,6 +351,7 @@ _FIELDS: Final = {
     "random_prefix_length": "delta.randomPrefixLength",
     "enable_change_data_feed": "delta.enableChangeDataFeed",
     "enable_deletion_vectors": "delta.enableDeletionVectors",
+    "inline_deletion_vectors": "refdelta.inlineDeletionVectors",
     "enable_in_commit_timestamps": "delta.enableInCommitTimestamps",
     "in_commit_timestamp_enablement_version": "delta.inCommitTimestampEnablementVersion",
     "in_commit_timestamp_enablement_timestamp": "delta.inCommitTimestampEnablementTimestamp",

@@ -54,7 +54,8 @@ def test_log_shows_the_actions_of_a_version(cli, table):
 
 def test_deletion_vectors_for_people_and_programs(cli, tmp_path):
     path = tmp_path / "t"
-    write_deltalake(path, pa.table({"id": range(10)}), configuration={"delta.enableDeletionVectors": "true"})
+    asked = {"delta.enableDeletionVectors": "true", "refdelta.inlineDeletionVectors": "true"}
+    write_deltalake(path, pa.table({"id": range(10)}), configuration=asked)
     assert "num deletion vectors" not in cli("detail", path).out
     DeltaTable(path).delete("id < 3")
     found = cli("detail", path, "--json").json

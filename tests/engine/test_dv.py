@@ -30,7 +30,7 @@ def files(store):
 
 def test_the_rows_of_the_specification_are_its_bytes():
     store = MemoryStore()
-    (vector,) = dv.write_vectors(store, [BitMap64([3, 4, 7, 11, 18, 29])])
+    (vector,) = dv.write_vectors(store, [BitMap64([3, 4, 7, 11, 18, 29])], inline=True)
     assert vector == DeletionVectorDescriptor(
         storage_type="i", path_or_inline_dv=SPECIFICATION, size_in_bytes=44, cardinality=6
     )
@@ -40,7 +40,7 @@ def test_the_rows_of_the_specification_are_its_bytes():
 def test_several_vectors_share_a_file_of_framed_vectors():
     store = MemoryStore()
     bitmaps = [BitMap64(SCATTERED), BitMap64([1]), BitMap64(range(1, 9000, 2))]
-    first, small, second = dv.write_vectors(store, bitmaps)
+    first, small, second = dv.write_vectors(store, bitmaps, inline=True)
     assert small.storage_type == "i"
     assert first.path_or_inline_dv == second.path_or_inline_dv
     (key,) = files(store)
@@ -65,12 +65,13 @@ ROWS = st.one_of(
 )
 
 
-@given(st.lists(ROWS, max_size=6))
+@given(st.lists(ROWS, max_size=6), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_what_is_written_is_read(rows):
+def test_what_is_written_is_read(rows, inline):
     store = MemoryStore()
     bitmaps = [BitMap64(items) for items in rows]
-    vectors = dv.write_vectors(store, bitmaps)
+    vectors = dv.write_vectors(store, bitmaps, inline=inline)
+    assert inline or all(vector.storage_type == "u" for vector in vectors)
     assert [dv.load_deletion_vector(store, vector) for vector in vectors] == bitmaps
 
 
@@ -90,7 +91,9 @@ def test_rows_in_sequence_are_written_as_runs():
 
 def test_a_file_goes_when_none_of_its_vectors_is_needed():
     store = MemoryStore()
-    first, second, small = dv.write_vectors(store, [BitMap64(SCATTERED), BitMap64(SCATTERED), BitMap64([1])])
+    first, second, small = dv.write_vectors(
+        store, [BitMap64(SCATTERED), BitMap64(SCATTERED), BitMap64([1])], inline=True
+    )
     dv.remove_vectors(store, [first, small], keep=[second])
     assert len(files(store)) == 1
     dv.remove_vectors(store, [second, small])

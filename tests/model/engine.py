@@ -105,6 +105,7 @@ class Engine(Branches):
             configuration={
                 "delta.isolationLevel": self.level,
                 "delta.enableDeletionVectors": str(self.layout.vectors).lower(),
+                "refdelta.inlineDeletionVectors": "true",
             },
         )
         for values in WRITES:
