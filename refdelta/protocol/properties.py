@@ -223,8 +223,8 @@ def validate(configuration: Mapping[str, str]) -> dict[str, str]:
         The properties to store: names as this module spells them, those that only concern the protocol left out.
 
     Raises:
-        InvalidArgumentError: a ``delta.*`` or ``refdelta.*`` name that does not exist or is not the user's to set, a value that does not
-            fit, one name in two spellings.
+        InvalidArgumentError: a ``delta.*`` or ``refdelta.*`` name that does not exist or is not the user's to set, a
+            value that does not fit, one name in two spellings.
     """
     stored: dict[str, str] = {}
     for key, value in configuration.items():
