@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ class Version:
         entries: what the log says is live.
         transactions: those since the root.
         state: its rows, in the judge's world.
+        rows: its rows by file, once it was asked for them.
     """
 
     log: tuple[bytes, ...]
@@ -37,6 +39,7 @@ class Version:
     entries: Entries
     transactions: tuple[Transaction, ...] = ()
     state: State = START
+    rows: dict[str, list[Values]] | None = None
     staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
     children: dict[Staged, Version | Refusal] = field(default_factory=dict)
 
@@ -144,15 +147,19 @@ class Branches(abc.ABC):
             return version
         history = supposed(version, staged)
         entries = entries_behind(version.entries, committed.data, f"{staged.name}, behind {version}")
-        made = Version(
-            (*version.log, committed.data), committed.content, entries, history.transactions, play(history)[0][-1]
-        )
+        states, happened = play(history)
+        made = Version((*version.log, committed.data), committed.content, entries, history.transactions, states[-1])
         if committed.rebased_over != list(range(staged.at.in_log + 1, made.in_log)):
             raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
         if not accepts(history, self.level):
             raise Wrong(f"at {self.level}, accepted though no serial order explains it: {made}")
         if self.contents(made) != data_of(made.state):
             raise Wrong(f"the rows are {self.contents(made)}, they should be {data_of(made.state)}: {made}")
+        if self.layout.vectors and not staged.case.rearranges and staged.case.kind != "RESTORE":
+            effect = happened[history.transactions[-1].name]
+            left, came = self.changes(version, made), self.changes(made, version)
+            if (left, came) != (data_of(effect.removed), data_of(effect.added)):
+                raise Wrong(f"{left} left files and {came} came, more than changed: {made}")
         return made
 
     def undisturbed(self, staged: Staged) -> list[dict[str, Any]]:
@@ -164,7 +171,18 @@ class Branches(abc.ABC):
 
     def contents(self, version: Version) -> list[Values]:
         """The rows of a version, in order."""
-        return sorted(row for _, _, rows in self.files(version) for row in rows)
+        return sorted(row for rows in self.rows(version).values() for row in rows)
+
+    def changes(self, version: Version, other: Version) -> list[Values]:
+        """The rows that a version has in files in which the other one has them not, in order."""
+        theirs = self.rows(other)
+        found = [Counter(rows) - Counter(theirs.get(path, ())) for path, rows in self.rows(version).items()]
+        return sorted(row for rows in found for row in rows.elements())
+
+    def rows(self, version: Version) -> dict[str, list[Values]]:
+        if version.rows is None:
+            version.rows = {path: rows for path, _, rows in self.files(version)}
+        return version.rows
 
     @abc.abstractmethod
     def stage(self, version: Version, case: Case, isolation: str | None) -> Any:

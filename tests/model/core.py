@@ -24,7 +24,7 @@ from model.layouts import CREATED, HIDDEN, START, WRITES, Layout
 from model.operations import METADATA, Values, data_of, delete
 from model.operations import key as key_is
 from refdelta.concurrency import effects
-from refdelta.concurrency.commit import CommitOutcome, PreparedCommit, commit_loop
+from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group, Input, Output, Place
@@ -100,10 +100,17 @@ class _Staging:
 
 
 class Core(Branches):
-    """One table. A version's content is its files by path, as its log has them."""
+    """One table. A version's content is its files by path, as its log has them.
 
-    def __init__(self, level: str, layout: Layout):
+    Args:
+        level: of the table.
+        layout: of the table.
+        limits: of each commit.
+    """
+
+    def __init__(self, level: str, layout: Layout, limits: Limits | None = None):
         super().__init__(level, layout)
+        self.limits = limits
         self._numbers = count()
         self._predicates = {}
         self._rows: dict[str, tuple[Values, ...]] = {}
@@ -317,7 +324,7 @@ class Core(Branches):
     def attempt(self, version: Version, staged: Staged) -> Committed | None:
         if staged.transaction is None:
             return None
-        loop = commit_loop(staged.transaction)
+        loop = commit_loop(staged.transaction, self.limits)
         data, reply = b"", None
         while True:
             try:

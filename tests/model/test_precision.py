@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from itertools import product
 
@@ -15,6 +16,8 @@ from model.exhaustive import pairs
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
 from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START
 from model.precision import NOTES, SECTIONS, measure, report, whole
+from refdelta import RowBudget
+from refdelta.concurrency.commit import Limits
 from refdelta.concurrency.summary import CommitSummary
 
 TABLES = list(product(LEVELS, LAYOUTS))
@@ -90,6 +93,20 @@ def test_what_the_documentation_says_never_conflicts(level, layout):
     allowed = {("INSERT", "INSERT"): 1}
     cells = {pair: table[pair] for pair in never(level, layout)}
     assert not {pair: cell for pair, cell in cells.items() if cell.engine < cell.all - allowed.get(pair, 0)}
+
+
+@pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_budget_applies_to_what_never_conflicts(level, layout):
+    table = Core(level, layout, Limits(budget=RowBudget(size=0, attempts=0, seconds=0)))
+    cells, refused = set(never(level, layout)), Counter()
+    for first, second, winner, staged in pairs(table, ALL):
+        if isinstance(table.commit(winner, staged), Refusal):
+            refused[first.kind, second.kind] += 1
+    assert {pair for pair in refused if pair in cells} == {("INSERT", "INSERT")}
+    # Elsewhere it does: nobody looks at rows.
+    usual = measured(level, layout)
+    assert sum(refused.values()) > sum(cell.all - cell.engine for cell in usual.values())
 
 
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
