@@ -160,3 +160,41 @@ def test_spark_trusts_the_last_checkpoint_file_of_refdelta(spark, tmp_path):
     hint = oracle.delta_log(spark, path).unsafeVolatileSnapshot().logSegment().checkpointProvider()
 
     assert hint.version() == 2
+
+
+@pytest.mark.parametrize("flavour", ["classic", "struct statistics only", "v2 parquet"])
+def test_vectors_are_in_the_checkpoints_of_either(quick_spark, tmp_path, flavour):
+    """Small ones that stand in the log, large ones in files, and files whose vector has grown since."""
+    spark, path = quick_spark, tmp_path / "t"
+    properties, conf, _ = FLAVOURS[flavour]
+    properties = {"delta.enableDeletionVectors": "true", **properties}
+    for start in (0, 5000):
+        data = pa.table({"n": pa.array(range(start, start + 5000), pa.int64())})
+        write_deltalake(path, data, mode="append", configuration=None if start else properties)
+    gone = set()
+
+    def agree() -> None:
+        drop_commits_before_checkpoint(path)
+        oracle.clear_cache(spark)
+        want = pa.table({"n": sorted(set(range(10_000)) - gone)})
+        assert_same_table(DeltaTable(path).to_pyarrow_table(), want)
+        assert_same_table(oracle.read_table(spark, path), want)
+
+    DeltaTable(path).delete("n % 3 = 0 AND n < 5000 OR n = 7777")
+    gone |= {*range(0, 5000, 3), 7777}
+    DeltaTable(path).create_checkpoint()
+    agree()
+    spark_tables.sql(spark, path, "DELETE FROM {t} WHERE n % 1000 = 1")
+    gone |= {*range(1, 10_000, 1000)}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        oracle.checkpoint(spark, path)
+    finally:
+        for name in conf:
+            spark.conf.unset(name)
+    agree()
+    DeltaTable(path).delete("n % 1000 = 2")
+    gone |= {*range(2, 10_000, 1000)}
+    DeltaTable(path).create_checkpoint()
+    agree()

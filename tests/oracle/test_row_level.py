@@ -6,14 +6,10 @@ and refdelta on top of that.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import spark_tables
@@ -21,94 +17,40 @@ from concurrency.row_editor import ALL_SETS, ROWS, SETS, change, compact_until_o
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import ConcurrentModificationError
 from refdelta.spark import oracle
-from refdelta.transaction import WriteTransaction
+from row_judge import (
+    COMPACT,
+    PURGE,
+    Z_ORDER,
+    Judge,
+    Rows,
+    Statement,
+    begun,
+    delete,
+    held,
+    insert,
+    listed,
+    merge_away,
+    rows,
+    update,
+    upsert,
+)
 
 pytestmark = pytest.mark.spark
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
-Rows = list[tuple[int, int]]
-
-# --- statements, for both ---
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What a transaction does, and the SQL that does the same in SQLite; None where no row changes."""
-
-    stage: Callable[[WriteTransaction], Any]
-    sql: str | None = None
-
-
-def delete(where: str) -> Statement:
-    return Statement(lambda txn: txn.delete(where), f"DELETE FROM t WHERE {where}")
-
-
-def update(value: str, where: str) -> Statement:
-    return Statement(lambda txn: txn.update({"v": value}, predicate=where), f"UPDATE t SET v = {value} WHERE {where}")
-
-
-def rows(ids: Iterable[int], value: int) -> pa.Table:
-    listed = list(ids)
-    return pa.table({"id": pa.array(listed, pa.int64()), "v": pa.array([value] * len(listed), pa.int64())})
-
-
-def insert(*ids: int, value: int = 0) -> Statement:
-    listed = ", ".join(f"({i}, {value})" for i in ids)
-    return Statement(lambda txn: txn.append(rows(ids, value)), f"INSERT INTO t VALUES {listed}")
-
-
-def upsert(*ids: int, value: int) -> Statement:
-    def stage(txn: WriteTransaction) -> None:
-        merging = txn.merge(rows(ids, value), "s.id = t.id")
-        merging.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    listed = ", ".join(f"({i}, {value})" for i in ids)
-    return Statement(stage, f"INSERT INTO t VALUES {listed} ON CONFLICT (id) DO UPDATE SET v = excluded.v")
-
-
-def merge_away(*ids: int) -> Statement:
-    """A MERGE that matches rows, deletes those with ``v = 0``, and leaves the others alone."""
-    return Statement(
-        lambda txn: txn.merge(rows(ids, 0), "s.id = t.id").when_matched_delete("t.v = 0").execute(),
-        f"DELETE FROM t WHERE v = 0 AND id IN ({', '.join(map(str, ids))})",
-    )
-
-
-COMPACT = Statement(lambda txn: txn.compact())
-SMALL = Statement(lambda txn: txn.compact(target_size=1500))
-PURGE = Statement(lambda txn: txn.reorg_purge())
-Z_ORDER = Statement(lambda txn: txn.z_order(["v", "id"]))
-
-IDS = range(20)
-
-
-def made(path: Path) -> None:
-    """Four files of five rows, of which row 19 is deleted by a vector and row 18 was updated."""
-    for start in range(0, 20, 5):
-        write_deltalake(path, rows(IDS[start : start + 5], 0), mode="append", configuration=VECTORS)
-    DeltaTable(path).delete("id = 19")
-    DeltaTable(path).update({"v": "7"}, predicate="id = 18")
-
-
+SMALL = Statement(lambda txn: txn.compact(target_size=1500), "")
 BEGINNING = [delete("id = 19"), update("7", "id = 18")]
 
 
-class Judge:
-    """The rows as SQLite has them."""
-
-    def __init__(self) -> None:
-        self.database = sqlite3.connect(":memory:")
-        self.database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)")
-        self.database.executemany("INSERT INTO t VALUES (?, 0)", [(i,) for i in IDS])
-        for statement in BEGINNING:
-            self.run(statement)
-
-    def run(self, statement: Statement) -> None:
-        if statement.sql is not None:
-            self.database.execute(statement.sql)
-
-    def rows(self) -> Rows:
-        return self.database.execute("SELECT id, v FROM t ORDER BY id").fetchall()
+def made(path: Path) -> Judge:
+    """Four files of five rows, of which row 19 is deleted by a vector and row 18 was updated."""
+    judge = Judge()
+    for start in range(0, 20, 5):
+        write_deltalake(path, rows(range(start, start + 5), 0), mode="append", configuration=VECTORS)
+    for statement in BEGINNING:
+        begun(DeltaTable(path), statement).commit()
+        judge.run(statement)
+    return judge
 
 
 # --- schedules: all of them begin at one version, and commit in this order ---
@@ -178,8 +120,7 @@ GOES_ON = [
 
 def play(path: Path, name: str) -> Judge:
     """Run a schedule. After each commit, the table has the rows of the judge."""
-    judge = Judge()
-    made(path)
+    judge = made(path)
     table = DeltaTable(path)
     if name in SCHEDULES:
         waiting = [(statement, begun(table, statement)) for statement in SCHEDULES[name]]
@@ -189,27 +130,13 @@ def play(path: Path, name: str) -> Judge:
     for statement, early in waiting:
         txn = early or begun(table, statement)
         result = txn.commit()
-        if result.version is not None or statement.sql is None:
+        if result.version is not None or statement.sqlite is None:
             judge.run(statement)
         assert held(path) == judge.rows(), name
         assert DeltaTable(path).count() == len(judge.rows())
-    if waiting[-1][0].sql is not None:
+    if waiting[-1][0].sqlite is not None:
         assert result.rebased_over, name
     return judge
-
-
-def begun(table: DeltaTable, statement: Statement) -> WriteTransaction:
-    txn = table.begin()
-    statement.stage(txn)
-    return txn
-
-
-def held(path: Path) -> Rows:
-    return listed(DeltaTable(path).to_pyarrow_table())
-
-
-def listed(table: pa.Table) -> Rows:
-    return sorted(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
 
 
 def on_spark(spark: Any, path: Path) -> Rows:
@@ -246,9 +173,9 @@ def go_on(spark: Any, path: Path, name: str) -> None:
             with begun(DeltaTable(path), statement) as txn:
                 txn.commit()
         else:
-            spark_tables.sql(spark, path, (statement.sql or "OPTIMIZE t ").replace(" t ", " {t} ", 1))
+            spark_tables.sql(spark, path, statement.spark)
         judge.run(statement)
-        assert held(path) == judge.rows(), (name, statement.sql)
+        assert held(path) == judge.rows(), (name, statement.spark)
     assert on_spark(spark, path) == judge.rows(), name
 
 
@@ -266,8 +193,8 @@ SAME_ROWS = {
 @pytest.mark.parametrize("name", SAME_ROWS)
 def test_of_two_that_want_the_same_rows_the_first_has_them(fresh_path, name):
     """Not all is resolved: shows that the schedules above are told apart from these."""
-    path, judge = fresh_path(), Judge()
-    made(path)
+    path = fresh_path()
+    judge = made(path)
     first, second = SAME_ROWS[name]
     table = DeltaTable(path)
     winner, loser = begun(table, first), begun(table, second)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
 import pytest
 
 from api.needed import needs, objects
-from refdelta import DeltaTable
+from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
 
 pytestmark = pytest.mark.spark
@@ -21,12 +23,19 @@ SETTINGS = {
 }
 
 
-@pytest.fixture
-def table(quick_spark, tmp_path):
-    """A partitioned table with deletion vectors that delta-spark wrote and restored; and things lying about."""
-    spark, path = quick_spark, tmp_path / "t"
+@pytest.fixture(autouse=True, scope="module")
+def settings(quick_spark):
     for setting, value in SETTINGS.items():
-        spark.conf.set(setting, value)
+        quick_spark.conf.set(setting, value)
+    yield
+    for setting in SETTINGS:
+        quick_spark.conf.unset(setting)
+
+
+@pytest.fixture(scope="module")
+def original(quick_spark, settings, tmp_path_factory):
+    """A partitioned table with deletion vectors that delta-spark wrote and restored; and things lying about."""
+    spark, path = quick_spark, tmp_path_factory.mktemp("original") / "t"
     name = oracle.identifier(path)
     spark.sql(
         f"create table {name} (id bigint, _p string) using delta partitioned by (_p) "
@@ -43,16 +52,20 @@ def table(quick_spark, tmp_path):
         (path / stray).parent.mkdir(parents=True, exist_ok=True)
         (path / stray).touch()
     time.sleep(0.01)
-    yield DeltaTable(path)
-    for setting in SETTINGS:
-        spark.conf.unset(setting)
+    return path
 
 
-def dry_run(spark, table, mode=""):
+@pytest.fixture
+def table(original, tmp_path):
+    """A copy of it."""
+    return DeltaTable(shutil.copytree(original, tmp_path / "t"))
+
+
+def dry_run(spark, table, mode="", hours=0):
     """The files that delta-spark would remove; it counts empty folders in."""
     name = oracle.identifier(urlparse(table.table_uri).path)
     root = unquote(urlparse(table.table_uri).path)
-    found = spark.sql(f"vacuum {name} {mode} retain 0 hours dry run").collect()
+    found = spark.sql(f"vacuum {name} {mode} retain {hours} hours dry run").collect()
     # These look like URIs, and are not escaped.
     return {row.path.removeprefix("file:").removeprefix(f"{root}/") for row in found}
 
@@ -69,6 +82,28 @@ def test_the_same_files_go(quick_spark, table, tmp_path):
     lite = dry_run(quick_spark, table, "LITE") - folders
     assert set(table.vacuum(**NOW)) == lite
     assert lite < full
+
+
+def test_the_same_files_of_ours_go(quick_spark, tmp_path):
+    """Of a table that only refdelta has written: vectors that were replaced, compacted files, sorted ones."""
+    path = tmp_path / "t"
+    for start in (0, 100):
+        data = pa.table({"id": range(start, start + 100)})
+        write_deltalake(path, data, mode="append", configuration={"delta.enableDeletionVectors": "true"})
+    table = DeltaTable(path)
+    table.delete("id % 10 = 3")
+    table.update({"id": "id + 1000"}, predicate="id % 10 = 4")
+    table.optimize.compact()
+    table.delete("id < 5")
+    table.optimize.z_order(["id"])
+    table.restore(4)
+    table.delete("id = 7")
+    (path / "orphan.parquet").touch()
+    time.sleep(0.01)
+    assert sorted(table.vacuum(full=True, **NOW)) == sorted(dry_run(quick_spark, table))
+    assert sorted(table.vacuum(**NOW)) == sorted(dry_run(quick_spark, table, "LITE"))
+    assert len(table.vacuum(**NOW)) > 6
+    assert table.vacuum() == [] == [*dry_run(quick_spark, table, "LITE", hours=168)]
 
 
 def test_delta_spark_goes_on_after_a_vacuum(quick_spark, table, tmp_path):
@@ -126,3 +161,19 @@ def test_restores_of_both(quick_spark, table, tmp_path):
     quick_spark.sql(f"delete from {name} where id < 100")
     table.update_incremental()
     assert table.count() == oracle.frame(quick_spark, path).count()
+
+
+def test_delta_spark_cannot_vacuum_vectors_that_stand_in_the_log(quick_spark, tmp_path):
+    """Its VACUUM knows vectors in files only, for as long as the table's state has another one. So it is not our
+    default; where a table asks for them, ours takes over.
+    """
+    path = tmp_path / "t"
+    properties = {"delta.enableDeletionVectors": "true", "refdelta.inlineDeletionVectors": "true"}
+    write_deltalake(path, pa.table({"id": range(100)}), configuration=properties)
+    DeltaTable(path).delete("id < 3")
+    with pytest.raises(Exception, match=r"scala\.MatchError: Some\(DeletionVectorDescriptor\(i,"):
+        quick_spark.sql(f"vacuum {oracle.identifier(path)} dry run")
+    quick_spark.sql(f"update {oracle.identifier(path)} set id = -id where id > 90")
+    DeltaTable(path).reorg_purge()
+    assert len(DeltaTable(path).vacuum(dry_run=False, **NOW)) == 2  # a file, and the vector that Spark gave it
+    assert oracle.read_table(quick_spark, path).num_rows == 97
