@@ -98,11 +98,11 @@ def test_vacuum_only_says_what_would_go_unless_told(cli, small):
     before = files(small)
     assert cli("vacuum", small).out == "there is no file that can be removed\n"
     result = cli("vacuum", small, *NOW)
-    assert result.out.startswith("4 files of ")
+    assert result.out.startswith("5 files of ")
     assert " would be removed; nothing was done, --no-dry-run removes them\n" in result.out
-    assert result.out.count("\n  ") == 4
+    assert result.out.count("\n  ") == 5
     found = cli("vacuum", small, *NOW, "--json").json
-    assert (found["dry_run"], found["version"], len(found["files"])) == (True, None, 4)
+    assert (found["dry_run"], found["version"], len(found["files"])) == (True, None, 5)
     assert found["size_bytes"] == sum((small / name).stat().st_size for name in found["files"])
     assert files(small) == before
 
@@ -112,7 +112,7 @@ def test_vacuum_removes(cli, small):
     rows = ids(small)
     going = cli("vacuum", small, *NOW, "--json").json["files"]
     result = cli("vacuum", small, *NOW, "--no-dry-run", "--message", "weekly")
-    assert result.out.startswith("version 7: 4 files of ")
+    assert result.out.startswith("version 7: 5 files of ")
     assert not any((small / name).exists() for name in going)
     assert ids(small) == rows
     commits = cli("history", small, "--limit", 2, "--json").json
@@ -124,7 +124,7 @@ def test_vacuum_removes(cli, small):
 def test_vacuum_keeps_versions_and_tells_what_the_log_does_not_name(cli, small):
     cli("optimize", small)
     assert cli("vacuum", small, *NOW, "--keep-versions", "0, 5", "--json").json["files"]
-    assert len(cli("vacuum", small, *NOW, "--keep-versions", "0,5", "--json").json["files"]) == 3
+    assert len(cli("vacuum", small, *NOW, "--keep-versions", "0,5", "--json").json["files"]) == 4
     (small / "note.txt").touch()
     assert cli("vacuum", small, *NOW).out.endswith("\n1 file more that the log does not name: --full takes them too\n")
     assert "note.txt" in cli("vacuum", small, *NOW, "--full").out
