@@ -61,7 +61,7 @@ def size_of(folder: Path) -> int:
 
 
 def deletes(table: Path, plain: Path, rounds: int, engines: dict[str, Callable[[Path, str], None]]) -> None:
-    rows, files = refdelta.DeltaTable(table).count(), refdelta.DeltaTable(table).detail()["numFiles"]
+    rows, files = refdelta.DeltaTable(table).count(), refdelta.DeltaTable(table).detail()["num_files"]
     condition = "l_orderkey % 1000 = 7"
     left = rows - refdelta.DeltaTable(table).scan(predicate=condition).count()
     seconds: dict[str, list[float]] = {engine: [] for engine in engines}
