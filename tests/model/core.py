@@ -57,8 +57,10 @@ SCHEMA = parse_schema(SCHEMA_STRING)
 
 T = TypeVar("T")
 
-COMPACTED = 2
-"""How many rows a compaction puts into a file: the rows of one input go to several outputs."""
+BIN, COMPACTED = 3, 2
+"""How many files a compaction rewrites together, and how many rows it puts into one: the rows of an input go to several
+outputs, and those of several inputs to one.
+"""
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,7 @@ class Core(Branches):
             staging.actions.append(self._metadata())
 
     def _inputs(self, version: Version, case: Case) -> Iterator[Sequence[File]]:
-        """What is rewritten together: two files of one partition, or all of them where they are sorted."""
+        """What is rewritten together: a few files of one partition, or all of them where they are sorted."""
         by_partition = defaultdict(list)
         for file in version.content.values():
             if file.hidden or case is not PURGE:
@@ -305,7 +307,7 @@ class Core(Branches):
             if case is SORT:
                 yield files
                 continue
-            for bin_ in _pieces(files, 2):
+            for bin_ in _pieces(files, BIN):
                 if len(bin_) > 1 or bin_[0].hidden:
                     yield bin_
 
