@@ -12,12 +12,12 @@ explored too, to see that the checker finds them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap64
 
-from model.entries import Entries, Wrong, entries_behind
+from model.contents import Contents, Log, Rows, Violation
 from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
 from refdelta.concurrency.effects import (
     Commits,
@@ -46,17 +46,13 @@ from refdelta.concurrency.effects import (
 )
 from refdelta.driver import CERTAIN_FAILURES
 from refdelta.errors import CommitOutcomeUnknownError, DeltaError, StoreError
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.protocol.actions import DeletionVectorDescriptor
 
 Loop = Callable[[PreparedCommit], Generator[Effect, Reply, CommitOutcome]]
 
 REFUSED = Failed(StoreError("refused"))
 UNKNOWN = Unknown()
 FAULTS = ("lost request", "lost reply", "resent", "late", "refused", "crash", "crash after")
-
-
-class Violation(AssertionError):
-    """A world that must not be, with the steps that lead to it."""
 
 
 @dataclass(slots=True)
@@ -115,7 +111,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    log: tuple[tuple[int, bytes], ...]
+    log: Log
     locals: tuple[Local, ...]
     # Puts that were sent, and may arrive: (writer, version, bytes).
     late: frozenset[tuple[int, int, bytes]] = frozenset()
@@ -123,23 +119,6 @@ class World:
     cleaned: int = 0
     # The deletion vectors that are there, by their ids.
     vectors: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is in the files that the writers know.
-
-    Attributes:
-        files: by path the rows of each file, deleted ones included.
-        vectors: the deletion vectors that are there at the beginning, by their ids.
-        deleted: by writer the rows that it deletes.
-        matches: whether a row of a winner's file answers to what a writer read.
-    """
-
-    files: Mapping[str, tuple[Hashable, ...]] = field(default_factory=dict)
-    vectors: Mapping[str, BitMap64] = field(default_factory=dict)
-    deleted: Mapping[int, Collection[Hashable]] = field(default_factory=dict)
-    matches: Callable[[Add], bool] = lambda _: True
 
 
 @dataclass(slots=True)
@@ -178,14 +157,13 @@ class Explorer:
     ):
         self.writers = [Writer(loop, transaction) for transaction in prepared]
         self.kinds, self.cleanup, self.must_commit = frozenset(kinds), cleanup, must_commit
-        self.rows = rows or Rows()
-        self.bitmaps = dict(self.rows.vectors)
+        markers = [transaction.txn_id.encode() for transaction in prepared]
+        self.contents = Contents(rows or Rows(), first, markers)
         self.start = World(
             tuple(sorted(first.items())),
             tuple(Local(0, faults) for _ in prepared),
-            vectors=frozenset(self.bitmaps),
+            vectors=frozenset(self.contents.bitmaps),
         )
-        self._logs: dict[tuple[tuple[int, bytes], ...], Entries] = {}
         self.first = first
         self.report = Report()
 
@@ -239,12 +217,12 @@ class Explorer:
             log = tuple(entry for entry in log if entry[0] != effect.version)
         carried_out = replace(world, log=log)
         if isinstance(effect, WriteVectors):
-            reply = self._written(index, local.node, effect)
+            reply = Descriptors(self.contents.write(index, local.node, effect.bitmaps))
             carried_out = replace(world, vectors=world.vectors | {one.unique_id for one in reply.descriptors})
         elif isinstance(effect, ReadVectors):
             reply = Vectors(tuple(self._read(world, index, one) for one in effect.descriptors))
         elif isinstance(effect, LookAtRows):
-            reply = Matches(tuple(map(self.rows.matches, effect.files)), 0.0)
+            reply = Matches(tuple(map(self.contents.rows.matches, effect.files)), 0.0)
         yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
         if not local.faults or isinstance(effect, Pause | Confirm):
             # A crash before the next effect is the same; a refused Confirm is asked again like any read.
@@ -261,34 +239,19 @@ class Explorer:
             if "crash after" in self.kinds:
                 yield "vectors written, crash", self._local(carried_out, index, replace(local, faults=0, dead=True))
 
-    def _written(self, index: int, node: int, effect: WriteVectors) -> Descriptors:
-        """Where a writer's vectors are."""
-        found = [
-            DeletionVectorDescriptor(
-                storage_type="u",
-                path_or_inline_dv=f"{_mark(index)}{node}-{number}",
-                offset=1,
-                size_in_bytes=1,
-                cardinality=len(bitmap),
-            )
-            for number, bitmap in enumerate(effect.bitmaps)
-        ]
-        self.bitmaps.update((one.unique_id, bitmap) for one, bitmap in zip(found, effect.bitmaps, strict=True))
-        return Descriptors(tuple(found))
-
     def _read(self, world: World, index: int, descriptor: DeletionVectorDescriptor) -> BitMap64:
         if descriptor.unique_id not in world.vectors:
             raise Violation(f"writer {index} reads the vector {descriptor.unique_id}, which is gone")
-        return self.bitmaps[descriptor.unique_id]
+        return self.contents.bitmaps[descriptor.unique_id]
 
     def _left(self, world: World, index: int, result: CommitOutcome | DeltaError | None) -> World:
         """The world after a writer's shell has removed the vectors that its commit does not name, as soon as it is
         certain what became of it.
         """
-        mine = {vector for vector in world.vectors if _mark(index) in vector}
-        if isinstance(result, CommitOutcome):
-            return replace(world, vectors=world.vectors - mine | {one.unique_id for one in result.vectors})
-        return replace(world, vectors=world.vectors - mine) if isinstance(result, CERTAIN_FAILURES) else world
+        if not isinstance(result, (CommitOutcome, *CERTAIN_FAILURES)):
+            return world
+        named = {one.unique_id for one in result.vectors} if isinstance(result, CommitOutcome) else set()
+        return replace(world, vectors=world.vectors - (self.contents.of_writer(index, world.vectors) - named))
 
     def _put_faults(
         self, world: World, carried_out: World, index: int, local: Local, effect: PutIfAbsent
@@ -317,7 +280,7 @@ class Explorer:
         return replace(world, locals=(*world.locals[:index], local, *world.locals[index + 1 :]))
 
     @staticmethod
-    def _answer(log: tuple[tuple[int, bytes], ...], effect: Effect) -> Reply:
+    def _answer(log: Log, effect: Effect) -> Reply:
         versions = dict(log)
         match effect:
             case Confirm(version):
@@ -346,46 +309,7 @@ class Explorer:
             raise Violation("a transaction is in the log twice")
         for index, local in enumerate(world.locals):
             self._check_claim(world, index, local, at_end=at_end)
-        self._check_rows(world)
-
-    def _check_rows(self, world: World) -> None:
-        if not self.rows.files:
-            return
-        vectors = [add.deletion_vector for add in self._live(world.log).values() if add.deletion_vector is not None]
-        gone = {one.unique_id for one in vectors} - world.vectors
-        if gone:
-            raise Violation(f"the log names vectors that are gone: {gone}")
-
-    def _live(self, log: tuple[tuple[int, bytes], ...]) -> Entries:
-        """What is live behind these versions. Checks that it holds the rows that it should."""
-        if not log:
-            return {}
-        if log not in self._logs:
-            data = log[-1][1]
-            try:
-                entries = entries_behind(self._live(log[:-1]), data, f"version {log[-1][0]}")
-            except Wrong as wrong:
-                raise Violation(str(wrong)) from None
-            self._logs[log] = entries
-            self._check_content(log, entries)
-        return self._logs[log]
-
-    def _check_content(self, log: tuple[tuple[int, bytes], ...], entries: Entries) -> None:
-        everything = b"".join(data for _, data in log)
-        committed = [i for i, writer in enumerate(self.writers) if writer.prepared.txn_id.encode() in everything]
-        gone = {row for index in committed for row in self.rows.deleted.get(index, ())}
-        first = [add for data in self.first.values() for add in entries_behind({}, data, "the first version").values()]
-        expected = sorted(set(self._rows_of(first)) - gone)
-        if sorted(self._rows_of(entries.values())) != expected:
-            raise Violation(f"the rows are {sorted(self._rows_of(entries.values()))}, they should be {expected}")
-
-    def _rows_of(self, adds: Collection[Add]) -> list[Hashable]:
-        return [
-            row
-            for add in adds
-            for position, row in enumerate(self.rows.files[add.path])
-            if add.deletion_vector is None or position not in self.bitmaps[add.deletion_vector.unique_id]
-        ]
+        self.contents.check(world.log, world.vectors)
 
     def _check_claim(self, world: World, index: int, local: Local, *, at_end: bool) -> None:
         writer = self.writers[index]
@@ -446,16 +370,11 @@ class Explorer:
             self.report.outcomes.update(type(result).__name__ for result in results)
 
 
-def _mark(index: int) -> str:
-    """What is in the ids of a writer's vectors."""
-    return f"writer-{index}-"
-
-
 def effect_name(effect: Effect) -> str:
     return f"put {effect.version}" if isinstance(effect, PutIfAbsent) else str(effect)
 
 
-def _put(log: tuple[tuple[int, bytes], ...], version: int, data: bytes) -> tuple[tuple[tuple[int, bytes], ...], bool]:
+def _put(log: Log, version: int, data: bytes) -> tuple[Log, bool]:
     if any(version == taken for taken, _ in log):
         return log, False
     return tuple(sorted((*log, (version, data)))), True

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from model import explorer
-from model.explorer import FAULTS, Explorer, Loop, Rows, Violation, World
+from model.contents import Rows, Violation
+from model.explorer import FAULTS, Explorer, Loop, World
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
 from refdelta.concurrency.edits import Edit
 from refdelta.concurrency.effects import (
@@ -291,7 +292,7 @@ def test_a_loop_that_does_not_confirm_its_base_revives_a_version():
 
 
 def test_a_vector_that_goes_before_the_outcome_is_certain_is_missed(monkeypatch):
-    monkeypatch.setattr(explorer, "CERTAIN_FAILURES", DeltaError)
+    monkeypatch.setattr(explorer, "CERTAIN_FAILURES", (DeltaError,))
     with pytest.raises(Violation, match="vectors that are gone"):
         on_shared([deletes("a", 1), deletes("b", 3)], loop_with(max_repeats=1), must_commit=False)
 
