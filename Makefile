@@ -7,11 +7,11 @@ STAMP  := $(VENV)/.set-up
 # What builds the project itself, pinned in constraints.txt too, so that no install resolves anything.
 BUILD  := pip setuptools wheel hatchling editables
 
-# The JARs of delta-spark, fetched on first use, stay in the project.
+# The JARs of delta-spark and the servers of the tests, fetched on first use, stay in the project.
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench precision precision-spark spec-map golden wheel lock clean
+.PHONY: help setup servers demo test lint bench precision precision-spark spec-map golden wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +26,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
+servers: setup  ## put versitygw (S3; needs Go) and Azurite (needs npm) into .cache, for the tests on real stores
+	@$(BIN)/python tests/servers/install.py
+
 demo: setup  ## the main job: processes write a year of flights at once, others change rows beside OPTIMIZE; everything is checked
 	@$(BIN)/refdelta demo
 
-test: setup  ## all tests; those that compare with delta-spark need Java 17 and say so where it is missing
+test: setup  ## all tests; those that need Java 17, Go or npm say so where it is missing
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 lint: setup  ## ruff, mypy --strict, and which package may import which

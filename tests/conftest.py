@@ -17,6 +17,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from servers.running import AzureServer, Place, S3Server, Server
+
 ROOT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
@@ -66,3 +68,61 @@ def spark() -> Iterator[Any]:
         (pytest.fail if IN_CI else pytest.skip)(str(error))
     yield session
     oracle.stop_session(session)
+
+
+def _serve(kind: type[Server]) -> Iterator[Any]:
+    from servers.install import ServerUnavailableError
+
+    try:
+        server = kind().start()
+    except ServerUnavailableError as error:
+        (pytest.fail if IN_CI else pytest.skip)(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """versitygw, one for each process of a test run. Skips where it cannot be had, and fails there when CI=true."""
+    from servers.running import S3Server
+
+    yield from _serve(S3Server)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    """Azurite, as :func:`s3_server`."""
+    from servers.running import AzureServer
+
+    yield from _serve(AzureServer)
+
+
+BACKENDS = ("local", "memory", "s3", "azure")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of each backend in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable[[], Path]) -> Callable[[], Place]:
+    """Gives fresh places for tables, one at each call, on each backend in turn: local, memory, S3, Azure."""
+    from servers.running import Place
+
+    match backend:
+        case "local":
+            return lambda: Place(str(fresh_path()), {})
+        case "memory":
+            return lambda: Place(f"memory://{fresh_path()}", {})
+        case "s3":
+            return request.getfixturevalue("s3_server").place  # type: ignore[no-any-return]
+        case _:
+            return request.getfixturevalue("azure_server").place  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def place(new_place: Callable[[], Place]) -> Place:
+    """One fresh place for a table, on each backend in turn."""
+    return new_place()

@@ -1,0 +1,117 @@
+"""``python tests/servers/install.py``: put versitygw and Azurite, at pinned versions, into the project's cache.
+
+versitygw is built by Go from its module, whose checksum Go's own database vouches for; Azurite comes from npm. Both
+need the network once; what is there already takes no time. ``REFDELTA_CACHE`` is the cache, ``.cache`` unless said.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("REFDELTA_CACHE") or ROOT / ".cache") / "servers"
+
+VERSITYGW_VERSION = "1.8.0"
+AZURITE_VERSION = "3.37.0"
+VERSITYGW = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+AZURITE = CACHE / f"azurite-{AZURITE_VERSION}" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+
+HOW = "`make servers` installs it; it needs {tool}"
+
+
+class ServerUnavailableError(Exception):
+    """A server is not installed, or cannot be; the message says in one line what to do."""
+
+
+def versitygw() -> Path:
+    """The program, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
+    return _installed(VERSITYGW, "go", "Go 1.25 or later (https://go.dev/dl)", _build_versitygw)
+
+
+def azurite() -> Path:
+    """The script that node runs, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
+    return _installed(AZURITE, "npm", "Node 20 or later with npm (https://nodejs.org)", _fetch_azurite)
+
+
+def _installed(program: Path, tool: str, needs: str, install: object) -> Path:
+    if program.exists():
+        return program
+    if shutil.which(tool) is None:
+        raise ServerUnavailableError(f"there is no {tool}: {HOW.format(tool=needs)}")
+    assert callable(install)
+    with _alone():
+        if not program.exists():  # another process may have been quicker
+            print(f"installing {program.relative_to(CACHE).parts[0]} into {CACHE}", file=sys.stderr, flush=True)
+            install()
+    return program
+
+
+def _build_versitygw() -> None:
+    package = f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW_VERSION}"
+    with _new_folder(VERSITYGW.parent) as folder:
+        _run(
+            ["go", "install", "-trimpath", "-ldflags=-s -w", package],
+            {"CGO_ENABLED": "0", "GOBIN": str(folder), "GOTOOLCHAIN": "auto"},
+        )
+
+
+def _fetch_azurite() -> None:
+    folder = CACHE / f"azurite-{AZURITE_VERSION}"
+    with _new_folder(folder) as new:
+        (new / "package.json").write_text("{}")
+        flags = ["--no-fund", "--no-audit", "--ignore-scripts", "--no-package-lock"]
+        _run(["npm", "install", *flags, "--prefix", str(new), f"azurite@{AZURITE_VERSION}"], {})
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name when it is whole."""
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    yield new
+    new.rename(folder)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One installation at a time: several workers of a test run may ask at once."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=1200
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ServerUnavailableError(f"`{' '.join(command[:2])}` failed: {last}")
+
+
+def main() -> int:
+    """Install both; 1 and one line for each that cannot be."""
+    failed = 0
+    for get in (versitygw, azurite):
+        try:
+            print(get().relative_to(CACHE.parent.parent), flush=True)
+        except ServerUnavailableError as error:
+            print(error, file=sys.stderr)
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

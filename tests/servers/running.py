@@ -1,0 +1,206 @@
+"""versitygw and Azurite as processes of this test run: started on a free port, killed, restarted, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import http.client
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from servers.install import azurite, versitygw
+
+BUCKET = "tables"
+"""The bucket, or container, that every server starts with."""
+
+# Azurite knows one account, whose key stands in its documentation.
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+S3_KEY, S3_SECRET = "refdelta-test-id", "refdelta-test-secret"
+
+_STARTS_WITHIN = 30.0
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table may be: its URI, and the storage options that open it."""
+
+    uri: str
+    options: dict[str, Any]
+
+
+class Server:
+    """One server process. It may be killed and started again, and keeps its port and its folder."""
+
+    scheme: str
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._own_folder = folder is None
+        self.folder = Path(tempfile.mkdtemp(prefix="refdelta-server-")) if folder is None else folder
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        """Start it and wait until it answers."""
+        log = (self.folder / "log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                self._command(),
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._environment()},
+                preexec_fn=_die_with_us,  # noqa: PLW1509 - one system call, of a library that is loaded already
+            )
+        self._wait()
+        self._prepare()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: requests in flight are cut."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """Kill it and start it again, with all that it has acknowledged."""
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        """Stop it and remove its folder, if it made it."""
+        if self._process is not None:
+            self.kill()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def place(self, name: str = "t", *, endpoint: str | None = None) -> Place:
+        """A fresh place for a table, which no other call gets; ``endpoint`` leads there another way, as by a proxy."""
+        return Place(f"{self.scheme}://{BUCKET}/{os.getpid()}-{next(_numbers)}/{name}", self.options(endpoint))
+
+    def options(self, endpoint: str | None = None) -> dict[str, Any]:
+        """Storage options, as users of fsspec's file system write them."""
+        raise NotImplementedError
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> dict[str, str]:
+        return {}
+
+    def _prepare(self) -> None:
+        """What has to be there before the first test."""
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + _STARTS_WITHIN
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                break
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection.request("GET", "/")
+                connection.getresponse().read()
+                connection.close()
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"{self._command()[0]} did not start: {(self.folder / 'log').read_text()[-2000:]}")
+
+
+class S3Server(Server):
+    """versitygw over a folder: an object is a file of :attr:`objects`, so that any program can read what is there."""
+
+    scheme = "s3"
+
+    @property
+    def objects(self) -> Path:
+        """The folder that is the bucket."""
+        return self.folder / "buckets" / BUCKET
+
+    def path(self, uri: str) -> Path:
+        """The folder behind a URI of this server."""
+        return self.objects / uri.removeprefix(f"s3://{BUCKET}/")
+
+    def options(self, endpoint: str | None = None) -> dict[str, Any]:
+        return {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": endpoint or self.endpoint}
+
+    def _environment(self) -> dict[str, str]:
+        return {"ROOT_ACCESS_KEY": S3_KEY, "ROOT_SECRET_KEY": S3_SECRET}
+
+    def _command(self) -> list[str]:
+        self.objects.mkdir(parents=True, exist_ok=True)
+        (self.folder / "metadata").mkdir(exist_ok=True)
+        return [
+            *(str(versitygw()), "--port", f"127.0.0.1:{self.port}", "--quiet"),
+            *("posix", "--sidecar", str(self.folder / "metadata"), str(self.objects.parent)),
+        ]
+
+
+class AzureServer(Server):
+    """Azurite with its blobs on disk, so that they outlive a restart; not a kill: it notes down its blobs by and by."""
+
+    scheme = "abfs"
+
+    def restart(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(_STARTS_WITHIN)
+        self.start()
+
+    def options(self, endpoint: str | None = None) -> dict[str, Any]:
+        return {"connection_string": self.connection_string(endpoint)}
+
+    def connection_string(self, endpoint: str | None = None) -> str:
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};"
+            f"BlobEndpoint={endpoint or self.endpoint}/{AZURE_ACCOUNT};"
+        )
+
+    def _command(self) -> list[str]:
+        node = shutil.which("node") or "node"
+        return [
+            *(node, str(azurite()), "--location", str(self.folder), "--skipApiVersionCheck", "--silent"),
+            *("--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--disableTelemetry"),
+        ]
+
+    def _prepare(self) -> None:
+        from azure.core.exceptions import ResourceExistsError
+        from azure.storage.blob import BlobServiceClient
+
+        with (
+            BlobServiceClient.from_connection_string(self.connection_string()) as client,
+            contextlib.suppress(ResourceExistsError),
+        ):
+            client.create_container(BUCKET)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_us() -> None:
+    """A test run that is killed takes its servers with it."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
