@@ -52,7 +52,7 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 	PYTHONPATH=tests $(BIN)/python -m model.delta_spark
 	PYTHONPATH=tests $(BIN)/python -m model.precision
 
-spec-map: setup  ## count the clauses of the concurrency contract that have code and a test; fails on one that has not
+spec-map: setup  ## count the clauses of the contracts, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
 
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said

@@ -1,8 +1,8 @@
-"""``make spec-map``: how many clauses of the concurrency contract have code and a test, and which do not.
+"""``make spec-map``: how many clauses of the contracts have code and a test, and which do not.
 
-Reads ``spec_notes/concurrency.md``. A row has an id, a clause, code and tests: ``file`` or ``file::name``, several
-separated by commas. It is covered if the code is there and each test exists by that name. "not yet" in both columns
-counts apart. Ends with status 1 where a clause is neither.
+Reads ``spec_notes/concurrency.md`` and ``spec_notes/acid.md``. A row has an id, a clause, and in its last two columns
+code and tests: ``file`` or ``file::name``, several separated by commas. It is covered if the code is there and each
+test exists by that name. "not yet" in both columns counts apart. Ends with status 1 where a clause is neither.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-REGISTER = ROOT / "spec_notes" / "concurrency.md"
+REGISTERS = [ROOT / "spec_notes" / name for name in ("concurrency.md", "acid.md")]
 NOT_YET = "not yet"
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One row of the register.
+    """One row of a register.
 
     Attributes:
         id: its id, e.g. ``rule-7``.
@@ -54,7 +54,7 @@ def clauses(text: str) -> Iterator[Clause]:
         elif re.match(r"\| [a-z]+-\d+[a-z]? \|", line):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
             cells += [""] * (4 - len(cells))
-            yield Clause(cells[0], section, cells[1], _names(cells[2]), _names(cells[3]))
+            yield Clause(cells[0], section, cells[1], _names(cells[-2]), _names(cells[-1]))
 
 
 def _names(cell: str) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def _definitions(path: Path) -> frozenset[str]:
 
 def main() -> int:
     """Print the coverage, section by section."""
-    found = list(clauses(REGISTER.read_text()))
+    found = [clause for register in REGISTERS for clause in clauses(register.read_text())]
     wrong = {clause.id: problems(clause) for clause in found if problems(clause)}
     wrong |= {name: ["occurs twice"] for name, count in Counter(clause.id for clause in found).items() if count > 1}
     print(f"{'section':<50} {'clauses':>8} {'covered':>8} {'not yet':>8}")

@@ -1,4 +1,4 @@
-"""Every clause of the concurrency contract has code and a test; the count notices one that has not."""
+"""Every clause of the contracts has code and a test; the count notices one that has not."""
 
 import importlib.util
 import sys
@@ -21,6 +21,7 @@ REGISTER = """
 ## Two
 | a-3 | {clause} |
 """
+MORE_COLUMNS = "| b-1 | a promise | how it is kept | `code.py` | `tests.py::test_it` |\n"
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "tests.py").write_text(
         "def test_it(): ...\nclass Some:\n    def test_more(self): ...\ndef helper(): ...\n"
     )
-    monkeypatch.setattr(spec_map, "REGISTER", tmp_path / "register.md")
+    monkeypatch.setattr(spec_map, "REGISTERS", [tmp_path / "register.md"])
     monkeypatch.setattr(spec_map, "ROOT", tmp_path)
     return tmp_path
 
@@ -42,6 +43,14 @@ def test_the_register_is_covered(capsys):
     assert clauses == covered + later
     assert clauses > 90
     assert later < 20
+
+
+def test_registers_may_have_more_columns(root, capsys, monkeypatch):
+    (root / "register.md").write_text(REGISTER.format(clause="fine | `code.py` | `tests.py::test_it`"))
+    (root / "more.md").write_text(MORE_COLUMNS)
+    monkeypatch.setattr(spec_map, "REGISTERS", [root / "register.md", root / "more.md"])
+    assert spec_map.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "4", "3", "1"]
 
 
 def test_clauses_are_counted_by_section(root, capsys):
