@@ -106,9 +106,23 @@ class Store(abc.ABC):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """``length`` bytes from ``start``; fewer only where the object ends. Raises ``ObjectNotFoundError``."""
 
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        """Several ranges of one object, each ``(start, length)``, as :meth:`get_range` gives them, in this order.
+
+        Remote stores fetch them in parallel, a bounded number at a time. Without any range nothing need be asked of the
+        store, not even whether the object exists.
+        """
+        return [self.get_range(key, start, length) for start, length in check_ranges(key, ranges)]
+
     @abc.abstractmethod
-    def open_input(self, key: str) -> BinaryIO:
-        """A seekable stream of the object. Raises ``ObjectNotFoundError``, here and not at the first read."""
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
+        """A seekable stream of the object.
+
+        Args:
+            key: its key.
+            size: its size in bytes, where the caller knows it. Then a remote store makes no request here, and
+                ``ObjectNotFoundError`` may come with the first read. Without it the error comes here.
+        """
 
     @abc.abstractmethod
     def head(self, key: str) -> ObjectInfo:
@@ -170,6 +184,14 @@ def check_range(key: str, start: int, length: int) -> None:
     """Raise ``StorageError`` for a range that no object has: such numbers come from broken files, not from stores."""
     if start < 0 or length < 0:
         raise StorageError(f"not a legal range of {key!r}: {length} bytes from {start}")
+
+
+def check_ranges(key: str, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges of :meth:`Store.get_ranges`, all checked before the first is read."""
+    checked = [*ranges]
+    for start, length in checked:
+        check_range(key, start, length)
+    return checked
 
 
 def order_key(after: str | None) -> bytes:

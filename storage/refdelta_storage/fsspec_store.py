@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from refdelta_storage.base import (
     Capabilities,
@@ -23,10 +23,12 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_range,
+    check_ranges,
     order_key,
 )
 from refdelta_storage.disk import OutputFile
 from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found
+from refdelta_storage.streams import RangedInput
 
 NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, remote=True)
 
@@ -36,6 +38,7 @@ _MISSING = {"ResourceNotFoundError", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _PATTERN = re.compile(r"[*?\[]")
 _BUFFER = 1 << 20
+_PARALLEL = 32  # requests at a time, of one call
 _SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string")
 
 
@@ -173,18 +176,29 @@ class FsspecStore(Store):
         paths = [self._path(key) for key in keys]
         with self._errors("read", ", ".join(keys[:3])):
             # Not `cat`, which takes paths for patterns.
-            answers = self._fs.cat_ranges(paths, None, None, on_error="return")
+            answers = self._fs.cat_ranges(paths, None, None, on_error="return", batch_size=_PARALLEL)
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise self._missing_or_failure("read", key, answer) from None
         return [bytes(answer) for answer in answers]
 
-    def open_input(self, key: str) -> BinaryIO:
-        path = self._path(key)
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        ranges, path = check_ranges(key, ranges), self._path(key)
+        if not getattr(self._fs, "async_impl", False) or len(ranges) < 2:
+            return super().get_ranges(key, ranges)
+        starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
         with self._errors("read", key):
-            self._regular(path, self._fs.info(path))
-            stream: BinaryIO = self._fs.open(path, "rb")
-            return stream
+            answers = self._fs.cat_ranges([path] * len(ranges), starts, ends, on_error="return", batch_size=_PARALLEL)
+        # What could not be had in one go is asked for once more by itself, which knows of the ends of objects.
+        return [
+            bytes(answer) if length and not isinstance(answer, BaseException) else self.get_range(key, start, length)
+            for (start, length), answer in zip(ranges, answers, strict=True)
+        ]
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
+        check_key(key)
+        whole = self.head(key).size if size is None else size
+        return cast("BinaryIO", RangedInput(lambda start, length: self.get_range(key, start, length), whole))
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)

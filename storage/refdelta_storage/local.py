@@ -27,7 +27,7 @@ from refdelta_storage.base import (
     Unknown,
     check_key,
     check_prefix,
-    check_range,
+    check_ranges,
     order_key,
 )
 from refdelta_storage.disk import (
@@ -88,7 +88,9 @@ class LocalStore(Store):
         self._fsync = fsync
         self._links = True
         self._exclusive = True
-        if os.path.exists(self._root or "/") and not os.path.isdir(self._root or "/"):
+        # Whether the folder was there once: then it is not made again where somebody removed it.
+        self._seen = os.path.isdir(self._root or "/")
+        if not self._seen and os.path.exists(self._root):
             raise StorageError(f"not a folder: {self._root}")
         if create:
             with self._errors("create", "."):
@@ -232,6 +234,8 @@ class LocalStore(Store):
 
     def _make_folder(self, folder: str) -> None:
         """Create a folder and those above it; on the disk before anything is put into it."""
+        if folder == self._root and self._seen and not os.path.lexists(folder):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
         parent = os.path.dirname(folder)
         try:
             os.mkdir(folder)
@@ -243,6 +247,7 @@ class LocalStore(Store):
             # Another writer was faster; it may not have come to its sync yet.
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, f"not a folder: {folder}") from None
+        self._seen = self._seen or folder == self._root
         self._sync_folder(parent)
 
     def _sync_folder(self, folder: str) -> None:
@@ -280,17 +285,18 @@ class LocalStore(Store):
             return stream.readall()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        check_range(key, start, length)
-        path = self._path(key)
-        with self._errors("read", key), open(path, "rb") as stream:
-            # The size bounds the buffer: a broken file may ask for any length.
-            length = min(length, os.fstat(stream.fileno()).st_size - start)
-            if length <= 0:
-                return b""
-            stream.seek(start)
-            return stream.read(length)
+        return self.get_ranges(key, [(start, length)])[0]
 
-    def open_input(self, key: str) -> BinaryIO:
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        ranges, path, found = check_ranges(key, ranges), self._path(key), []
+        with self._errors("read", key), open(path, "rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            for start, length in ranges:
+                # The size bounds the buffer: a broken file may ask for any length.
+                found.append(_read(stream, start, min(length, size - start)))
+        return found
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002 - opening tells
         path = self._path(key)
         with self._errors("read", key):
             return open(path, "rb")
@@ -395,6 +401,17 @@ class LocalStore(Store):
             if action == "read" and isinstance(error, _ABSENT):
                 raise not_found(key, self.uri) from error
             raise failure(action, key, self.uri, error) from error
+
+
+def _read(stream: io.FileIO, start: int, length: int) -> bytes:
+    """``length`` bytes from ``start``; one read of the system gives at most 2 GiB."""
+    if length <= 0:
+        return b""
+    stream.seek(start)
+    data = stream.read(length)
+    while len(data) < length and (more := stream.read(length - len(data))):
+        data += more
+    return data
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:

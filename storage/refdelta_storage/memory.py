@@ -24,6 +24,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_range,
+    check_ranges,
     order_key,
 )
 from refdelta_storage.errors import StorageError, not_found
@@ -161,7 +162,11 @@ class MemoryStore(Store):
         check_range(key, start, length)
         return self._find(key)[0][start : start + length]
 
-    def open_input(self, key: str) -> BinaryIO:
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        ranges, data = check_ranges(key, ranges), self._find(key)[0]
+        return [data[start : start + length] for start, length in ranges]
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002 - it is here
         return io.BytesIO(self._find(key)[0])
 
     def head(self, key: str) -> ObjectInfo:

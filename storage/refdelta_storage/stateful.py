@@ -74,6 +74,10 @@ def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = 
         def read_range(self, key: str, start: int, length: int) -> None:
             self.same(lambda store: store.get_range(key, start, length))
 
+        @rule(key=keys, ranges=st.lists(st.tuples(st.integers(-1, 50), st.integers(-1, 50)), min_size=1, max_size=3))
+        def read_ranges(self, key: str, ranges: list[tuple[int, int]]) -> None:
+            self.same(lambda store: store.get_ranges(key, ranges))
+
         @rule(some=st.lists(keys, max_size=4))
         def read_many(self, some: list[str]) -> None:
             self.same(lambda store: store.get_many(some))
@@ -91,6 +95,7 @@ def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = 
             key = self.one_of_those_there(pick)
             if key:
                 self.same(lambda store: store.get_range(key, start, length))
+                self.same(lambda store: store.get_ranges(key, [(start, length), (0, length)]))
 
         @rule(pick=st.integers(0, 30))
         def listing_after_an_object(self, pick: int) -> None:

@@ -108,7 +108,9 @@ class StoreContract:
                 store.open_input,
                 lambda key: store.get_range(key, 0, 1),
                 lambda key: store.get_range(key, 0, 0),
+                lambda key: store.get_ranges(key, [(0, 1), (1, 2)]),
                 lambda key: store.get_many(["folder/x", key]),
+                lambda key: store.open_input(key, 10).read(),
             )
             for call in calls:
                 with raises(ObjectNotFoundError) as error:
@@ -122,6 +124,8 @@ class StoreContract:
                 store.head,
                 store.open_input,
                 lambda key: store.get_range(key, 0, 1),
+                lambda key: store.get_ranges(key, [(0, 1)]),
+                lambda key: store.open_input(key, 1),
                 lambda key: store.put(key, b""),
                 lambda key: store.put_if_absent(key, b""),
                 lambda key: store.delete([key]),
@@ -142,6 +146,35 @@ class StoreContract:
         for start, length in ((-1, 1), (0, -1), (-5, 10)):
             with raises(StorageError):
                 store.get_range("r", start, length)
+            with raises(StorageError):
+                store.get_ranges("r", [(0, 1), (start, length)])
+
+    def test_several_ranges_come_in_their_order(self, store: Store) -> None:
+        data = bytes(range(256)) * 40
+        store.put("r*", data)
+        wanted = [(10_000, 100), (0, 10), (5, 0), (5, 10), (10_239, 5), (10_240, 5), (99_999, 1), (0, 10), (0, 1 << 40)]
+        wanted += [(start * 100, 7) for start in range(60)]
+        expected = [data[start : start + length] for start, length in wanted]
+        assert store.get_ranges("r*", iter(wanted)) == expected
+        assert store.get_ranges("r*", [(3, 4)]) == [data[3:7]]
+        assert store.get_ranges("r*", []) == []
+
+    def test_an_input_stream_of_a_known_size(self, store: Store) -> None:
+        data = bytes(range(256)) * 4096
+        store.put("s", data)
+        with store.open_input("s", len(data)) as stream:
+            assert stream.seek(-8, 2) == len(data) - 8
+            assert stream.read() == data[-8:]
+            assert stream.read() == stream.read(1) == b""
+            for start, length in ((0, 4), (2, 10), (500_000, 300_000), (499_999, 2), (1_000_000, 1 << 30), (4, 0)):
+                stream.seek(start)
+                assert stream.read(length) == data[start : start + length], (start, length)
+            buffer = bytearray(6)
+            stream.seek(1)
+            assert stream.readinto(buffer) == 6  # type: ignore[attr-defined]
+            assert buffer == data[1:7]
+        with raises(ValueError):
+            stream.read()
 
     def test_an_input_stream_seeks(self, store: Store) -> None:
         store.put("s", b"0123456789")

@@ -23,6 +23,7 @@ Operation = Literal[
     "open_output",
     "get",
     "get_range",
+    "get_ranges",
     "open_input",
     "head",
     "list",
@@ -66,8 +67,11 @@ class WrapperStore(Store):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self.inner.get_range(key, start, length)
 
-    def open_input(self, key: str) -> BinaryIO:
-        return self.inner.open_input(key)
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        return self.inner.get_ranges(key, ranges)
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
+        return self.inner.open_input(key, size)
 
     def head(self, key: str) -> ObjectInfo:
         return self.inner.head(key)
@@ -143,9 +147,13 @@ class _Observer(WrapperStore):
         self._see("get_range", [key])
         return self.inner.get_range(key, start, length)
 
-    def open_input(self, key: str) -> BinaryIO:
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        self._see("get_ranges", [key])
+        return self.inner.get_ranges(key, ranges)
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
         self._see("open_input", [key])
-        return self.inner.open_input(key)
+        return self.inner.open_input(key, size)
 
     def head(self, key: str) -> ObjectInfo:
         self._see("head", [key])
@@ -336,8 +344,12 @@ class FaultyStore(WrapperStore):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._run("get_range", [key], lambda: self.inner.get_range(key, start, length))
 
-    def open_input(self, key: str) -> BinaryIO:
-        return self._run("open_input", [key], lambda: self.inner.open_input(key))
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        ranges = [*ranges]
+        return self._run("get_ranges", [key], lambda: self.inner.get_ranges(key, ranges))
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
+        return self._run("open_input", [key], lambda: self.inner.open_input(key, size))
 
     def head(self, key: str) -> ObjectInfo:
         return self._run("head", [key], lambda: self.inner.head(key))
@@ -358,7 +370,7 @@ class FaultyStore(WrapperStore):
 
     def local_path(self, key: str) -> str | None:
         # Native readers would go round the faults, unless none is for reading.
-        reads = {"*", "open_input", "get", "get_range"}
+        reads = {"*", "open_input", "get", "get_range", "get_ranges"}
         return None if any(fault.operation in reads for fault in self.faults) else self.inner.local_path(key)
 
 

@@ -562,7 +562,7 @@ def test_trouble_of_the_system_is_not_blamed_on_the_file():
     class Troubled(MemoryStore):
         error = StorageError("no connection")
 
-        def open_input(self, key):
+        def open_input(self, key, size=None):
             raise self.error
 
     table = three_files()

@@ -108,6 +108,11 @@ class ShortRange(WrapperStore):
         return self.inner.get_range(key, start, max(0, length - 1))
 
 
+class SortedRanges(WrapperStore):
+    def get_ranges(self, key, ranges):
+        return self.inner.get_ranges(key, sorted(ranges))
+
+
 class UnsortedMany(WrapperStore):
     def get_many(self, keys):
         return self.inner.get_many(sorted(keys))
@@ -129,6 +134,7 @@ class UnsortedMany(WrapperStore):
         (IncludesAfter, "test_listings_after_a_key_and_under_a_prefix"),
         (PatternDelete, "test_delete_in_bulk"),
         (ShortRange, "test_ranges"),
+        (SortedRanges, "test_several_ranges_come_in_their_order"),
         (UnsortedMany, "test_get_many_keeps_the_order"),
     ],
 )

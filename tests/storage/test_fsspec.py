@@ -146,6 +146,7 @@ class TestErrors:
         for call in (
             lambda: store.get("k"),
             lambda: store.get_range("k", 0, 1),
+            lambda: store.get_ranges("k", [(0, 1), (5, 1)]),
             lambda: store.get_many(["k"]),
             lambda: store.put("k", b""),
             lambda: store.head("k"),
@@ -158,7 +159,7 @@ class TestErrors:
                 call()
             except StorageError as error:
                 causes.append(error)
-        assert len(causes) == 10
+        assert len(causes) == 11
         for cause in causes:
             text = "".join(traceback.format_exception(cause)) + repr(cause) + repr(store) + store.uri
             assert "403" in text
@@ -229,7 +230,7 @@ class TestReading:
             store.put(key, key.encode())
         calls = []
 
-        def cat_ranges(paths, starts, ends, on_error="return"):
+        def cat_ranges(paths, starts, ends, on_error="return", batch_size=None):
             calls.append(paths)
             found = []
             for path in paths:

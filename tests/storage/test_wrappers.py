@@ -29,6 +29,7 @@ def everything(store):
         stream.write(b"c")
     store.get("a")
     store.get_range("a", 0, 1)
+    store.get_ranges("a", [(0, 1)])
     store.open_input("a").close()
     store.head("a")
     list(store.list("x", "y"))
@@ -38,14 +39,15 @@ def everything(store):
     list(store.leftovers())
 
 
-OPERATIONS = ["put_if_absent", "put", "open_output", "get", "get_range", "open_input", "head", "list"]
+OPERATIONS = ["put_if_absent", "put", "open_output", "get", "get_range", "get_ranges", "open_input"]
+OPERATIONS += ["head", "list"]
 
 
 def test_counting():
     store = CountingStore(MemoryStore())
     everything(store)
     assert store.counts == dict.fromkeys([*OPERATIONS, "get_many", "local_path", "delete", "leftovers"], 1)
-    assert store.total == 11
+    assert store.total == 12
     copy = pickle.loads(pickle.dumps(store))
     copy.get("c")
     assert (copy.counts["get"], store.counts["get"]) == (2, 1)
@@ -60,7 +62,7 @@ def test_tracing():
     store = TracingStore(MemoryStore())
     everything(store)
     assert store.calls == [
-        *(zip(OPERATIONS, ["a", "b", "c", "a", "a", "a", "a", "x"], strict=True)),
+        *(zip(OPERATIONS, ["a", "b", "c", "a", "a", "a", "a", "a", "x"], strict=True)),
         ("get_many", "a"),
         ("get_many", "b"),
         ("local_path", "a"),
@@ -160,6 +162,7 @@ class TestFaults:
             "open_output": stream,
             "get": lambda: store.get("old"),
             "get_range": lambda: store.get_range("old", 0, 1),
+            "get_ranges": lambda: store.get_ranges("old", [(0, 1)]),
             "open_input": lambda: store.open_input("old"),
             "head": lambda: store.head("old"),
             "list": store.list,

@@ -1,0 +1,84 @@
+"""A seekable stream over ranged reads, for stores whose reads are requests."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+READ_AHEAD = 256 << 10
+"""What one request asks for at least, in bytes: readers of formats like to take a few bytes at a time."""
+
+
+class RangedInput(io.RawIOBase):
+    """A stream that fetches what is read, with some bytes more, and keeps the last piece.
+
+    Args:
+        fetch: gives ``length`` bytes from ``start``, fewer only where the object ends.
+        size: the size of the object in bytes. Nothing is fetched before the first read.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._position = 0
+        self._piece, self._piece_start = b"", 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read starts."""
+        self._open()
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a position, as any stream does; no request."""
+        self._open()
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"negative position {base + offset}")
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to ``size`` bytes, all that are left without it; one request at most."""
+        self._open()
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        if not length:
+            return b""
+        offset = self._position - self._piece_start
+        if offset < 0 or offset + length > len(self._piece):
+            self._piece = self._fetch(self._position, min(left, max(length, READ_AHEAD)))
+            self._piece_start, offset = self._position, 0
+        data = self._piece[offset : offset + length]
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        return self.read(-1)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer, as far as there is something."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Forget the piece that is kept."""
+        self._piece = b""
+        super().close()
+
+    def _open(self) -> None:
+        if self.closed:
+            raise ValueError("the stream is closed")
