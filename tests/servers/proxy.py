@@ -1,8 +1,6 @@
 """A proxy before versitygw or Azurite that counts what clients ask for, and may get in the way.
 
-A signature holds the host that the client was given, so requests go on byte for byte, the host's name included. The
-server is asked on a connection of its own for each request: what a client keeps open tells nothing of the server's
-connections, and a server that was killed and started again is simply there again.
+A signature holds the host that the client was given, so requests go on byte for byte, the host's name included.
 """
 
 from __future__ import annotations
@@ -11,25 +9,32 @@ import contextlib
 import socket
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Self
 
+from servers.exchange import Exchange
+from servers.faults import Plan, happen
 from servers.messages import Message, Reader
 from servers.requests import Seen, understand
 from servers.running import Place, Server
-
-_SERVER_ANSWERS_WITHIN = 60.0
 
 
 class Proxy:
     """Stands before one server: ``with Proxy(server) as proxy: ... proxy.place() ... proxy.counts``.
 
     Thread-safe; clients may be other processes.
+
+    Args:
+        server: the server.
+        plan: which requests meet which faults; none without it.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, plan: Plan | None = None) -> None:
         self._server = server
+        self._plan = plan
+        self._under_way = 0
         self._listener: socket.socket | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._seen: list[Seen] = []
         self._connections: set[socket.socket] = set()
         self._port = 0
@@ -124,23 +129,32 @@ class Proxy:
 
     def _exchange(self, connection: socket.socket, request: Message, seen: Seen) -> bool:
         """Serve one request. Whether the client's connection stays open."""
+        exchange = Exchange(self, connection, request, seen)
+        with self.under_way():
+            fault = self._plan(seen) if self._plan else None
+            if fault is not None:
+                seen.fault = fault
+                return happen(fault, exchange, self._server.scheme)
+            return exchange.answer(exchange.ask())
+
+    @property
+    def upstream(self) -> tuple[str, int]:
+        """Where the server listens."""
+        return "127.0.0.1", self._server.port
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """While a request may still reach the server."""
+        with self._lock:
+            self._under_way += 1
         try:
-            reply = self.ask(request, seen)
-        except OSError:
-            return False
-        connection.sendall(reply.whole)
-        return stays_open(request) and stays_open(reply)
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._lock.notify_all()
 
-    def ask(self, request: Message, seen: Seen) -> Message:
-        """Send a request on to the server and return its reply. Raises ``OSError`` where it has none."""
-        with socket.create_connection(("127.0.0.1", self._server.port), timeout=_SERVER_ANSWERS_WITHIN) as upstream:
-            upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            upstream.sendall(request.whole)
-            reply = Reader(upstream).response(request.first_line[0])
-        seen.status = int(reply.first_line[1])
-        return reply
-
-
-def stays_open(message: Message) -> bool:
-    """Whether more messages may follow this one on its connection."""
-    return message.header("connection").lower() != "close"
+    def settle(self) -> None:
+        """Wait until no request is on its way to the server: what clients have given up may land long after."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._under_way)

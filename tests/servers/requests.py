@@ -37,6 +37,7 @@ class Seen:
         conditional: whether it creates an object only where none is.
         body: bytes sent.
         status: of the server's reply, or 0 where there was none.
+        fault: what it met, or None.
     """
 
     method: str
@@ -46,6 +47,7 @@ class Seen:
     conditional: bool
     body: int
     status: int = 0
+    fault: str | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.kind}"
