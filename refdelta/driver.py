@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+    from refdelta.protocol.segment import LogFile
 
     Look = Callable[[Sequence[Add]], Iterable[bool]]
 
@@ -34,8 +35,8 @@ interrupt) leaves the files that were written, since the log may name them.
 """
 
 _TRUSTED_SECONDS = 60.0
-"""How long a version that was seen is taken to be still there. Log cleanup removes nothing that is younger than
-hours.
+"""How long a version that was seen on a remote store is taken to be still there. Log cleanup removes nothing that is
+younger than hours.
 """
 
 
@@ -74,6 +75,7 @@ def commit(
     *,
     policy: RetryPolicy | None = None,
     seen_at: float | None = None,
+    base: LogFile | None = None,
     look: Look | None = None,
     inline_vectors: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -89,6 +91,8 @@ def commit(
         seen_at: when ``prepared.read_version`` was last seen in a listing of the log (for a new table: when the log
             was seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs one more
             request.
+        base: the commit file of ``prepared.read_version``, as a listing had it. Where the store is of this machine,
+            another one in its place means that the table was replaced. None: it is not compared.
         look: whether a live row of each of these files, which winners added, answers to what the transaction read.
             Without it, any may.
         inline_vectors: whether small deletion vectors stand in the log.
@@ -101,7 +105,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
-    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, look, inline_vectors)
+    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, base, look, inline_vectors)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at
     loop = commit_loop(prepared, shell.policy)
@@ -125,6 +129,7 @@ class _Shell:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     uniform: Callable[[float, float], float]
+    base: LogFile | None = None
     look: Look | None = None
     inline_vectors: bool = False
     started: float = field(init=False)
@@ -186,20 +191,24 @@ class _Shell:
         return tuple(ThreadExecutor().map(load, descriptors) if stored > 1 else map(load, descriptors))
 
     def _confirm(self, version: int) -> bool:
+        # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago.
+        trusting = self.store.capabilities.remote or version < 0
         last_seen = self.seen.get(version)
-        if last_seen is not None and self.clock() - last_seen < _TRUSTED_SECONDS:
+        if trusting and last_seen is not None and self.clock() - last_seen < _TRUSTED_SECONDS:
             return True
-        if version < 0:
-            exists = next(list_versions(self.store, -1), None) is None
-        else:
-            try:
-                self.store.head(commit_key(version))
-                exists = True
-            except ObjectNotFoundError:
-                exists = False
+        exists = next(list_versions(self.store, -1), None) is None if version < 0 else self._is_there(version)
         if exists:
             self.seen[version] = self.clock()
         return exists
+
+    def _is_there(self, version: int) -> bool:
+        try:
+            found = self.store.head(commit_key(version))
+        except ObjectNotFoundError:
+            return False
+        if self.base is None or self.base.version != version or self.store.capabilities.remote:
+            return True  # object stores round the time of an answer to HEAD, and not that of a listing
+        return (found.size, found.mtime_ms) == (self.base.size, self.base.mtime_ms)
 
     def _put(self, version: int, data: bytes) -> effects.Created | effects.Exists | effects.Unknown:
         outcome = self.store.put_if_absent(commit_key(version), data)

@@ -302,6 +302,7 @@ class Staging:
                 prepared,
                 policy=self._policy(),
                 seen_at=self._seen_at,
+                base=self.snapshot.segment.last_commit if self.snapshot else None,
                 look=self._look,
                 inline_vectors=self._table_properties.inline_deletion_vectors,
             )

@@ -24,7 +24,8 @@ stands between two ``Confirm(N)``:
   Where that cannot be told the outcome is unknown.
 
 The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes what is hours old at least
-(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow.
+(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow. On a disk of
+this machine the shell looks every time, for a folder may be removed at any moment.
 """
 
 from __future__ import annotations
@@ -302,7 +303,7 @@ class _Loop:
             )
         raise CommitFailedError(
             f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the "
-            "table was replaced. Nothing was committed; open the table again and repeat the operation"
+            "table was removed or replaced. Nothing was committed; open the table again and repeat the operation"
         )
 
     def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:

@@ -9,9 +9,9 @@ import msgspec
 from refdelta.concurrency.places import ROW_PLACES
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
-from refdelta.errors import InvalidLogError
+from refdelta.errors import InvalidLogError, TableNotFoundError
 from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, rising
-from refdelta.protocol.paths import commit_key, parse_log_name
+from refdelta.protocol.paths import LOG, commit_key, parse_log_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,10 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
     history: the in-commit timestamp where the table has them, else the time of the file. Where a compaction's rows went
     is left out: it is long, and for the conflict check alone.
     """
-    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in list_log(snapshot.store)]
+    listing = list_log(snapshot.store)
+    if not listing:
+        raise TableNotFoundError(f"there is no Delta table at {snapshot.store.uri} any more: its folder {LOG} is gone")
+    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in listing]
     listed = [(name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit"]
     commits = [commit for commit in rising(listed) if commit[0] <= snapshot.version]
     commits = commits[::-1][:limit]

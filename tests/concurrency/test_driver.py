@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -23,8 +24,8 @@ from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, Tracing
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
 
 
-def table(versions: int = 1) -> MemoryStore:
-    store = MemoryStore()
+def table(versions: int = 1, store: MemoryStore | None = None) -> MemoryStore:
+    store = store or MemoryStore()
     commit(store, prepare("creation", -1, CREATE))
     for version in range(versions - 1):
         append(store, f"origin-{version}", version)
@@ -38,8 +39,16 @@ def owners(store) -> list[str]:
     return [decode_commit(read_commit(store, version), str(version))[0].fields["txnId"] for version in versions]
 
 
+class Remote(MemoryStore):
+    """As if a request cost a round trip."""
+
+    @property
+    def capabilities(self):
+        return dataclasses.replace(super().capabilities, remote=True)
+
+
 def test_a_commit_that_is_not_contended_costs_one_put_and_a_look_at_its_base():
-    store = CountingStore(table())
+    store = CountingStore(table(store=Remote()))
     append(store, "a", 0)
     assert dict(store.counts) == {"put_if_absent": 1, "head": 1}
     store.reset()
@@ -51,7 +60,7 @@ def test_a_commit_that_is_not_contended_costs_one_put_and_a_look_at_its_base():
 
 
 def test_a_stale_commit_lists_once_and_reads_its_winners_in_one_go():
-    store = TracingStore(table(6))
+    store = TracingStore(table(6, Remote()))
     outcome = append(store, "late", 0)
     assert (outcome.version, outcome.attempts, outcome.rebased_over) == (6, 2, (1, 2, 3, 4, 5))
     assert [operation for operation, _ in store.calls] == [
