@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
 import time
@@ -16,7 +17,7 @@ from refdelta.engine.dv import load_deletion_vector, remove_vectors, write_vecto
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
 from refdelta.errors import CommitFailedError, DataFileError, InvalidArgumentError, InvalidLogError, StoreError
-from refdelta.protocol.paths import LOG, commit_key, parse_log_name
+from refdelta.protocol.paths import VERSIONED, commit_key, parse_log_name
 from refdelta_storage import ObjectNotFoundError, Store
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _TRUSTED_SECONDS = 60.0
 """How long a version that was seen on a remote store is taken to be still there. Log cleanup removes nothing that is
 younger than hours.
 """
+
+_HELD_BYTES = 32 * 2**20
+"""How many bytes of commit files are held for the snapshot behind the commit, so that it need not read them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,7 @@ def commit(
     except StopIteration as done:
         outcome: CommitOutcome = done.value
         remove_vectors(store, shell.vectors, keep=outcome.vectors)
-        return outcome
+        return dataclasses.replace(outcome, log=shell.log_behind(prepared.read_version, outcome.version))
     except CERTAIN_FAILURES:
         remove_vectors(store, shell.vectors)
         raise
@@ -137,9 +141,22 @@ class _Shell:
     seen: dict[int, float] = field(default_factory=dict)
     # Those that this commit wrote, over all attempts.
     vectors: list[DeletionVectorDescriptor] = field(default_factory=list)
+    # The commit files that were seen or made, while they are not too many to hold.
+    log: dict[int, bytes] = field(default_factory=dict)
+    log_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.started = self.clock()
+
+    def log_behind(self, read: int, committed: int | None) -> tuple[bytes, ...] | None:
+        """The commit files behind the version that was read, up to our own; None where they are not all held."""
+        versions = range(read + 1, read if committed is None else committed + 1)
+        return tuple(self.log[v] for v in versions) if versions and self.log.keys() >= {*versions} else None
+
+    def _hold(self, version: int, data: bytes) -> None:
+        if self.log_bytes + len(data) <= _HELD_BYTES and version not in self.log:
+            self.log[version] = data
+            self.log_bytes += len(data)
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.Pause):
@@ -162,9 +179,10 @@ class _Shell:
                 return self._put(version, data)
             case effects.ReadCommits(first, last):
                 found = self._read(first, last)
-                self.seen.update(
-                    (version, self.clock()) for version, data in enumerate(found, first) if data is not None
-                )
+                for version, content in enumerate(found, first):
+                    if content is not None:
+                        self.seen[version] = self.clock()
+                        self._hold(version, content)
                 return effects.Commits(found)
             case effects.NewestVersion(after):
                 return effects.Newest(max(list_versions(self.store, after), default=after))
@@ -191,8 +209,9 @@ class _Shell:
         return tuple(ThreadExecutor().map(load, descriptors) if stored > 1 else map(load, descriptors))
 
     def _confirm(self, version: int) -> bool:
-        # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago.
-        trusting = self.store.capabilities.remote or version < 0
+        # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago. (Of a
+        # version that is known by its checkpoint alone, or that is none, there is no file to look at.)
+        trusting = self.store.capabilities.remote or self.base is None
         last_seen = self.seen.get(version)
         if trusting and last_seen is not None and self.clock() - last_seen < _TRUSTED_SECONDS:
             return True
@@ -208,12 +227,14 @@ class _Shell:
             return False
         if self.base is None or self.base.version != version or self.store.capabilities.remote:
             return True  # object stores round the time of an answer to HEAD, and not that of a listing
-        return (found.size, found.mtime_ms) == (self.base.size, self.base.mtime_ms)
+        # Of our own commit no listing may have told the time yet.
+        return found.size == self.base.size and self.base.mtime_ms in (None, found.mtime_ms)
 
     def _put(self, version: int, data: bytes) -> effects.Created | effects.Exists | effects.Unknown:
         outcome = self.store.put_if_absent(commit_key(version), data)
         match outcome:
             case storage.Created():
+                self._hold(version, data)
                 return effects.Created()
             case storage.Exists():
                 return effects.Exists()
@@ -241,7 +262,7 @@ def read_commit(store: Store, version: int) -> bytes | None:
 
 def list_versions(store: Store, after: int) -> Iterator[int]:
     """The versions after this one that have a commit file, ascending. Raises ``StorageError``."""
-    for info in store.list(f"{LOG}/", after=commit_key(after) if after >= 0 else None):
+    for info in store.list(VERSIONED, after=commit_key(after) if after >= 0 else None):
         name = parse_log_name(info.key)
         if name is not None and name.kind == "commit":
             yield name.version

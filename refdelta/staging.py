@@ -23,7 +23,7 @@ from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
-from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
 from refdelta.errors import InvalidArgumentError
@@ -312,7 +312,7 @@ class Staging:
         abort_files(self.store, outcome.unused)
         self._written, self.kept_groups = [], outcome.groups
         if outcome.version is not None:
-            self.result_snapshot = self._after(outcome.version)
+            self.result_snapshot = self._after(outcome.version, outcome.log)
         return CommitResult(
             version=outcome.version,
             attempts=outcome.attempts,
@@ -362,9 +362,12 @@ class Staging:
         elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
-    def _after(self, version: int) -> Snapshot | None:
+    def _after(self, version: int, commits: Sequence[bytes] | None) -> Snapshot | None:
         try:
-            snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
+            if commits is not None:
+                snapshot = follow(self.store, self.snapshot, commits)
+            else:
+                snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
             after_commit(snapshot, committed=version)
         except Exception as error:  # noqa: BLE001
             # The commit stands, whatever befalls the housekeeping behind it.

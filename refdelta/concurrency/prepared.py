@@ -82,6 +82,8 @@ class CommitOutcome:
         groups: the groups of files that it rearranged.
         unused: data files that were written for it and that it does not name.
         fallbacks: why files decided somewhere and not rows.
+        log: the content of the commit files behind the version that was read, its own the last one; None where the
+            shell did not hold them all.
     """
 
     version: int | None
@@ -93,3 +95,4 @@ class CommitOutcome:
     groups: tuple[Group, ...] = ()
     unused: tuple[Add, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    log: tuple[bytes, ...] | None = field(default=None, repr=False, compare=False)

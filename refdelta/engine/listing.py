@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import LOG, checksum_key, last_checkpoint_key, parse_log_name
+from refdelta.protocol.paths import LOG, VERSIONED, checksum_key, last_checkpoint_key, parse_log_name
 from refdelta.protocol.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 Listing = list[tuple[str, int, int]]
-
-# Versions have 20 digits and stay below 2**63, so the name of every versioned file of the log begins so; this leaves
-# out the sidecars.
-_VERSIONED = f"{LOG}/0"
 
 
 def find_segment(
@@ -61,7 +57,7 @@ def list_log(store: Store, start: int = 0) -> Listing:
     """Key, size in bytes and modification time in milliseconds of the log's files of the versions from ``start`` on."""
     after = f"{LOG}/{start:020d}" if start else None
     with store_errors("list the log"):
-        return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=_VERSIONED, after=after)]
+        return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=VERSIONED, after=after)]
 
 
 def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
@@ -82,32 +78,41 @@ def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]
 
 
 def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
-    """What was committed after a segment.
+    """What was committed after a segment, by one listing of the log's tail.
+
+    The tail begins with the newest commit that an earlier listing has shown. So commits of our own are seen here for
+    the first time, and what precedes them tells whether this is still the same table.
 
     Returns:
-        The commits after it, none if there are none, with the segment of the newest version; or None where they do
-        not follow on from it, or where its own last commit is gone or is another one: the log was cleaned up, or the
-        table was replaced.
+        The commits after it, none if there are none, with the segment of the newest version: the same one where nothing
+        is new. None where they do not follow on from it, or where the commit by which it is known is gone or is another
+        one: the log was cleaned up, or the table was replaced.
     """
-    listing = list_log(store, segment.version)
-    last = segment.last_commit
-    if last is None or (last.key, last.size, last.mtime_ms) not in listing:
+    known = segment.listed
+    if known is None:
         return None
-    commits, highest = [], segment.version
+    listing = list_log(store, known.version)
+    if (known.key, known.size, known.mtime_ms) not in listing:
+        return None
+    commits, highest = [], known.version
     for key, size, mtime_ms in listing:
         name = parse_log_name(key)
         if name is None:
             continue
         highest = max(highest, name.version)
-        if name.kind == "commit" and name.version > segment.version:
+        if name.kind == "commit" and name.version > known.version:
             commits.append(LogFile(key, size, mtime_ms, name.version, name.hi))
-    if highest != segment.version + len(commits):
+    ours = segment.version - known.version
+    sizes = [file.size for file in segment.commits[len(segment.commits) - ours :]]
+    if highest != known.version + len(commits) or [file.size for file in commits[:ours]] != sizes:
         return None
-    return tuple(commits), _extended(segment, tuple(commits), listing) if commits else segment
+    return tuple(commits[ours:]), _extended(segment, tuple(commits), listing) if commits else segment
 
 
 def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:
-    """The segment with further commits; from a newer checkpoint on, if there is one by now."""
+    """The segment with the commits that a listing shows behind those it has shown before; from a newer checkpoint on,
+    if there is one by now.
+    """
     version = commits[-1].version
     try:
         newest = build_segment(listing, version=version)
@@ -117,7 +122,8 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
         return newest
     key = checksum_key(version)
     checksum = next((LogFile(*entry, version, version) for entry in listing if entry[0] == key), None)
-    return LogSegment(version, segment.checkpoint, segment.commits + commits, checksum, commits[-1])
+    before = segment.commits[: len(segment.commits) - (segment.version - commits[0].version + 1)]
+    return LogSegment(version, segment.checkpoint, before + commits, checksum, commits[-1], commits[-1])
 
 
 def _hint(store: Store) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,17 @@ from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
+from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.features import check_readable
+from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
+from refdelta.protocol.segment import NO_LOG
 from refdelta.protocol.types import parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from refdelta.protocol.types import StructType
     from refdelta_storage.base import Store
 
-__all__ = ["Snapshot", "load_snapshot", "version_at"]
+__all__ = ["Snapshot", "follow", "load_snapshot", "version_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +154,34 @@ class Snapshot:
             return load_snapshot(self.store)
         commits, segment = newer
         if not commits:
-            return self
+            return self if segment is self.segment else replace(self, segment=segment)
         try:
             actions = read_commits(self.store, commits)
         except ObjectNotFoundError:
             return load_snapshot(self.store)
-        return _fold(self.store, segment, self._small_actions(), self.files, actions)
+        return _fold(self.store, segment, _small_actions(self), self.files, actions)
 
-    def _small_actions(self) -> list[AnyAction]:
-        return [self.protocol, self.metadata, *self.txns.values(), *self.domains.values()]
+
+def follow(store: Store, before: Snapshot | None, log: Sequence[bytes]) -> Snapshot:
+    """The snapshot behind some commits that are at hand. Nothing is read.
+
+    Args:
+        store: the table's folder.
+        before: the snapshot that they follow; None where they begin with the first version of a table.
+        log: the content of their files, oldest first, at least one.
+
+    Raises:
+        InvalidLogError: one of them breaks the protocol.
+        UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
+    """
+    segment = (before.segment if before else NO_LOG).with_our_commits(map(len, log))
+    actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
+    small = _small_actions(before) if before else []
+    return _fold(store, segment, small, before.files if before else FILE_SCHEMA.empty_table(), actions)
+
+
+def _small_actions(snapshot: Snapshot) -> list[AnyAction]:
+    return [snapshot.protocol, snapshot.metadata, *snapshot.txns.values(), *snapshot.domains.values()]
 
 
 def load_snapshot(store: Store, version: int | None = None) -> Snapshot:

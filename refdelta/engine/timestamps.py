@@ -9,7 +9,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from refdelta.engine.files import log_bytes
+from refdelta.engine.files import log_bytes, store_errors
 from refdelta.engine.listing import Listing, list_log
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol import in_commit_timestamp as rules
@@ -35,7 +35,17 @@ def commit_timestamp(snapshot: Snapshot) -> int:
         return _stamp(snapshot.store, snapshot.version)
     files = [segment.last_commit] if segment.last_commit else [*segment.commits[-1:]]
     files = files or (list(segment.checkpoint.files[-1:]) if segment.checkpoint else [])
-    return files[-1].mtime_ms
+    known = files[-1].mtime_ms
+    return _file_time(snapshot.store, files[-1].key) if known is None else known
+
+
+def _file_time(store: Store, key: str) -> int:
+    # As a listing has it: some stores round what they answer about one object.
+    with store_errors(f"look at {key}"):
+        found = next(store.list(prefix=key), None)
+    if found is None:
+        raise InvalidLogError("the commit is gone", file=key)
+    return found.mtime_ms
 
 
 def version_at(store: Store, timestamp_ms: int) -> int:

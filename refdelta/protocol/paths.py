@@ -19,6 +19,9 @@ from refdelta.errors import InvalidLogError, UnsafePathError
 
 LOG: Final = "_delta_log"
 SIDECARS: Final = f"{LOG}/_sidecars"
+# Versions have 20 digits and stay below 2**63, so the key of every versioned file of the log begins so; the sidecars'
+# keys do not.
+VERSIONED: Final = f"{LOG}/0"
 MAX_VERSION: Final = 2**63 - 1
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 

@@ -27,14 +27,15 @@ class LogFile:
     Attributes:
         key: its key in the store.
         size: in bytes.
-        mtime_ms: its modification time, in milliseconds since 1970.
+        mtime_ms: its modification time, in milliseconds since 1970; None for a commit of our own that no listing has
+            shown yet.
         version: the version that it belongs to; the first one of a compacted file.
         hi: the last version that it covers: ``version``, but for compacted files.
     """
 
     key: str
     size: int
-    mtime_ms: int
+    mtime_ms: int | None
     version: int
     hi: int
 
@@ -58,6 +59,8 @@ class LogSegment:
         commits: commits and compacted files after the checkpoint, oldest first, each version once.
         checksum: the version checksum of just this version.
         last_commit: the version's own commit, which has its commitInfo; None where cleanup took it.
+        listed: the newest commit that a listing has shown: ``last_commit``, unless that is our own. By it the log is
+            known again.
     """
 
     version: int
@@ -65,6 +68,16 @@ class LogSegment:
     commits: tuple[LogFile, ...]
     checksum: LogFile | None
     last_commit: LogFile | None
+    listed: LogFile | None
+
+    def with_our_commits(self, sizes: Iterable[int]) -> LogSegment:
+        """The segment with the commits of the next versions, of which no more than their sizes in bytes is known."""
+        ours = tuple(LogFile(commit_key(v), size, None, v, v) for v, size in enumerate(sizes, self.version + 1))
+        return LogSegment(ours[-1].version, self.checkpoint, self.commits + ours, None, ours[-1], self.listed)
+
+
+NO_LOG = LogSegment(-1, None, (), None, None, None)
+"""What a new table's log is made of."""
 
 
 def build_segment(
@@ -107,6 +120,7 @@ def build_segment(
         commits=tuple(files.cover(start, version, use_compacted=use_compacted)),
         checksum=files.checksums.get(version),
         last_commit=files.commits.get(version),
+        listed=files.commits.get(version),
     )
 
 
