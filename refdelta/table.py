@@ -10,7 +10,7 @@ import pyarrow as pa
 from refdelta.alter import TableAlterer
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.cleanup import cleanup_log
-from refdelta.engine.listing import list_log
+from refdelta.engine.listing import has_log
 from refdelta.engine.scan import Scan, plan_scan
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
@@ -23,7 +23,6 @@ from refdelta.ops.history import history
 from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.vacuum import Progress, Vacuum, vacuum
 from refdelta.optimizer import TableOptimizer
-from refdelta.protocol.paths import parse_log_name
 from refdelta.schema import Schema
 from refdelta.staging import Staging
 from refdelta.time_travel import Version, snapshot_at
@@ -110,7 +109,7 @@ class DeltaTable:
             )
         store = open_location(table_uri, storage_options)
         snapshot = None
-        if _is_table(store):
+        if has_log(store):
             if mode == "error":
                 raise TableAlreadyExistsError(f"there is a table at {store.uri}")
             if mode == "ignore":
@@ -131,7 +130,10 @@ class DeltaTable:
             else:
                 creation.replace(txn, snapshot, made)
             txn.commit()
-        return cls(table_uri, storage_options=storage_options)
+        table = cls.__new__(cls)
+        table._store, table._pinned = store, False  # noqa: SLF001 - of this class
+        table.adopt(txn.result_snapshot or load_snapshot(store))
+        return table
 
     @classmethod
     def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
@@ -141,7 +143,7 @@ class DeltaTable:
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
         """Whether there is a log at this place. Whether it can be read is not looked at."""
-        return _is_table(open_location(table_uri, storage_options))
+        return has_log(open_location(table_uri, storage_options))
 
     # --- where the handle stands ---
 
@@ -596,11 +598,6 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
-
-
-def _is_table(store: Store) -> bool:
-    names = (parse_log_name(key.rpartition("/")[2]) for key, _, _ in list_log(store))
-    return any(name and (name.kind == "commit" or name.is_checkpoint) for name in names)
 
 
 def _arrow_schema(schema: Any) -> pa.Schema:

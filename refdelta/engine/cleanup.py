@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.engine.files import log_errors, open_parquet, store_errors
-from refdelta.engine.listing import Listing, list_log
+from refdelta.engine.listing import Listing
 from refdelta.errors import InvalidLogError, VersionNotFoundError
-from refdelta.protocol.paths import parse_log_name
+from refdelta.protocol.paths import VERSIONED, parse_log_name
 from refdelta.protocol.segment import build_segment
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -42,39 +42,40 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
     if not properties.enable_expired_log_cleanup:
         return []
     expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
-    listing = list_log(store)
-    keep = _first_needed(store, listing, _oldest_kept(listing, expired_before, snapshot.version))
+    listing, oldest_kept = _expired(store, expired_before, snapshot.version)
+    names = [(name, key) for key, _, _ in listing if (name := parse_log_name(key)) is not None]
+    if all(name.hi >= oldest_kept for name, _ in names):
+        return []
+    keep = _first_needed(store, listing, oldest_kept)
     # The versions before may only go as a whole where checkpointProtection asks for that.
     if keep is None or keep < properties.require_checkpoint_protection_before_version:
         return []
-    expired = []
-    for key, _, _ in listing:
-        name = parse_log_name(key)
-        if name is not None and name.hi < keep:
-            expired.append((name.version, key))
-    keys = [key for _, key in sorted(expired)]
+    keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
     with store_errors("clean up the log"):
         store.delete(keys)
     return keys
 
 
-def _oldest_kept(listing: Listing, expired_before: int, newest: int) -> int:
-    """The oldest version whose commit has not expired; the newest never does.
+def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, int]:
+    """The log's files of the versions up to the oldest one whose commit has not expired, and that version; the newest
+    never has.
 
     A commit's time is its file's, moved forward where needed so that times rise with versions: after a clock that was
-    ahead, what counts for a version is not older than what counts for those before it.
+    ahead, what counts for a version is not older than what counts for those before it. Of a long log no more is listed
+    than that: the names of a version's files sort before the name of its commit.
     """
     latest = 0
-    commits = []
-    for key, _, mtime_ms in listing:
-        name = parse_log_name(key)
-        if name is not None and name.kind == "commit" and name.version <= newest:
-            commits.append((name.version, mtime_ms))
-    for version, mtime_ms in sorted(commits):
-        latest = max(latest, mtime_ms)
-        if latest > expired_before:
-            return version
-    return newest
+    listing: Listing = []
+    with store_errors("list the log"):
+        for info in store.list(prefix=VERSIONED):
+            listing.append((info.key, info.size, info.mtime_ms))
+            name = parse_log_name(info.key)
+            if name is None or name.kind != "commit":
+                continue
+            latest = max(latest, info.mtime_ms)
+            if latest > expired_before or name.version >= newest:
+                return listing, min(name.version, newest)
+    return listing, newest
 
 
 def _first_needed(store: Store, listing: Listing, version: int) -> int | None:

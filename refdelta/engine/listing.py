@@ -60,6 +60,13 @@ def list_log(store: Store, start: int = 0) -> Listing:
         return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=VERSIONED, after=after)]
 
 
+def has_log(store: Store) -> bool:
+    """Whether there is a log: a commit or a checkpoint, readable or not. Costs one request, however long the log."""
+    with store_errors("list the log"):
+        names = (parse_log_name(info.key) for info in store.list(prefix=VERSIONED))
+        return any(name is not None and (name.kind == "commit" or name.is_checkpoint) for name in names)
+
+
 def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
     """The actions of each commit or compacted commit, in order.
 
