@@ -309,6 +309,9 @@ class Staging:
         except CERTAIN_FAILURES:
             self.abort()
             raise
+        except BaseException:
+            self._written = []  # nobody may remove them: the log may name them, now or when a late request arrives
+            raise
         abort_files(self.store, outcome.unused)
         self._written, self.kept_groups = [], outcome.groups
         if outcome.version is not None:
