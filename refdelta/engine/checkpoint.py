@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import log_bytes, log_errors, open_parquet
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA, adds_table, concat_files, removes_table
 from refdelta.errors import InvalidLogError
@@ -29,7 +30,7 @@ from refdelta.protocol.codec import decode_commit, without_unset
 from refdelta.protocol.paths import sidecar_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from refdelta.protocol.actions import AnyAction
     from refdelta.protocol.segment import CheckpointFiles
@@ -68,81 +69,104 @@ def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointCont
     Raises:
         InvalidLogError: a file cannot be read or breaks the protocol; the error names it.
     """
-    actions, tables = [], []
-    for file in checkpoint.files:
-        others, files = _read_main(store, file.key)
-        actions += others
-        tables.append(files)
-    tables += [_read_columns(store, key, "add", FILE_SCHEMA) for key in _sidecars(store, actions)]
-    return CheckpointContent(concat_files(tables), [action for action in actions if not isinstance(action, Sidecar)])
+    actions, tables = _read(store, _sized(checkpoint), "add", FILE_SCHEMA, list(_SINGLE))
+    files = concat_files(tables + _read(store, _sidecars(store, actions), "add", FILE_SCHEMA)[1])
+    return CheckpointContent(files, [action for action in actions if not isinstance(action, Sidecar)])
 
 
 def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
     """The ``remove`` actions of a checkpoint, of ``TOMBSTONE_SCHEMA``. Raises ``InvalidLogError``."""
-    tables: list[Any] = []
-    sidecars: list[AnyAction] = []
-    for file in checkpoint.files:
-        if file.key.endswith(".json"):
-            actions = decode_commit(log_bytes(store, file.key), file.key)
-            tables.append(removes_table([action for action in actions if isinstance(action, Remove)]))
-            sidecars += actions
-        else:
-            tables.append(_read_columns(store, file.key, "remove", TOMBSTONE_SCHEMA))
-            with log_errors(file.key):
-                sidecars += _read_single(open_parquet(store, file.key), file.key, ["sidecar"])
-    tables += [_read_columns(store, key, "remove", TOMBSTONE_SCHEMA) for key in _sidecars(store, sidecars)]
-    return concat_files(tables)
+    actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"])
+    return concat_files(tables + _read(store, _sidecars(store, actions), "remove", TOMBSTONE_SCHEMA)[1])
 
 
-def _read_main(store: Store, key: str) -> tuple[list[AnyAction], pa.Table]:
-    if key.endswith(".json"):
-        actions = decode_commit(log_bytes(store, key), key)
-        adds = [action for action in actions if isinstance(action, Add)]
-        return [action for action in actions if not isinstance(action, (Add, Remove))], adds_table(adds)
-    with log_errors(key):
-        parquet = open_parquet(store, key)
-        return _read_single(parquet, key, list(_SINGLE)), _columns(parquet, key, "add", FILE_SCHEMA)
+# The key of a file, and its size in bytes as the log has it.
+_Sized = tuple[str, int]
+# The other actions of a file, and its files.
+_Content = tuple[list["AnyAction"], pa.Table]
 
 
-def _sidecars(store: Store, actions: Iterable[AnyAction]) -> list[str]:
-    return [sidecar_key(action.path, store.uri) for action in actions if isinstance(action, Sidecar)]
+def _sized(checkpoint: CheckpointFiles) -> list[_Sized]:
+    return [(file.key, file.size) for file in checkpoint.files]
 
 
-def _read_columns(store: Store, key: str, action: str, schema: pa.Schema) -> pa.Table:
-    with log_errors(key):
-        return _columns(open_parquet(store, key), key, action, schema)
+def _sidecars(store: Store, actions: Iterable[AnyAction]) -> list[_Sized]:
+    return [
+        (sidecar_key(action.path, store.uri), action.size_in_bytes) for action in actions if isinstance(action, Sidecar)
+    ]
 
 
-def _columns(parquet: Any, key: str, action: str, schema: pa.Schema) -> pa.Table:
-    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``."""
-    if action not in parquet.schema_arrow.names:
-        return schema.empty_table()
-    fields = _struct_fields(parquet, action, key)
-    if "path" not in fields:
-        raise InvalidLogError(f"its column {action!r} has no field 'path'", file=key)
-    table = _flat(parquet, action, [name for name in schema.names if name in fields], schema)
+def _read(
+    store: Store, files: Sequence[_Sized], action: str, schema: pa.Schema, singles: Sequence[str] = ()
+) -> tuple[list[AnyAction], list[pa.Table]]:
+    """Read files of a checkpoint side by side.
+
+    Args:
+        store: the table's folder.
+        files: the files.
+        action: which file action is wanted: ``add`` or ``remove``.
+        schema: the columns to make of it.
+        singles: the other actions that are wanted.
+
+    Returns:
+        The other actions of all files, and the file actions of each, in the order of the files.
+    """
+    executor = ThreadExecutor.for_store(store, pa.chunked_array([[size for _, size in files]], pa.int64()))
+    run = executor.map if len(files) > 1 else map
+    contents = list(run(lambda file: _read_file(store, file, action, schema, singles), files))
+    return [one for others, _ in contents for one in others], [table for _, table in contents]
+
+
+def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+    key, size = file
+    if not key.endswith(".json"):
+        with log_errors(key):
+            return _content(open_parquet(store, key, size), key, action, schema, singles)
+    actions = decode_commit(log_bytes(store, key), key)
+    others: list[AnyAction] = [one for one in actions if not isinstance(one, (Add, Remove))]
+    if action == "add":
+        return others, adds_table([one for one in actions if isinstance(one, Add)])
+    return others, removes_table([one for one in actions if isinstance(one, Remove)])
+
+
+def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others."""
+    fields = _struct_fields(parquet, action, key) if action in parquet.schema_arrow.names else {}
+    inner = [f"{action}.{name}" for name in schema.names if name in fields]
+    present = [name for name in singles if name in parquet.schema_arrow.names]
+    actions: list[AnyAction] = []
+    batches = []
+    for batch in parquet.iter_batches(columns=[*present, *inner]):
+        for name in present:
+            actions += _values(batch.column(name), name, key)
+        if inner:
+            batches += _flat(batch.column(action), schema)
+    table = pa.Table.from_batches(batches, schema)
     # Statistics as a struct stand in where those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
     if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
-        parsed = _flat(parquet, action, ["path", STATS_PARSED], pa.schema([fields[STATS_PARSED]]))
-        table = table.append_column(STATS_PARSED, parsed.column(STATS_PARSED))
-    return table
+        own = pa.schema([fields[STATS_PARSED]])
+        again = parquet.iter_batches(columns=["add.path", f"add.{STATS_PARSED}"])
+        parsed = pa.Table.from_batches([rows for batch in again for rows in _flat(batch.column("add"), own)], own)
+        table = table.append_column(own.field(0), parsed.column(0))
+    return actions, table
 
 
 def _struct_fields(parquet: Any, action: str, key: str) -> dict[str, pa.Field]:
     column = parquet.schema_arrow.field(action).type
     if not pa.types.is_struct(column):
         raise InvalidLogError(f"its column {action!r} is {column}, not a struct", file=key)
-    return {column.field(i).name: column.field(i) for i in range(column.num_fields)}
+    fields = {column.field(i).name: column.field(i) for i in range(column.num_fields)}
+    if "path" not in fields:
+        raise InvalidLogError(f"its column {action!r} has no field 'path'", file=key)
+    return fields
 
 
-def _flat(parquet: Any, action: str, names: list[str], schema: pa.Schema) -> pa.Table:
-    batches = []
-    for batch in parquet.iter_batches(columns=[f"{action}.{name}" for name in names]):
-        struct = batch.column(0)
-        struct = struct.filter(pc.is_valid(pc.struct_field(struct, "path")))
-        if len(struct):
-            batches.append(pa.record_batch([_column(struct, field) for field in schema], schema=schema))
-    return pa.Table.from_batches(batches, schema)
+def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The rows of a column that hold its action, with its fields as columns; none if there are no such rows."""
+    struct = struct.filter(pc.is_valid(pc.struct_field(struct, "path")))
+    if not len(struct):
+        return []
+    return [pa.record_batch([_column(struct, field) for field in schema], schema=schema)]
 
 
 def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:
@@ -151,19 +175,12 @@ def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:
     return pc.struct_field(struct, field.name).cast(field.type)
 
 
-def _read_single(parquet: Any, key: str, names: list[str]) -> list[AnyAction]:
-    """The few actions of a checkpoint file, as values."""
-    present = [name for name in names if name in parquet.schema_arrow.names]
-    actions: list[AnyAction] = []
-    if not present:
-        return actions
-    for batch in parquet.iter_batches(columns=present):
-        for name in present:
-            column = batch.column(batch.schema.get_field_index(name))
-            if column.null_count < len(column):
-                rows = column.filter(_is_set(column, name)).to_pylist(maps_as_pydicts="strict")
-                actions += [_convert(row, name, key) for row in rows]
-    return actions
+def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:
+    """The few actions of a column, as values."""
+    if column.null_count == len(column):
+        return []
+    rows = column.filter(_is_set(column, name)).to_pylist(maps_as_pydicts="strict")
+    return [_convert(row, name, key) for row in rows]
 
 
 # The field of each action that is never null where the action is there. Some writers leave a struct of nulls instead of

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.ranged import GAP_BYTES, REQUEST_BYTES
 from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta.protocol.actions import DeletionVectorDescriptor
 from refdelta.protocol.deletion_vector import (
@@ -39,6 +43,10 @@ INLINE_BYTES = 256
 # A file of vectors is closed when it has this many bytes. It stays as long as one of its vectors is needed, and it is
 # put together in memory; the protocol's own limit are offsets of 31 bits.
 FILE_BYTES = 16 * 2**20
+# How many bytes of vectors may wait to be taken.
+HELD_BYTES = 64 * 2**20
+
+Range = tuple[int, int]  # the first byte, and how many
 
 
 def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> BitMap64:
@@ -53,19 +61,122 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
         DataFileError: its bytes are not the vector that the log says.
         InvalidLogError: the descriptor is not valid; ``UnsafePathError`` where its path leaves the table.
     """
-    place = locate(descriptor)
-    if isinstance(place, InlineBytes):
-        return parse_bitmap(place.data, file="an inline deletion vector", cardinality=descriptor.cardinality)
-    key = data_key(place.uri, store.uri) if isinstance(place, AbsoluteUri) else place.key
-    start, length = framed_range(descriptor)
-    try:
-        framed = store.get_range(key, start, length)
-    except ObjectNotFoundError as error:
-        raise DataFileNotFoundError("the log names this deletion vector, but it does not exist", file=key) from error
-    except StorageError as error:
-        raise StoreError(f"cannot read {key}: {error}") from error
-    body = unframe(framed, descriptor.size_in_bytes, key)
-    return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)
+    return Vectors(store, [descriptor]).load(descriptor)
+
+
+def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor]) -> list[BitMap64]:
+    """Several vectors, in their order, by as few requests as :class:`Vectors` needs, in parallel.
+
+    Arguments and errors as for :func:`load_deletion_vector`.
+    """
+    vectors = Vectors(store, descriptors)
+    if vectors.requests < 2:
+        return [vectors.load(descriptor) for descriptor in descriptors]
+    return list(ThreadExecutor.for_store(store).map(vectors.load, descriptors))
+
+
+class Vectors:
+    """The deletion vectors of some files, each fetched when it is asked for, and with it those that lie next to it.
+
+    What came is kept until it has been taken, up to :data:`HELD_BYTES`; what had to go for that is fetched again.
+    Safe for use by many threads. A pickled one knows of no vector, and fetches each alone.
+
+    Args:
+        store: the table's folder.
+        descriptors: the vectors that will be asked for, each once.
+    """
+
+    def __init__(self, store: Store, descriptors: Iterable[DeletionVectorDescriptor]):
+        self._store = store
+        self._runs: dict[tuple[str, str, Range], _Run] = {}
+        self._held: OrderedDict[_Run, None] = OrderedDict()
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+        files: dict[tuple[str, str], list[Range]] = {}
+        for one in descriptors:
+            if one.storage_type != "i":
+                files.setdefault((one.storage_type, one.path_or_inline_dv), []).append(framed_range(one))
+        self.requests = 0
+        for file, ranges in files.items():
+            for run in _runs(ranges):
+                self._runs |= {(*file, member): run for member in run.members}
+                self.requests += 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vectors, (self._store, ())
+
+    def load(self, descriptor: DeletionVectorDescriptor) -> BitMap64:
+        """As :func:`load_deletion_vector`."""
+        place = locate(descriptor)
+        if isinstance(place, InlineBytes):
+            return parse_bitmap(place.data, file="an inline deletion vector", cardinality=descriptor.cardinality)
+        key = data_key(place.uri, self._store.uri) if isinstance(place, AbsoluteUri) else place.key
+        body = unframe(self._framed(key, descriptor), descriptor.size_in_bytes, key)
+        return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)
+
+    def _framed(self, key: str, descriptor: DeletionVectorDescriptor) -> bytes:
+        start, length = wanted = framed_range(descriptor)
+        run = self._runs.get((descriptor.storage_type, descriptor.path_or_inline_dv, wanted))
+        if run is None:
+            return self._fetch(key, start, length)
+        with run.lock:
+            data = run.data
+            if data is None:
+                data = self._fetch(key, run.start, run.length)
+            run.left -= 1
+            self._keep(run, data if run.left > 0 else None)
+        return data[start - run.start :][:length]
+
+    def _keep(self, run: _Run, data: bytes | None) -> None:
+        """Keep what was fetched of a run, or nothing; what was used least lately goes where it is too much."""
+        with self._lock:
+            self._drop(run)
+            while data is not None and self._held and self._held_bytes + len(data) > HELD_BYTES:
+                self._drop(next(iter(self._held)))
+            if data is not None:
+                run.data = data
+                self._held[run] = None
+                self._held_bytes += len(data)
+
+    def _drop(self, run: _Run) -> None:
+        if run.data is not None:
+            del self._held[run]
+            self._held_bytes -= len(run.data)
+            run.data = None
+
+    def _fetch(self, key: str, start: int, length: int) -> bytes:
+        try:
+            return self._store.get_range(key, start, length)
+        except ObjectNotFoundError as error:
+            raise DataFileNotFoundError(
+                "the log names this deletion vector, but it does not exist", file=key
+            ) from error
+        except StorageError as error:
+            raise StoreError(f"cannot read {key}: {error}") from error
+
+
+class _Run:
+    """Vectors of a file that one request brings."""
+
+    def __init__(self, start: int, length: int):
+        self.start, self.length = start, length
+        self.members: list[Range] = []
+        self.left = 0  # how many have not been taken
+        self.data: bytes | None = None
+        self.lock = threading.Lock()
+
+
+def _runs(ranges: Iterable[Range]) -> list[_Run]:
+    runs: list[_Run] = []
+    for start, length in sorted(ranges):
+        run, end = runs[-1] if runs else None, start + length
+        if run is None or start - run.start - run.length > GAP_BYTES or end - run.start > REQUEST_BYTES:
+            run = _Run(start, length)
+            runs.append(run)
+        run.length = max(run.length, end - run.start)
+        run.members.append((start, length))
+        run.left += 1
+    return runs
 
 
 def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None = None) -> pa.Array | None:

@@ -8,13 +8,22 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta_storage.base import Store
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # How many bytes of results may wait for their turn, over all tasks together.
 LOOK_AHEAD_BYTES = 128 * 2**20
+# How many files of a remote store are asked for at a time.
+REQUESTS = 32
 
 
 class Executor(Protocol):
@@ -35,6 +44,27 @@ class ThreadExecutor:
 
     def __init__(self, workers: int | None = None):
         self.workers = workers or max(2, _cores())
+
+    @classmethod
+    def for_store(
+        cls, store: Store, sizes: pa.ChunkedArray | None = None, *, workers: int | None = None
+    ) -> ThreadExecutor:
+        """Threads that read the files of a store. Where each read waits for a network, they are more than the cores.
+
+        Args:
+            store: the table's folder.
+            sizes: of the files in bytes: no more of them are read at once than stay within :data:`LOOK_AHEAD_BYTES`,
+                but for one a core. None where little is read of each, such as its footer.
+            workers: how many threads where the store is near, and at least elsewhere; None as for the class.
+        """
+        near = cls(workers)
+        if not store.capabilities.remote:
+            return near
+        if sizes is None or not len(sizes):
+            return cls(max(near.workers, REQUESTS))
+        largest = pc.top_k_unstable(sizes, min(REQUESTS, len(sizes))).to_numpy()
+        fitting = int((sizes.take(largest).to_numpy().cumsum() <= LOOK_AHEAD_BYTES).sum())
+        return cls(max(near.workers, REQUESTS if fitting == len(sizes) else fitting))
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """The results in the order of the tasks; at most two for each thread are begun before they are asked for."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from refdelta.engine.ranged import open_ranged
 from refdelta.errors import DataFileError, DataFileNotFoundError, DeltaError, InvalidLogError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -71,12 +72,25 @@ def _raise_trouble(key: str, error: Exception) -> None:
         raise StoreError(f"cannot read {key}: {_first_line(error)}") from error
 
 
-def open_parquet(store: Store, key: str, **options: Any) -> Any:
-    """The ``ParquetFile`` of an object: by its path where native code may open it, else through the store's stream."""
+def open_parquet(
+    store: Store, key: str, size: int | None = None, *, footer_only: bool = False, **options: Any
+) -> pq.ParquetFile:
+    """The ``ParquetFile`` of an object: by its path where native code may open it, in few requests where each is a
+    round trip, else through the store's stream.
+
+    Args:
+        store: the table's folder.
+        key: the object.
+        size: its size in bytes as the log has it, which saves a request.
+        footer_only: whether nothing else will be read of it.
+        options: for ``ParquetFile``.
+    """
     path = store.local_path(key)
     if path is not None:
-        return pq.ParquetFile(path, **options)
-    return pq.ParquetFile(pa.PythonFile(store.open_input(key), mode="r"), **options)
+        return pq.ParquetFile(path, pre_buffer=False, **options)
+    if store.capabilities.remote:
+        return open_ranged(store, key, size, footer_only=footer_only, **options)
+    return pq.ParquetFile(pa.PythonFile(store.open_input(key), mode="r"), pre_buffer=False, **options)
 
 
 def _first_line(error: BaseException) -> str:

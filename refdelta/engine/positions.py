@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.dv import load_deletion_vector, to_bitmap
-from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, open_file, physical_rows, read_file
+from refdelta.engine.dv import to_bitmap
+from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, deleted_rows, open_file, physical_rows, read_file
 from refdelta.engine.scan import scan_files
 
 if TYPE_CHECKING:
@@ -98,12 +98,9 @@ def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
 
     def look(task: tuple[ScanFile, BitMap64]) -> FileRows:
         file, known = task
-        deleted = BitMap64()
-        if file.deletion_vector is not None:
-            deleted = load_deletion_vector(scan.store, file.deletion_vector)
-        return FileRows(known, deleted, physical_rows(scan.store, file))
+        return FileRows(known, deleted_rows(scan.store, file), physical_rows(scan.store, file))
 
-    return scan.executor.map(look, zip(scan_files(bare), rows, strict=True))
+    return scan.footers.map(look, zip(scan_files(bare), rows, strict=True))
 
 
 def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from refdelta.engine.arrays import take_rows
 from refdelta.engine.columns import plan_columns
-from refdelta.engine.dv import kept_rows, load_deletion_vector
+from refdelta.engine.dv import Vectors, kept_rows, load_deletion_vector
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.legacy_calendar import legacy_calendar
 from refdelta.engine.row_groups import groups_to_read
@@ -44,6 +44,8 @@ class ScanFile:
         size: in bytes, as the log says.
         partition_values: a typed scalar for each partition column that is wanted, by logical name.
         deletion_vector: the rows to leave out.
+        vectors: those of the files that are read with it, so that one request may bring many; None where it is read
+            alone.
         rows: the positions of the rows that are wanted; None for all.
     """
 
@@ -51,6 +53,7 @@ class ScanFile:
     size: int
     partition_values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     deletion_vector: DeletionVectorDescriptor | None = None
+    vectors: Vectors | None = field(default=None, repr=False, compare=False)
     rows: BitMap64 | None = None
 
 
@@ -104,9 +107,9 @@ class OpenFile:
 @contextmanager
 def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[OpenFile]:
     """Open a file and its deletion vector. Arguments and errors as for :func:`read_file`."""
-    deleted = BitMap64() if file.deletion_vector is None else load_deletion_vector(store, file.deletion_vector)
-    with data_errors(file.key), _opened(store, file.key) as parquet:
-        batches = _rows(parquet, plan, file, deleted, one_by_one=store.capabilities.remote)
+    deleted = deleted_rows(store, file)
+    with data_errors(file.key), _opened(store, file) as parquet:
+        batches = _rows(parquet, plan, file, deleted)
         yield OpenFile(int(parquet.metadata.num_rows), deleted, batches)
 
 
@@ -129,6 +132,15 @@ def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.Recor
         yield from opened.batches
 
 
+def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
+    """The positions of the rows that a file's deletion vector hides. Raises as ``dv.load_deletion_vector``."""
+    if file.deletion_vector is None:
+        return BitMap64()
+    if file.vectors is None:
+        return load_deletion_vector(store, file.deletion_vector)
+    return file.vectors.load(file.deletion_vector)
+
+
 def count_rows(store: Store, file: ScanFile) -> int:
     """How many live rows a file has, by its footer. Raises as :func:`read_file`."""
     rows = physical_rows(store, file)
@@ -137,18 +149,16 @@ def count_rows(store: Store, file: ScanFile) -> int:
 
 def physical_rows(store: Store, file: ScanFile) -> int:
     """How many rows a file has by its footer, deleted ones included. Raises as :func:`read_file`."""
-    with data_errors(file.key), _opened(store, file.key) as parquet:
+    with data_errors(file.key), _opened(store, file, footer_only=True) as parquet:
         return int(parquet.metadata.num_rows)
 
 
-def _opened(store: Store, key: str) -> Any:
+def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
     # As nanoseconds, which is pyarrow's default, INT96 would wrap round outside the years 1677 to 2262.
-    return open_parquet(store, key, coerce_int96_timestamp_unit="us", pre_buffer=store.capabilities.remote)
+    return open_parquet(store, file.key, file.size, footer_only=footer_only, coerce_int96_timestamp_unit="us")
 
 
-def _rows(
-    parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64, *, one_by_one: bool
-) -> Iterator[pa.RecordBatch]:
+def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([arrow_field(item) for item in plan.read])
     columns = _Columns(parquet, plan, file)
     groups = None
@@ -156,7 +166,7 @@ def _rows(
         groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
-    for start, physical in _batches(parquet, columns.physical_names, groups, one_by_one=one_by_one):
+    for start, physical in _batches(parquet, columns.physical_names, groups):
         stop = start + physical.num_rows
         positions = kept_rows(start, stop, deleted, file.rows)
         if positions is None:
@@ -186,26 +196,29 @@ def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[
     return found
 
 
-def _batches(
-    parquet: Any, names: Sequence[str], groups: list[int] | None, *, one_by_one: bool
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _batches(parquet: Any, names: Sequence[str], groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of row groups, all if None, each with the number of its first row in the file."""
-    if groups is None and not one_by_one:
-        start = 0
-        for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
+    for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
+        start = first
+        for batch in parquet.iter_batches(BATCH_ROWS, row_groups=run, columns=names):
             yield start, batch
             start += batch.num_rows
-        return
-    # Buffering ahead holds all that it is asked for, so it is asked for one row group at a time.
-    wanted = frozenset(range(parquet.num_row_groups) if groups is None else groups)
-    first = 0
-    for group in range(parquet.num_row_groups):
-        start = first
-        first += parquet.metadata.row_group(group).num_rows
+
+
+def _runs(groups: list[int], footer: Any) -> Iterator[tuple[int, list[int]]]:
+    """Row groups, ascending, as runs of such as follow each other, each with the number of its first row."""
+    first, start, run = 0, 0, list[int]()
+    wanted = frozenset(groups)
+    for group in range(footer.num_row_groups):
         if group in wanted:
-            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
-                yield start, batch
-                start += batch.num_rows
+            start = start if run else first
+            run.append(group)
+        elif run:
+            yield start, run
+            run = []
+        first += footer.row_group(group).num_rows
+    if run:
+        yield start, run
 
 
 class _Columns:

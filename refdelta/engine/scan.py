@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.dv import Vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.filters import row_filter
 from refdelta.engine.partition import partition_table
@@ -127,6 +128,11 @@ class Scan:
         """The table's folder."""
         return self.snapshot.store
 
+    @property
+    def footers(self) -> ThreadExecutor:
+        """Who reads what is small of each file."""
+        return ThreadExecutor.for_store(self.store) if self.store.capabilities.remote else self.executor
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in the order of the file list and of the rows in each file.
 
@@ -178,7 +184,7 @@ class Scan:
         unknown = [index for index, count in enumerate(counts) if count is None]
         if unknown:
             rest = Scan(self.snapshot, ReadPlan(()), self.files.take(unknown), executor=self.executor)
-            found = self.executor.map(lambda file: count_rows(self.store, file), scan_files(rest))
+            found = self.footers.map(lambda file: count_rows(self.store, file), scan_files(rest))
             counts = [count if count is not None else next(found) for count in counts]
         return [count for count in counts if count is not None]
 
@@ -228,7 +234,7 @@ def plan_scan(
             without columns.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
             which it is unknown are left out.
-        executor: who reads; None for threads.
+        executor: who reads; None for threads, as many as the store wants.
 
     Returns:
         The scan; nothing but the log has been read.
@@ -254,7 +260,8 @@ def plan_scan(
         row_filter=rows,
         by_id=snapshot.column_mapping_mode == "id",
     )
-    return Scan(snapshot, plan, files, flt, pruned, executor or ThreadExecutor())
+    executor = executor or ThreadExecutor.for_store(snapshot.store, files.column("size"))
+    return Scan(snapshot, plan, files, flt, pruned, executor)
 
 
 def _chosen(schema: StructType, columns: Sequence[str]) -> tuple[StructField, ...]:
@@ -285,7 +292,7 @@ def scan_files(scan: Scan) -> list[ScanFile]:
         files.column("deletionVector").to_pylist(),
         strict=True,
     )
-    return [
+    planned = [
         ScanFile(
             key=data_key(path, uri),
             size=size,
@@ -294,3 +301,5 @@ def scan_files(scan: Scan) -> list[ScanFile]:
         )
         for i, (path, size, vector) in enumerate(rows)
     ]
+    vectors = Vectors(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
+    return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]
