@@ -24,7 +24,7 @@ from refdelta.protocol.actions import Action, CheckpointMetadata, DomainMetadata
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import checkpoint_key, last_checkpoint_key
 from refdelta.protocol.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
-from refdelta_storage.errors import ObjectNotFoundError
+from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -230,15 +230,13 @@ def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:
 
 def _point_to(store: Store, info: CheckpointInfo) -> None:
     key = last_checkpoint_key()
+    try:
+        current = parse_last_checkpoint(store.get(key))
+    except StorageError:
+        current = None  # there is none, or one that cannot be read and is as good as none
+    # Another writer may have come further meanwhile: the hint never goes back.
+    if current is not None and current.version > info.version:
+        return
+    hint = LastCheckpoint(version=info.version, size=info.actions, size_in_bytes=info.size, num_of_add_files=info.adds)
     with store_errors(f"write {key}"):
-        try:
-            current = parse_last_checkpoint(store.get(key))
-        except ObjectNotFoundError:
-            current = None
-        # Another writer may have come further meanwhile: the hint never goes back.
-        if current is not None and current.version > info.version:
-            return
-        hint = LastCheckpoint(
-            version=info.version, size=info.actions, size_in_bytes=info.size, num_of_add_files=info.adds
-        )
         store.put(key, encode_last_checkpoint(hint))

@@ -134,13 +134,12 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
 
 
 def _hint(store: Store) -> int | None:
-    """The version that ``_last_checkpoint`` names, if it is there and makes sense."""
-    key = last_checkpoint_key()
+    """The version that ``_last_checkpoint`` names, if it is there and makes sense.
+
+    One that cannot be read is none: it only saves time. Where the store is what fails, the listing tells.
+    """
     try:
-        data = store.get(key)
-    except ObjectNotFoundError:
+        hint = parse_last_checkpoint(store.get(last_checkpoint_key()))
+    except StorageError:
         return None
-    except StorageError as error:
-        raise StoreError(f"cannot read {key}: {error}") from error
-    hint = parse_last_checkpoint(data)
     return None if hint is None else hint.version

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
+from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.snapshot import load_snapshot, version_at
 from refdelta.errors import (
     InvalidLogError,
@@ -17,8 +18,9 @@ from refdelta.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta_storage import CountingStore, LocalStore, ObjectNotFoundError, StorageError
-from refdelta_storage.wrappers import WrapperStore
+from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 
 SCHEMA = struct(field("x", "long"), field("P", "string"))
 SMALL = [PROTOCOL, metadata(SCHEMA)]
@@ -131,6 +133,16 @@ def test_any_hint_will_do(hint):
         snapshot = load_snapshot(table.store, version)
         expected = 5 if version is None else version
         assert (snapshot.version, paths(snapshot)) == (expected, [f"f{i}" for i in range(1, expected + 1)])
+
+
+def test_a_hint_that_cannot_be_read_is_none():
+    table = with_checkpoint()
+    table.hint(3)
+    store = FaultyStore(table.store, [Fault("fail", "get", "*/_last_checkpoint", times=9)])
+    assert paths(load_snapshot(store)) == ["f1", "f2", "f3", "f4", "f5"]
+    write_checkpoint(store, load_snapshot(store))
+    assert len(store.injected) == 3
+    assert parse_last_checkpoint(table.store.get("_delta_log/_last_checkpoint")).version == 5
 
 
 def test_commits_before_the_checkpoint_are_not_needed():
