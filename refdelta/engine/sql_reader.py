@@ -33,6 +33,7 @@ from refdelta.engine.sql_words import (
 from refdelta.errors import ColumnNotFoundError, PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.binding import bind, bind_value, cast_literal
+from refdelta.protocol.expression import Expression, children
 from refdelta.protocol.functions import ALIASES, FUNCTIONS
 from refdelta.protocol.predicate import (
     NULL,
@@ -57,7 +58,9 @@ from refdelta.protocol.scope import Scope
 from refdelta.protocol.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID, DataType, DecimalType, is_numeric
 
 _MAX_LENGTH = 1_000_000
-_T = TypeVar("_T")
+# Levels of the tree: whoever walks it needs some frames for each, and Python has about a thousand.
+_MAX_DEPTH = 150
+_T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
 
 
@@ -114,16 +117,27 @@ class Reader:
             tree = sqlglot.parse_one(self.sql, dialect=Dialect, into=exp.Condition)
         except ParseError as error:
             raise PredicateError(f"{self._quoted()}: {_complaint(error)}") from None
-        except (SqlglotError, RecursionError) as error:
+        except RecursionError:
+            raise self._too_deep() from None
+        except SqlglotError as error:
             raise PredicateError(f"{self._quoted()} is not SQL: {_first_line(error)}") from None
         try:
-            return made(tree)
+            found = made(tree)
         except ColumnNotFoundError:
             raise
         except RecursionError:
-            raise PredicateError(f"{self._quoted()} nests too deeply") from None
+            raise self._too_deep() from None
         except PredicateError as error:
             raise PredicateError(f"{self._quoted()}: {error}") from None
+        except SqlglotError:
+            # It cannot write down what it has read, so nothing here knows it.
+            raise PredicateError(f"{self._quoted()} holds something that is not supported here") from None
+        if _depth(found) > _MAX_DEPTH:
+            raise self._too_deep()
+        return found
+
+    def _too_deep(self) -> PredicateError:
+        return PredicateError(f"{self._quoted()} nests too deeply")
 
     def _quoted(self) -> str:
         text = self.sql if len(self.sql) <= 200 else self.sql[:200] + "..."
@@ -363,10 +377,9 @@ class Reader:
     # --- errors ---
 
     def _unsupported(self, node: exp.Expr, what: str | None = None) -> PredicateError:
-        fragment = node.sql(dialect="spark")
-        fragment = fragment if len(fragment) <= 80 else fragment[:80] + "..."
+        fragment = _short(node.sql(dialect="spark"))
         kind = "the function" if isinstance(node, exp.Func) else type(node).__name__
-        name = what or f"{NAMES.get(type(node), kind)} ({fragment})"
+        name = _short(what) if what else f"{NAMES.get(type(node), kind)} ({fragment})"
         advice = SUBQUERY_ADVICE if what is None and isinstance(node, SUBQUERIES) else ""
         return PredicateError(f"{name} is not supported here{self._place(node)}{advice}")
 
@@ -377,6 +390,18 @@ class Reader:
             found = self.sql.lower().find(node.sql(dialect="spark").lower())
             starts = [found] if found >= 0 else []
         return f", at character {min(starts) + 1}" if starts else ""
+
+
+def _depth(node: Expression) -> int:
+    """How many levels a tree has. Level by level: the stack may not bear what is measured here."""
+    depth, level = 0, [node]
+    while level:
+        depth, level = depth + 1, [child for parent in level for child in children(parent)]
+    return depth
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:80] + "..."
 
 
 def _complaint(error: ParseError) -> str:

@@ -166,12 +166,13 @@ def number_literal(text: str) -> Literal:
     Raises:
         PredicateError: it is none, or beyond what the types hold.
     """
+    shown = text if len(text) <= 60 else text[:60] + "..."
     if not is_decimal(text):
-        raise PredicateError(f"{text} is not a number")
+        raise PredicateError(f"{shown} is not a number")
     if "e" in text.lower():
         number = float(text)
         if math.isinf(number):
-            raise PredicateError(f"{text} is beyond the range of a double")
+            raise PredicateError(f"{shown} is beyond the range of a double")
         return Literal(number, DOUBLE)
     value = Decimal(text)
     _, digits, exponent = value.as_tuple()
@@ -180,5 +181,5 @@ def number_literal(text: str) -> Literal:
         return Literal(int(value), INTEGER if -(2**31) <= value < 2**31 else LONG)
     precision = max(len(digits), scale)
     if precision > 38:
-        raise PredicateError(f"{text} has more than 38 digits")
+        raise PredicateError(f"{shown} has more than 38 digits")
     return Literal(value, DecimalType(precision, scale))

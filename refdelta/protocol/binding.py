@@ -216,12 +216,7 @@ def _in(value: Value, items: Sequence[Literal]) -> Predicate:
     common = types[0]
     for other in types[1:]:
         common = wider(common, other) or _refuse(Literal(None, common), Literal(None, other))
-    bound = []
-    for item in items:
-        literal = literal_as(item, common)
-        if literal not in bound or len(items) > 1000:
-            bound.append(literal)
-    return In(_as(value, common), tuple(bound))
+    return In(_as(value, common), tuple(dict.fromkeys(literal_as(item, common) for item in items)))
 
 
 def _like(value: Value, pattern: str, escape: str) -> Predicate:

@@ -11,7 +11,6 @@ same one.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import ExpressionError
@@ -41,7 +40,7 @@ from refdelta.protocol.expression import (
     walk,
 )
 from refdelta.protocol.functions import FUNCTIONS
-from refdelta.protocol.like import like_regex
+from refdelta.protocol.like import like_matches
 from refdelta.protocol.ordering import compare, is_in, order
 from refdelta.protocol.types import BOOLEAN
 
@@ -160,7 +159,7 @@ def evaluate(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
             return value_of(child, row) is None
         case Like(child, pattern, escape):
             text = value_of(child, row)
-            return None if text is None else re.fullmatch(like_regex(pattern, escape), text) is not None
+            return None if text is None else like_matches(text, pattern, escape)
 
 
 def possible(predicate: Predicate, known: Mapping[str, Any]) -> frozenset[bool | None]:
