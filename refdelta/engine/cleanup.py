@@ -18,6 +18,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.segment import LogFile
     from refdelta_storage.base import Store
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -91,18 +92,18 @@ def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
             return None
         if segment is None or segment.checkpoint is None:
             return None
-        bad = [file.key for file in segment.checkpoint.files if not _sound(store, file.key)]
+        bad = [file.key for file in segment.checkpoint.files if not _sound(store, file)]
         if not bad:
             return segment.checkpoint.version
         damaged.update(bad)
 
 
-def _sound(store: Store, key: str) -> bool:
-    if not key.endswith(".parquet"):
+def _sound(store: Store, file: LogFile) -> bool:
+    if not file.key.endswith(".parquet"):
         return True
     try:
-        with log_errors(key):
-            open_parquet(store, key)
+        with log_errors(file.key):
+            open_parquet(store, file.key, file.size, footer_only=True)
     except (InvalidLogError, ObjectNotFoundError):
         return False
     return True

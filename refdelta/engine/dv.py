@@ -64,15 +64,18 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
     return Vectors(store, [descriptor]).load(descriptor)
 
 
-def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor]) -> list[BitMap64]:
-    """Several vectors, in their order, by as few requests as :class:`Vectors` needs, in parallel.
+def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor | None]) -> list[BitMap64]:
+    """The vectors of several files, in their order, by as few requests as :class:`Vectors` needs, in parallel.
 
-    Arguments and errors as for :func:`load_deletion_vector`.
+    For None, a file that has no vector, an empty one comes. Otherwise as :func:`load_deletion_vector`.
     """
-    vectors = Vectors(store, descriptors)
-    if vectors.requests < 2:
-        return [vectors.load(descriptor) for descriptor in descriptors]
-    return list(ThreadExecutor.for_store(store).map(vectors.load, descriptors))
+    vectors = Vectors(store, [one for one in descriptors if one is not None])
+
+    def load(descriptor: DeletionVectorDescriptor | None) -> BitMap64:
+        return BitMap64() if descriptor is None else vectors.load(descriptor)
+
+    run = ThreadExecutor.for_store(store).map if vectors.requests > 1 else map
+    return list(run(load, descriptors))
 
 
 class Vectors:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from refdelta.concurrency.places import Group, Input, Output, Place
-from refdelta.engine.dv import load_deletion_vector
+from refdelta.engine.dv import load_deletion_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import plan_scan, scan_files
@@ -65,12 +64,15 @@ class Rewriter:
             StoreError: the store refused or failed.
         """
         inputs = to_adds(bin_.files)
-        source = _Source(self.snapshot, bin_.files, ThreadExecutor(self.workers))
+        readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
+        source = _Source(self.snapshot, bin_.files, readers)
         rows = source.in_order() if not self.columns else self._sorted(source)
         added = self._write(rows, {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)})
         self.own(added)
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
-        return Group(tuple(self._input(add) for add in inputs), outputs, permuted=bool(self.columns))
+        vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
+        read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))
+        return Group(read, outputs, permuted=bool(self.columns))
 
     def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
         return z_ordered(source.columns, self.columns, memory=self.memory, disk=self.disk)
@@ -90,10 +92,6 @@ class Rewriter:
             workers=self.workers,
         )
         return [msgspec.structs.replace(add, tags=tags) for add in added]
-
-    def _input(self, add: Add) -> Input:
-        vector = add.deletion_vector
-        return Input(add, BitMap64() if vector is None else load_deletion_vector(self.snapshot.store, vector))
 
 
 class _Source:
