@@ -16,7 +16,14 @@ from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.engine.dv import load_deletion_vector, remove_vectors, write_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
-from refdelta.errors import CommitFailedError, DataFileError, InvalidArgumentError, InvalidLogError, StoreError
+from refdelta.errors import (
+    CommitFailedError,
+    CommitOutcomeUnknownError,
+    DataFileError,
+    InvalidArgumentError,
+    InvalidLogError,
+    StoreError,
+)
 from refdelta.protocol.paths import VERSIONED, commit_key, parse_log_name
 from refdelta_storage import ObjectNotFoundError, Store
 
@@ -124,6 +131,8 @@ def commit(
     except CERTAIN_FAILURES:
         remove_vectors(store, shell.vectors)
         raise
+    except CommitOutcomeUnknownError as error:
+        raise CommitOutcomeUnknownError(error.why, error.version, error.txn_id, store.uri) from error.__cause__
 
 
 @dataclass(slots=True)

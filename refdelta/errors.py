@@ -14,6 +14,7 @@ This module imports nothing, so every layer may raise from it.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -228,7 +229,29 @@ class ProtocolChangedException(ConcurrentModificationError):
 
 
 class CommitOutcomeUnknownError(DeltaError):
-    """Nobody can tell whether the commit happened; the message says how to find out. Its files stay in place."""
+    """Nobody can tell whether the commit happened; the message says how to find out. Its files stay in place.
+
+    A write with ``app_id`` and ``app_version`` can simply be repeated: where it was committed, it is skipped.
+
+    Attributes:
+        why: what is not known, and what went wrong.
+        version: the version that the commit is, if it happened; it can be no other one.
+        txn_id: ``commitInfo.txnId``, by which its file is known.
+        uri: the table, without credentials, where that is known.
+    """
+
+    def __init__(self, why: str, version: int, txn_id: str, uri: str | None = None):
+        self.why, self.version, self.txn_id, self.uri = why, version, txn_id, uri
+        by = "" if uri is None else f", such as by `refdelta log {shlex.quote(uri)} --version {version}`"
+        super().__init__(
+            f"it is not known whether version {version} was committed: {why}. To find out, look for "
+            f'"txnId":"{txn_id}" in _delta_log/{version:020d}.json once the store answers{by}: there, the commit '
+            "happened; where that file is another writer's, it did not and will not; where there is no such file, a "
+            "delayed request may still create it. The data files stay where they are"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.why, self.version, self.txn_id, self.uri)
 
 
 # The names under which users of delta-spark catch the parent.

@@ -30,9 +30,13 @@ this machine the shell looks every time, for a folder may be removed at any mome
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+from pyroaring import BitMap64
 
 from refdelta.concurrency.conflict import ROW_TRACKING, Clear, Conflict, NeedRows, NeedVectors, check
 from refdelta.concurrency.draft import Draft
@@ -72,18 +76,21 @@ from refdelta.errors import (
     InvalidLogError,
     UnsupportedFeatureError,
 )
-from refdelta.protocol.actions import Add, CommitInfo
+from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable, Sequence
 
 
 R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
 """How many winners are held in memory at a time."""
+
+_VECTOR_BYTES = 32 * 2**20
+"""How many bytes of deletion vectors are read before their turn."""
 
 
 def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
@@ -119,6 +126,9 @@ class _Loop:
     rebased_over: list[int] = field(default_factory=list)
     # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
     in_doubt: bool = False
+    # Deletion vectors of the winners at hand, by their ids, which were read before their turn; and up to which winner.
+    ahead: dict[str, BitMap64] = field(default_factory=dict)
+    ahead_to: int = -1
 
     def __post_init__(self) -> None:
         prepared = self.prepared
@@ -212,15 +222,15 @@ class _Loop:
 
     # --- after a loss ---
 
-    def _step_over(self, winner: CommitSummary) -> Generator[Effect, Reply, None]:
+    def _step_over(self, winner: CommitSummary, following: Sequence[bytes] = ()) -> Generator[Effect, Reply, None]:
         standing = self.standing
         while True:
             match check(standing, winner):
                 case Conflict() as verdict:
                     raise verdict.error()
                 case NeedVectors(descriptors):
-                    found = yield from self._insist(ReadVectors(descriptors), Vectors)
-                    standing.files.learn(descriptors, found.bitmaps)
+                    behind = enumerate(following, winner.version + 1)
+                    standing.files.learn(descriptors, (yield from self._read_vectors(descriptors, behind)))
                 case NeedRows(files):
                     yield from self._look_at_rows(files)
                 case Clear():
@@ -229,6 +239,42 @@ class _Loop:
             self.draft.stale = True
         self.base = winner.version
         self.rebased_over.append(winner.version)
+
+    def _read_vectors(
+        self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[tuple[int, bytes]]
+    ) -> Generator[Effect, Reply, list[BitMap64]]:
+        """Read deletion vectors, and with them those that the following winners gave to the same files: one round trip
+        for a chunk of winners, not one for each.
+        """
+        missing = {one.unique_id: one for one in needed if one.unique_id not in self.ahead}
+        wanted = missing | self._vectors_of(following) if missing else {}
+        if len(wanted) > len(missing):
+            found = yield from _ask(ReadVectors(tuple(wanted.values())), Vectors)
+            if isinstance(found, Vectors):
+                self.ahead.update(zip(wanted, found.bitmaps, strict=True))
+                missing = {}
+            # Else one that is not needed yet may be to blame.
+        if missing:
+            some = yield from self._insist(ReadVectors(tuple(missing.values())), Vectors)
+            self.ahead.update(zip(missing, some.bitmaps, strict=True))
+        return [self.ahead[one.unique_id] for one in needed]
+
+    def _vectors_of(self, following: Iterable[tuple[int, bytes]]) -> dict[str, DeletionVectorDescriptor]:
+        """The vectors that winners gave to files of which rows are known, by their ids, up to so many bytes."""
+        found: dict[str, DeletionVectorDescriptor] = {}
+        size = 0
+        # A winner that cannot be read is the error when it is its turn.
+        with contextlib.suppress(InvalidLogError):
+            for version, data in following:
+                if version <= self.ahead_to:
+                    continue
+                self.ahead_to = version
+                for vector in self.standing.files.vectors_in(self._summary(version, data)):
+                    size += vector.size_in_bytes
+                    if size > _VECTOR_BYTES:
+                        return found
+                    found[vector.unique_id] = vector
+        return found
 
     def _look_at_rows(self, files: tuple[Add, ...]) -> Generator[Effect, Reply, None]:
         lookout = self.standing.lookout
@@ -243,17 +289,21 @@ class _Loop:
         newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
         while self.base < newest:
             found = yield from self._insist(ReadCommits(self.base + 1, min(newest, self.base + _CHUNK)), Commits)
-            for version, data in enumerate(found.data, self.base + 1):
-                if data is None:
-                    # Cleanup may have come past; it begins with the oldest.
-                    yield from self._confirm_base()
-                    raise InvalidLogError(
-                        f"version {version} is missing, though version {newest} exists", file=commit_key(version)
-                    )
-                winner = self._summary(version, data)
+            there = itertools.takewhile(lambda data: data is not None, found.data)
+            winners = [data for data in there if data is not None]
+            for number, data in enumerate(winners, 1):
+                winner = self._summary(self.base + 1, data)
                 if self._is_ours(winner):
                     return True
-                yield from self._step_over(winner)
+                yield from self._step_over(winner, winners[number:])
+            self.ahead.clear()
+            if len(winners) < len(found.data):
+                # Cleanup may have come past; it begins with the oldest.
+                yield from self._confirm_base()
+                raise InvalidLogError(
+                    f"version {self.base + 1} is missing, though version {newest} exists",
+                    file=commit_key(self.base + 1),
+                )
         return False
 
     def _before_next_attempt(self) -> Generator[Effect, Reply, None]:
@@ -323,12 +373,7 @@ class _Loop:
         self.in_doubt = doubted
 
     def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
-        return CommitOutcomeUnknownError(
-            f"it is not known whether version {version} was committed: {why}. To find out, look for "
-            f'"txnId":"{self.prepared.txn_id}" in {commit_key(version)} once the store answers: there, the commit '
-            "happened; where that file is another writer's, it did not; where there is no such file, a delayed request "
-            "may still create it. The data files stay where they are"
-        )
+        return CommitOutcomeUnknownError(why, version, self.prepared.txn_id)
 
 
 def _ask(effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R | Failed]:

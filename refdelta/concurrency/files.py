@@ -155,6 +155,13 @@ class Files:
             if path in winner.removed and path not in self.held:
                 yield from (add.deletion_vector, winner.removed[path].deletion_vector)
 
+    def vectors_in(self, winner: CommitSummary) -> Iterator[DeletionVectorDescriptor]:
+        """The deletion vectors that a winner, which is still to be checked, gave to files of which rows are known."""
+        for path in (self.held.keys() | self.inputs.keys()) & winner.added.keys():
+            vector = winner.added[path].deletion_vector
+            if vector is not None:
+                yield vector
+
     def learn(self, needed: Sequence[DeletionVectorDescriptor], read: Sequence[BitMap64]) -> None:
         """Take note of deletion vectors that were read for the winner that is being checked."""
         self._facing.vectors.update((one.unique_id, rows) for one, rows in zip(needed, read, strict=True))

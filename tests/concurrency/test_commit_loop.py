@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
+from pyroaring import BitMap64
 
 from refdelta import errors
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
+from refdelta.concurrency.edits import Edit
 from refdelta.concurrency.effects import (
     Commits,
     Confirm,
     Created,
+    Descriptors,
     Elapsed,
     Exists,
     Failed,
@@ -21,12 +25,16 @@ from refdelta.concurrency.effects import (
     Pause,
     PutIfAbsent,
     ReadCommits,
+    ReadVectors,
     Unknown,
+    Vectors,
     Withdraw,
+    WriteVectors,
     Yes,
 )
 from refdelta.concurrency.read_set import ReadSet
-from refdelta.protocol.actions import Add, CommitInfo, Metadata, Protocol
+from refdelta.concurrency.standing import Work
+from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol, Remove
 from refdelta.protocol.codec import encode_commit
 
 ADD = Add(path="p", partition_values={}, size=1, modification_time=1, data_change=True)
@@ -106,6 +114,68 @@ def test_many_winners_are_read_in_pieces():
     assert outcome.rebased_over == tuple(range(5, 306))
 
 
+def vector(name: str) -> DeletionVectorDescriptor:
+    return DeletionVectorDescriptor(
+        storage_type="u", path_or_inline_dv=name, offset=1, size_in_bytes=40, cardinality=len(name)
+    )
+
+
+def revises(version: int) -> bytes:
+    """A winner that deletes one more row of the file that our transaction deletes a row of."""
+    before = None if version == 5 else vector(f"of-{version - 1}")
+    add = msgspec.structs.replace(SHARED, deletion_vector=vector(f"of-{version}"))
+    remove = Remove(path="shared", data_change=True, deletion_timestamp=1, deletion_vector=before)
+    return encode_commit([CommitInfo(fields={"operation": "DELETE", "txnId": f"of-{version}"}), remove, add])
+
+
+SHARED = Add(
+    path="shared", partition_values={}, size=1, modification_time=1, data_change=True, stats='{"numRecords":100}'
+)
+DELETES = PreparedCommit(
+    read_version=4,
+    read_set=ReadSet(version=4).with_rows([(SHARED, BitMap64([50]))]),
+    actions=[],
+    commit_info={"operation": "DELETE"},
+    txn_id="our-id",
+    work=Work(edits=(Edit(SHARED, BitMap64(), BitMap64([50])),), vectors=True, row_level=True),
+)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
+    """Where that fails one that is not needed yet may be to blame, so those that are needed are asked for alone."""
+    asked: list[list[str]] = []
+    loop = commit_loop(DELETES)
+    effect, puts = next(loop), 0
+    while True:
+        match effect:
+            case WriteVectors(bitmaps):
+                reply = Descriptors(tuple(vector(f"ours-{n}") for n in range(len(bitmaps))))
+            case PutIfAbsent(version, data):
+                puts += 1
+                if puts == 2:
+                    break
+                reply = Exists()
+            case ReadCommits(first, last):
+                reply = Commits(tuple(revises(version) for version in range(first, last + 1)))
+            case NewestVersion():
+                reply = Newest(9)
+            case ReadVectors(descriptors):
+                asked.append([one.path_or_inline_dv for one in descriptors])
+                rows = [BitMap64(range(1, int(name[3:]))) for name in asked[-1]]
+                reply = TROUBLE if refused and len(rows) > 1 else Vectors(tuple(rows))
+            case Pause():
+                reply = Elapsed(0.1)
+            case Confirm():
+                reply = Yes()
+        effect = loop.send(reply)
+    later = ["of-6", "of-7", "of-8", "of-9"]
+    alone = [[name] for name in later]
+    assert asked == [["of-5"], later, *(alone if refused else [])]
+    assert version == 10
+    assert b'"pathOrInlineDv":"of-9"' in data
+
+
 def test_our_own_commit_among_the_winners_is_found():
     outcome = run(
         Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(7),
@@ -120,6 +190,7 @@ def test_what_stays_undecided_is_said_and_how_to_find_out():
         run(*once, Pause(1, "undecided"), Elapsed(0.1), *once, limits=Limits(max_repeats=2))
     assert '"txnId":"our-id"' in str(caught.value)
     assert "_delta_log/00000000000000000005.json" in str(caught.value)
+    assert (caught.value.version, caught.value.txn_id) == (5, "our-id")
     assert not isinstance(caught.value, errors.CommitFailedError)
 
 
