@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import random
@@ -13,7 +14,7 @@ import refdelta_storage as storage
 from refdelta.concurrency import effects
 from refdelta.concurrency.commit import commit_loop
 from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
-from refdelta.engine.dv import load_deletion_vector, remove_vectors, write_vectors
+from refdelta.engine.dv import load_deletion_vectors, remove_vectors, write_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
 from refdelta.errors import (
@@ -29,8 +30,6 @@ from refdelta_storage import ObjectNotFoundError, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyroaring import BitMap64
 
     from refdelta.protocol.actions import Add, DeletionVectorDescriptor
     from refdelta.protocol.segment import LogFile
@@ -199,7 +198,7 @@ class _Shell:
                 self.store.delete([commit_key(version)])
                 return effects.Yes()
             case effects.ReadVectors(descriptors):
-                return effects.Vectors(self._vectors(descriptors))
+                return effects.Vectors(tuple(load_deletion_vectors(self.store, descriptors)))
             case effects.WriteVectors(bitmaps):
                 written = write_vectors(self.store, bitmaps, inline=self.inline_vectors)
                 self.vectors += written
@@ -210,12 +209,6 @@ class _Shell:
                 return effects.Matches(matches, self.clock() - started)
             case _:
                 assert_never(effect)
-
-    def _vectors(self, descriptors: Sequence[DeletionVectorDescriptor]) -> tuple[BitMap64, ...]:
-        load = functools.partial(load_deletion_vector, self.store)
-        # Those in the log itself are there already.
-        stored = sum(one.storage_type != "i" for one in descriptors)
-        return tuple(ThreadExecutor().map(load, descriptors) if stored > 1 else map(load, descriptors))
 
     def _confirm(self, version: int) -> bool:
         # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago. (Of a
@@ -253,12 +246,13 @@ class _Shell:
                 assert_never(outcome)
 
     def _read(self, first: int, last: int) -> tuple[bytes | None, ...]:
-        keys = [commit_key(version) for version in range(first, last + 1)]
-        try:
-            return tuple(self.store.get_many(keys))
-        except ObjectNotFoundError:
-            # Rare: a version that is still to come, or a gap. One by one, to see which.
-            return tuple(read_commit(self.store, version) for version in range(first, last + 1))
+        if first == last:
+            return (read_commit(self.store, first),)
+        versions = range(first, last + 1)
+        with contextlib.suppress(ObjectNotFoundError):
+            return tuple(self.store.get_many(map(commit_key, versions)))
+        # Rare: a gap, or cleanup. Each by itself, to see what is there.
+        return tuple(ThreadExecutor.for_store(self.store).map(functools.partial(read_commit, self.store), versions))
 
 
 def read_commit(store: Store, version: int) -> bytes | None:

@@ -64,7 +64,7 @@ def test_a_stale_commit_lists_once_and_reads_its_winners_in_one_go():
     outcome = append(store, "late", 0)
     assert (outcome.version, outcome.attempts, outcome.rebased_over) == (6, 2, (1, 2, 3, 4, 5))
     assert [operation for operation, _ in store.calls] == [
-        *("head", "put_if_absent", "get_many", "list"),
+        *("head", "put_if_absent", "get", "list"),
         *["get_many"] * 4,
         "put_if_absent",
     ]
@@ -127,7 +127,7 @@ def test_faults_at_random(data):
     faults += [
         Fault("fail", operation=operation, skip=skip)
         for operation, skip in data.draw(
-            st.sets(st.tuples(st.sampled_from(["get_many", "list"]), st.integers(0, 3)), max_size=2)
+            st.sets(st.tuples(st.sampled_from(["get", "get_many", "list"]), st.integers(0, 3)), max_size=2)
         )
     ]
     inner = table(2)
