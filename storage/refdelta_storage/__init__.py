@@ -1,9 +1,10 @@
-"""Put-if-absent, ordered listings and ranged reads over local folders, memory and fsspec.
+"""Put-if-absent, ordered listings and ranged reads over local folders, memory, S3, Azure and fsspec.
 
 :func:`open_store` opens a :class:`Store` by URI. :mod:`refdelta_storage.testing` is the contract of a store as a test
 class, :mod:`refdelta_storage.wrappers` counts, traces, forbids and breaks calls.
 """
 
+from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import (
     InvalidKeyError,
@@ -16,9 +17,11 @@ from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.local import LocalStore
 from refdelta_storage.memory import MemoryStore
 from refdelta_storage.options import open_store
+from refdelta_storage.s3 import S3Store
 from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
 
 __all__ = [
+    "AzureStore",
     "Capabilities",
     "CountingStore",
     "Created",
@@ -34,6 +37,7 @@ __all__ = [
     "PutOutcome",
     "ReadOnlyStore",
     "ReadOnlyStoreError",
+    "S3Store",
     "StorageError",
     "Store",
     "TracingStore",

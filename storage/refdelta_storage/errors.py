@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 
 class StorageError(OSError):
@@ -31,14 +33,21 @@ def not_found(key: str, uri: str) -> ObjectNotFoundError:
 
 
 def failure(
-    action: str, key: str, uri: str, cause: BaseException, secrets: frozenset[str] = frozenset()
+    action: str,
+    key: str,
+    uri: str,
+    cause: BaseException,
+    secrets: frozenset[str] = frozenset(),
+    reason: str | None = None,
 ) -> StorageError:
     """A ``StorageError`` for what the system or a client library said, with the key named and secrets taken out.
 
-    ``errno`` is kept, so that a caller can tell a full disk from a forbidden folder.
+    ``errno`` is kept, so that a caller can tell a full disk from a forbidden folder. ``reason`` says it in other words
+    than ``cause`` does; in any case it is one line.
     """
-    reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-    error = StorageError(f"cannot {action} {key!r} in {uri}: {redact(str(reason), secrets)}")
+    reason = reason or getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    reason = next(filter(None, map(str.strip, str(reason).splitlines())), type(cause).__name__)
+    error = StorageError(f"cannot {action} {key!r} in {uri}: {redact(reason, secrets)}")
     error.errno = getattr(cause, "errno", None)
     return error
 
@@ -56,3 +65,18 @@ def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return _USERINFO.sub("://***@", _SIGNED.sub(lambda match: f"{match.group(1)}=***", text))
+
+
+_SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string")
+_PARTS = re.compile(r"(?i)(?:AccountKey|SharedAccessSignature|sig)=([^;&]+)")
+
+
+def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
+    """The values of options that may be secret, nested ones and parts of connection strings too."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found |= secrets_of(value)
+        elif isinstance(value, str) and len(value) > 3 and any(word in name.lower() for word in _SECRET_WORDS):
+            found |= {value, *_PARTS.findall(value)}
+    return frozenset(found)

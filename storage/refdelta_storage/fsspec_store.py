@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import builtins
-import io
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refdelta_storage.base import (
@@ -26,9 +23,8 @@ from refdelta_storage.base import (
     check_ranges,
     order_key,
 )
-from refdelta_storage.disk import OutputFile
-from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found
-from refdelta_storage.streams import RangedInput
+from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found, secrets_of
+from refdelta_storage.streams import RangedInput, collecting
 
 NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, remote=True)
 
@@ -37,9 +33,7 @@ _MISSING = {"ResourceNotFoundError", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"
 # Under these names file systems tell when an object was written.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _PATTERN = re.compile(r"[*?\[]")
-_BUFFER = 1 << 20
 _PARALLEL = 32  # requests at a time, of one call
-_SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string")
 
 
 class FsspecStore(Store):
@@ -72,7 +66,7 @@ class FsspecStore(Store):
         self._uri = uri.rstrip("/")
         self._capabilities = capabilities
         self._create_options = dict(create_options or {})
-        self._secrets = _secrets(getattr(fs, "storage_options", {}))
+        self._secrets = secrets_of(getattr(fs, "storage_options", {}))
 
     def __repr__(self) -> str:
         return f"FsspecStore({self._uri!r})"
@@ -110,20 +104,15 @@ class FsspecStore(Store):
         with self._errors("write", key):
             self._fs.pipe_file(path, bytes(data))
 
-    @contextmanager
-    def open_output(self, key: str) -> Iterator[BinaryIO]:
-        # fsspec has no common way to give up an upload, and closing one publishes what there is. So the object is
-        # collected in a file of this machine and sent when it is whole.
+    def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         path = self._path(key)
-        descriptor, name = tempfile.mkstemp(prefix="refdelta-")
-        try:
-            raw = OutputFile(descriptor, lambda error: self._failure("collect", key, error))
-            with io.BufferedWriter(raw, _BUFFER) as stream:
-                yield stream
+
+        def send(name: str) -> None:
             with self._errors("write", key):
                 self._fs.put_file(name, path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+
+        stream = collecting(lambda error: self._failure("collect", key, error), send)
+        return cast("AbstractContextManager[BinaryIO]", stream)
 
     def delete(self, keys: Iterable[str]) -> None:
         paths = {self._path(key): key for key in keys}
@@ -293,14 +282,3 @@ def _milliseconds(moment: Any) -> int:
         # Without a zone it is UTC, in every file system that we have met.
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return round(float(moment) * 1000)
-
-
-def _secrets(options: Mapping[str, Any]) -> frozenset[str]:
-    """The values of options that may be secret, nested ones too, so that messages can be cleared of them."""
-    found: set[str] = set()
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            found |= _secrets(value)
-        elif isinstance(value, str) and len(value) > 3 and any(word in name.lower() for word in _SECRET_WORDS):
-            found.add(value)
-    return frozenset(found)

@@ -80,7 +80,8 @@ class LocalStore(Store):
     Not objects, and never listed: temporary files of writes in flight (see :meth:`leftovers`); ``.NAME.crc``, the
     checksums that Hadoop's local file system keeps beside its files (they go with the file when it is deleted or
     replaced: a stale one makes Hadoop refuse the new content); names that are not UTF-8; symbolic links that lead out
-    of the folder, and such to folders. A key that passes through a symbolic link out of the folder is refused.
+    of the folder, and such to folders; pipes, sockets and devices. A key that passes through a symbolic link out of the
+    folder, or that names a pipe, which would keep its reader waiting for ever, is refused.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True, create: bool = False) -> None:
@@ -356,7 +357,9 @@ class LocalStore(Store):
                     elif entry.name.startswith(TEMPORARY):
                         # It may be finished meanwhile, or lie in a folder of others whose name is not UTF-8.
                         with contextlib.suppress(FileNotFoundError, InvalidKeyError):
-                            yield _info(check_key(key), entry.stat(follow_symlinks=False))
+                            status = entry.stat(follow_symlinks=False)
+                            if stat.S_ISREG(status.st_mode):
+                                yield _info(check_key(key), status)
 
     def _entries(self, folder: str) -> builtins.list[os.DirEntry[str]]:
         """What is in a folder; nothing if there is none."""
@@ -377,16 +380,24 @@ class LocalStore(Store):
         return f"{self._root}/{key}"
 
     def _check_links(self, key: str) -> None:
-        """Refuse a key that passes through a symbolic link out of the folder: one lstat a segment, more for a link."""
+        """Refuse a key that passes through a symbolic link out of the folder, or names what is neither file nor folder:
+        one lstat a segment, more for a link.
+        """
         path = self._root
         for part in key.split("/") if key else ():
             path = f"{path}/{part}"
             try:
                 mode = os.lstat(path).st_mode
+                if stat.S_ISLNK(mode):
+                    if not self._inside(path):
+                        raise InvalidKeyError(f"{key!r} leaves {self.uri} through a symbolic link")
+                    mode = os.stat(path).st_mode
+            except StorageError:
+                raise
             except OSError:
                 return  # nothing there, or nothing to see: the operation itself says what is wrong
-            if stat.S_ISLNK(mode) and not self._inside(path):
-                raise InvalidKeyError(f"{key!r} leaves {self.uri} through a symbolic link")
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise InvalidKeyError(f"{key!r} is no file in {self.uri}, but a pipe, a socket or a device")
 
     def _inside(self, path: str) -> bool:
         return os.path.realpath(path).startswith(os.path.realpath(self._root or "/").rstrip("/") + "/")

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from refdelta_storage.azure import PROMISES as AZURE_PROMISES
+from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Store
+from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, redact
-from refdelta_storage.fsspec_store import NO_PROMISES, FsspecStore
+from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.probe import Probed
+from refdelta_storage.s3 import S3Store
 from refdelta_storage.wrappers import ReadOnlyStore
+
+HOPES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
+"""What a file system of which nothing is known may turn out to keep."""
 
 Convert = Callable[[str, Any], Any]
 
@@ -56,8 +65,21 @@ def _addressing(name: str, value: Any) -> str:
     return "virtual" if truth(name, value) else "path"
 
 
-def _host(_name: str, value: Any) -> str:
-    return re.sub(r"^[a-z]+://", "", str(value)).rstrip("/")
+def _count(name: str, value: Any) -> int:
+    try:
+        return max(0, int(str(value)))
+    except ValueError:
+        raise InvalidOptionError(f"option {name!r} is a number, not {value!r}") from None
+
+
+def _unchanged(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]:
+    return arguments
+
+
+# Targets of options that are not for fsspec.
+_PATIENCE, _HTTP = "refdelta patience", "refdelta allow_http"
+
+Make = Callable[[Client, str, str, Patience, bool | None], Store]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +98,53 @@ class Protocol:
     Attributes:
         name: its name in fsspec.
         package: what to install for it.
-        capabilities: what it promises when it is opened by :func:`refdelta_storage.open_store`.
+        make: makes the store of a client, a URI, the path that fsspec has for it, a patience, and what the user says
+            about put-if-absent (None: nothing).
         options: deltalake's names, and where they go. The arguments of fsspec's class are taken under their own names.
-        defaults: arguments that differ from fsspec's defaults.
-        create_options: see :class:`FsspecStore`.
+        finish: completes the arguments of fsspec's class.
+        environment: variables that count as options, the first of those that mean the same. The client libraries read
+            more of them, such as credentials, by themselves.
         strict: whether an option that neither knows is refused.
     """
 
     name: str
     package: str
-    capabilities: Capabilities = NO_PROMISES
+    make: Make
     options: tuple[Option, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    create_options: Mapping[str, Any] = field(default_factory=dict)
+    finish: Callable[[dict[str, Any], Patience], dict[str, Any]] = _unchanged
+    environment: tuple[str, ...] = ()
     strict: bool = False
 
     def open(self, uri: str, options: Mapping[str, Any]) -> Store:
-        """The store under ``uri``; read-only if nothing is promised and nothing told otherwise."""
+        """The store under ``uri``. No request is made."""
         _refuse_credentials(uri)
-        arguments = dict(options)
-        told = arguments.pop("put_if_absent", None)
-        capabilities = self.capabilities
-        if told is not None:
-            capabilities = Capabilities(
-                truth("put_if_absent", told), capabilities.list_after, capabilities.durable, capabilities.remote
-            )
+        given = dict(options)
+        told = given.pop("put_if_absent", None)
         cls = self._file_system()
-        arguments = {**self._arguments(arguments, cls), **cls._get_kwargs_from_urls(uri)}
-        root = str(cls._strip_protocol(uri))
+        arguments = self._arguments({**self._from_environment(given), **given}, cls)
+        patience = Patience(**arguments.pop(_PATIENCE, {}))
+        permitted = arguments.pop(_HTTP, None)
+        arguments = self.finish({**arguments, **cls._get_kwargs_from_urls(uri)}, patience)
+        if permitted is False:
+            _refuse_http(arguments)
+        client = Client(self.name, arguments)
         try:
-            fs = cls(**{"use_listings_cache": False, **self.defaults, **arguments})
+            client.file_system()
         except (TypeError, ValueError, KeyError, OSError) as error:
-            raise InvalidOptionError(f"cannot open {self.name}: {redact(str(error))}") from None
-        store = FsspecStore(fs, root, uri, capabilities, self.create_options)
-        if capabilities.put_if_absent:
-            return store
-        return ReadOnlyStore(
-            store,
-            f"{self.name} is not known to create an object for one writer only; "
-            "if it does, say so with the storage option put_if_absent=true",
-        )
+            raise InvalidOptionError(f"cannot open {self.name}: {redact(str(error), client.secrets)}") from None
+        root = str(cls._strip_protocol(uri))
+        return self.make(client, uri, root, patience, None if told is None else truth("put_if_absent", told))
+
+    def _from_environment(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """What the environment says of options that are not given, by any of their names."""
+        by_name = {name: option for option in self.options for name in option.names}
+        targets = {by_name[name.lower()].target for name in given if name.lower() in by_name}
+        found: dict[tuple[str, ...], tuple[str, str]] = {}
+        for variable in self.environment:
+            target, value = by_name[variable.lower()].target, os.environ.get(variable)
+            if value and target not in targets:
+                found.setdefault(target, (variable, value))
+        return dict(found.values())
 
     def _file_system(self) -> Any:
         import fsspec
@@ -174,6 +203,14 @@ def _place(
     )
 
 
+def _refuse_http(arguments: Mapping[str, Any]) -> None:
+    """The URL says http, which is permission enough, unless the user has said that it is not."""
+    texts = (arguments.get("endpoint_url"), arguments.get("connection_string"))
+    for text in filter(None, texts):
+        if re.search(r"(?i)\bhttp(://|;|$)", str(text)):
+            raise InvalidOptionError("the endpoint is http, and the option allow_http is false")
+
+
 def _refuse_credentials(uri: str) -> None:
     authority = uri.partition("://")[2].partition("/")[0]
     userinfo = authority.rpartition("@")[0]
@@ -189,13 +226,76 @@ def _names(prefixes: tuple[str, ...], *names: str) -> tuple[str, ...]:
     return tuple(prefix + name for name in names for prefix in prefixes)
 
 
+_WAITING = (
+    Option(("timeout", "read_timeout"), (_PATIENCE, "read"), seconds),
+    Option(("connect_timeout", "connection_timeout"), (_PATIENCE, "connect"), seconds),
+    Option(("max_retries",), (_PATIENCE, "retries"), _count),
+    Option(("retry_timeout",), (_PATIENCE, "total"), seconds),
+)
 _AWS = ("aws_", "")
 _AZURE = ("azure_storage_", "azure_", "")
+
+
+def _s3(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
+    bucket, _, path = root.partition("/")
+    if root.startswith("arn:"):
+        bucket, path = client.file_system().split_path(root)[:2]
+    store = S3Store(client, uri, bucket, path, patience=patience)
+    place = f"{client.name} {bucket}"
+    return _trusted(store, told, place, rounds=1, exempt=S3Store.is_amazon)
+
+
+def _s3_arguments(arguments: dict[str, Any], patience: Patience) -> dict[str, Any]:
+    """Timeouts, connections for as many requests as are sent at once, and nothing sent again behind our back."""
+    config = {
+        "connect_timeout": patience.connect,
+        "read_timeout": patience.read,
+        "max_pool_connections": PARALLEL,
+        "retries": {"total_max_attempts": 1},
+        **(arguments.get("config_kwargs") or {}),
+    }
+    return {**arguments, "config_kwargs": config}
+
+
+def _azure(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
+    bucket, _, path = root.partition("/")
+    return _trusted(AzureStore(client, uri, bucket, path, AZURE_PROMISES, patience), told, "", rounds=0)
+
+
+def _azure_arguments(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]:
+    """A host of https is all that adlfs takes; another scheme, or a path, goes into a connection string."""
+    endpoint = str(arguments.get("account_host") or "")
+    scheme, separator, rest = endpoint.partition("://")
+    if not separator:
+        return arguments
+    if scheme == "https" and "/" not in rest.rstrip("/"):
+        return {**arguments, "account_host": rest.rstrip("/")}
+    arguments = {name: value for name, value in arguments.items() if name != "account_host"}
+    parts = {"DefaultEndpointsProtocol": scheme, "BlobEndpoint": endpoint.rstrip("/")}
+    for name, part in (("account_name", "AccountName"), ("account_key", "AccountKey")):
+        parts[part] = arguments.pop(name, None) or os.environ.get(f"AZURE_STORAGE_{name.upper()}", "")
+    parts["SharedAccessSignature"] = str(arguments.pop("sas_token", "")).removeprefix("?")
+    return {**arguments, "connection_string": ";".join(f"{part}={value}" for part, value in parts.items() if value)}
+
+
+def _any(client: Client, uri: str, root: str, _patience: Patience, told: bool | None) -> Store:
+    store = FsspecStore(client.file_system(), root, uri, HOPES)
+    return _trusted(store, told, f"{client.name} {uri.partition('://')[2].partition('/')[0]}", rounds=10)
+
+
+def _trusted(
+    store: Store, told: bool | None, place: str, rounds: int, exempt: Callable[[Any], bool] | None = None
+) -> Store:
+    """A store as the user has it, or else one that is tried at its first write, unless there is nothing to try."""
+    if told is False:
+        return ReadOnlyStore(store, "the storage option put_if_absent says that it has two winners at times")
+    return store if told or not rounds else Probed(store, place, rounds, exempt)
+
 
 S3 = Protocol(
     name="s3",
     package="s3fs",
-    capabilities=Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True),
+    make=_s3,
     options=(
         Option(_names(_AWS, "access_key_id"), ("key",)),
         Option(_names(_AWS, "secret_access_key"), ("secret",)),
@@ -203,24 +303,31 @@ S3 = Protocol(
         Option(_names(_AWS, "region", "default_region"), ("client_kwargs", "region_name")),
         Option((*_names(_AWS, "endpoint_url", "endpoint"), "aws_endpoint_url_s3"), ("endpoint_url",)),
         Option(_names(_AWS, "profile"), ("profile",)),
-        Option(_names(_AWS, "skip_signature"), ("anon",), truth),
+        Option((*_names(_AWS, "skip_signature"), "anon"), ("anon",), truth),
         Option(_names(_AWS, "virtual_hosted_style_request"), ("config_kwargs", "s3", "addressing_style"), _addressing),
-        Option(("timeout",), ("config_kwargs", "read_timeout"), seconds),
-        Option(("connect_timeout",), ("config_kwargs", "connect_timeout"), seconds),
-        Option(_names(_AWS, "allow_http"), (), truth),  # a permission, which fsspec does not ask for
+        *_WAITING,
+        Option(_names(_AWS, "allow_http"), (_HTTP,), truth),
         Option(_names(_AWS, "conditional_put", "copy_if_not_exists"), (), _etag_only),
         Option(_names(_AWS, "s3_locking_provider", "s3_dynamo_db_table_name", "delta_dynamo_table_name"), (), _no_lock),
         Option(_names(_AWS, "s3_allow_unsafe_rename"), (), truth),  # there is no rename here
     ),
-    # One PUT whatever the size: the condition of a multi-part upload comes with its completion.
-    create_options={"chunksize": 2**31},
+    finish=_s3_arguments,
+    environment=(
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ENDPOINT_URL",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_ALLOW_HTTP",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+    ),
     strict=True,
 )
 
 AZURE = Protocol(
     name="abfs",
     package="adlfs",
-    capabilities=Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True),
+    make=_azure,
     options=(
         Option(_names(_AZURE, "account_name"), ("account_name",)),
         Option(_names(_AZURE, "account_key", "access_key", "master_key"), ("account_key",)),
@@ -229,27 +336,27 @@ AZURE = Protocol(
         Option(_names(_AZURE, "client_secret"), ("client_secret",)),
         Option(_names(_AZURE, "tenant_id", "authority_id"), ("tenant_id",)),
         Option(_names(_AZURE, "connection_string"), ("connection_string",)),
-        Option(_names(_AZURE, "endpoint", "account_host"), ("account_host",), _host),
+        Option(_names(_AZURE, "endpoint", "account_host"), ("account_host",)),
         Option(_names(_AZURE, "skip_signature", "anon"), ("anon",), truth),
-        Option(("timeout",), ("read_timeout",), seconds),
-        Option(("connect_timeout",), ("connection_timeout",), seconds),
-        Option(_names(_AZURE, "allow_http"), (), truth),
+        *_WAITING,
+        Option(_names(_AZURE, "allow_http"), (_HTTP,), truth),
+    ),
+    finish=_azure_arguments,
+    environment=(
+        "AZURE_STORAGE_ACCESS_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_ENDPOINT",
+        "AZURE_STORAGE_ALLOW_HTTP",
+        "AZURE_ALLOW_HTTP",
+        "AZURE_SKIP_SIGNATURE",
     ),
     strict=True,
 )
 
-PROTOCOLS: dict[str, Protocol] = {
-    "s3": S3,
-    "s3a": S3,
-    "abfs": AZURE,
-    "abfss": AZURE,
-    "az": AZURE,
-    # Right by its documentation, and promised here once the contract's test has run against it.
-    "gs": Protocol(name="gs", package="gcsfs"),
-    "gcs": Protocol(name="gcs", package="gcsfs"),
-}
+PROTOCOLS: dict[str, Protocol] = {"s3": S3, "s3a": S3, "abfs": AZURE, "abfss": AZURE, "az": AZURE}
 
 
 def other(scheme: str) -> Protocol:
-    """A protocol that only fsspec knows: what it opens can be read."""
-    return Protocol(name=scheme, package=f"with fsspec's {scheme} file system")
+    """A protocol that only fsspec knows: what it opens can be read, and written once it has passed a probe."""
+    package = {"gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, f"with fsspec's {scheme} file system")
+    return Protocol(name=scheme, package=package, make=_any)

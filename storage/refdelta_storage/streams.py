@@ -1,14 +1,22 @@
-"""A seekable stream over ranged reads, for stores whose reads are requests."""
+"""Streams of stores whose reads and writes are requests: one over ranged reads, one that collects what is sent."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from refdelta_storage.disk import OutputFile
+from refdelta_storage.errors import StorageError
 
 READ_AHEAD = 256 << 10
 """What one request asks for at least, in bytes: readers of formats like to take a few bytes at a time."""
+
+_BUFFER = 1 << 20
 
 
 class RangedInput(io.RawIOBase):
@@ -82,3 +90,26 @@ class RangedInput(io.RawIOBase):
     def _open(self) -> None:
         if self.closed:
             raise ValueError("the stream is closed")
+
+
+@contextmanager
+def collecting(translate: Callable[[OSError], StorageError], send: Callable[[str], None]) -> Iterator[BinaryIO]:
+    """A stream into a file of this machine, which is sent when the block ends well, and removed in any case.
+
+    An upload that is begun at once would have to be given up after an exception, which no two services do alike; this
+    way nothing is asked of them before the object is whole.
+
+    Args:
+        translate: makes a ``StorageError`` of what goes wrong with the file.
+        send: is called with the path of the finished file.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="refdelta-")
+    except OSError as error:
+        raise translate(error) from error
+    try:
+        with io.BufferedWriter(OutputFile(descriptor, translate), _BUFFER) as stream:
+            yield cast("BinaryIO", stream)
+        send(name)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -15,9 +15,11 @@ from refdelta_storage import (
     ReadOnlyStore,
     ReadOnlyStoreError,
     StorageError,
+    clients,
     open_store,
     protocols,
 )
+from refdelta_storage.probe import Probed
 
 
 class TestLocal:
@@ -87,13 +89,16 @@ class TestOthers:
         assert isinstance(open_store("memory://some"), MemoryStore)
         assert open_store("memory://").uri == open_store("MEMORY:///").uri
 
-    def test_an_unknown_protocol_is_read_only_unless_told_otherwise(self, honest):
+    def test_an_unknown_protocol_is_tried_unless_told_otherwise(self, honest):
         fsspec.register_implementation("honest", type(honest), clobber=True)
         store = open_store("honest://bucket/table")
-        assert isinstance(store, ReadOnlyStore)
-        assert not store.capabilities.put_if_absent
-        with pytest.raises(ReadOnlyStoreError, match="put_if_absent=true"):
-            store.put("x", b"")
+        assert isinstance(store, Probed)
+        assert store.capabilities.put_if_absent
+        denied = open_store("honest://bucket/table", {"put_if_absent": "false"})
+        assert isinstance(denied, ReadOnlyStore)
+        assert not denied.capabilities.put_if_absent
+        with pytest.raises(ReadOnlyStoreError, match="put_if_absent says that it has two winners"):
+            denied.put("x", b"")
         told = open_store("honest://bucket/table/", {"put_if_absent": "true"})
         assert isinstance(told, FsspecStore)
         assert told.capabilities.put_if_absent
@@ -163,14 +168,24 @@ class TestTables:
     def s3(self, monkeypatch):
         monkeypatch.setattr(fsspec, "get_filesystem_class", lambda _name: FakeS3)
 
+        for name in protocols.S3.environment:
+            monkeypatch.delenv(name, raising=False)
+
         def arguments(options):
+            clients._made.renew()
             store = open_store("s3a://bucket/some/table/", options)
             assert (store.uri, store.capabilities.put_if_absent) == ("s3a://bucket/some/table", True)
             made = FakeS3.made.pop().arguments
-            default = {"anon": False, "use_ssl": True, "use_listings_cache": False}
+            default = {"anon": False, "use_ssl": True, "use_listings_cache": False, "skip_instance_cache": True}
+            usual = {"connect_timeout": 5, "read_timeout": 15, "max_pool_connections": 32}
+            usual["retries"] = {"total_max_attempts": 1}
+            made["config_kwargs"] = {
+                name: value for name, value in made["config_kwargs"].items() if value != usual.get(name)
+            } or None
             return {name: value for name, value in made.items() if value != default.get(name)}
 
-        return arguments
+        yield arguments
+        clients._made.renew()
 
     def test_names_of_deltalake(self, s3):
         assert s3(
@@ -233,8 +248,7 @@ class TestTables:
     def test_s3_through_its_real_class(self):
         pytest.importorskip("s3fs")
         store = open_store("s3://bucket/a/table", {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden"})
-        assert (store.uri, repr(store)) == ("s3://bucket/a/table", "FsspecStore('s3://bucket/a/table')")
-        assert "hidden" not in repr(vars(store)["_fs"].__class__)
+        assert (store.uri, repr(store)) == ("s3://bucket/a/table", "S3Store('s3://bucket/a/table')")
 
     def test_azure_through_its_real_class(self):
         pytest.importorskip("adlfs")

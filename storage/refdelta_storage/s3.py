@@ -1,0 +1,167 @@
+"""S3 and what speaks its language, through the client of s3fs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from refdelta_storage.base import Capabilities
+from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
+from refdelta_storage.remote import RemoteStore, milliseconds
+
+PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
+
+_AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
+# Conflicts, and requests that came in pieces, all with statuses that are final otherwise.
+_PASSING_CODES = {"RequestTimeout", "IncompleteBody", "ConditionalRequestConflict", "OperationAborted", "SlowDown"}
+# botocore's own, of requests that never left.
+_UNSENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError", "CredentialRetrievalError"}
+# What breaks on the way; a checksum that does not fit tells of a reply that was garbled, or an object that was replaced
+# meanwhile. ClientError is what aiohttp calls its own: botocore's have a reply, and do not come this far.
+_NETWORK = {"HTTPClientError", "ResponseParserError", "FlexibleChecksumError", "IncompleteReadError", "ClientError"}
+
+
+class S3Store(RemoteStore):
+    """Objects of a bucket: one PUT with ``If-None-Match`` for a commit, listings that start after a key, page by page.
+
+    Neither botocore nor s3fs sends anything again; this store does, and never a conditional put. Other arguments are
+    those of :class:`~refdelta_storage.remote.RemoteStore`.
+    """
+
+    bulk: ClassVar[int] = 1000
+
+    def __init__(
+        self,
+        client: Client,
+        uri: str,
+        bucket: str,
+        root: str,
+        capabilities: Capabilities = PROMISES,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        super().__init__(client, uri, bucket, root, capabilities, patience)
+        # The directory buckets of S3 Express list in an order of their own, and know no start.
+        self.ordered = not bucket.endswith("--x-s3")
+
+    def is_amazon(self) -> bool:
+        """Whether the service is Amazon's own, which documents conditional puts. No request is made."""
+        host = urlsplit(str(self._client.file_system().s3.meta.endpoint_url)).hostname or ""
+        return host.endswith(_AMAZON)
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        return await self._client.file_system()._call_s3(method, Bucket=self._bucket, **arguments)  # noqa: SLF001 - `call_s3` is the same for other threads
+
+    async def _create(self, name: str, data: bytes) -> None:
+        await self._call("put_object", Key=name, Body=data, IfNoneMatch="*")
+
+    async def _write(self, name: str, data: bytes) -> None:
+        await self._call("put_object", Key=name, Body=data)
+
+    async def _write_parts(self, name: str, parts: Sequence[Callable[[], bytes]]) -> None:
+        begun = await self._insist(lambda: self._call("create_multipart_upload", Key=name))
+        upload = {"Key": name, "UploadId": begun["UploadId"]}
+
+        async def send(number: int, data: bytes) -> dict[str, Any]:
+            sent = await self._insist(lambda: self._call("upload_part", PartNumber=number, Body=data, **upload))
+            return {"PartNumber": number, "ETag": sent["ETag"]}
+
+        try:
+            done = {"Parts": await upload_parts(parts, send)}
+            await self._insist(lambda: self._call("complete_multipart_upload", MultipartUpload=done, **upload))
+        except BaseException as error:
+            if _code(error) == "NoSuchUpload":
+                # Completed by a request whose reply was lost, unless this finds nothing.
+                await self._insist(lambda: self._look(name))
+                return
+            # What is uploaded costs money until it is given up.
+            await self._insist(lambda: self._call("abort_multipart_upload", **upload))
+            raise
+
+    async def _read(self, name: str, start: int | None, length: int) -> bytes:
+        wanted = {} if start is None else {"Range": f"bytes={start}-{start + length - 1}"}
+        try:
+            reply = await self._call("get_object", Key=name, **wanted)
+        except Exception as error:
+            if start is not None and self._status(error) == 416:
+                return b""
+            raise
+        async with reply["Body"] as body:
+            data: bytes = await body.read()
+        # A server may pass over the range.
+        return data if start is None or "ContentRange" in reply else data[start : start + length]
+
+    async def _look(self, name: str) -> tuple[int, int]:
+        found = await self._call("head_object", Key=name)
+        return found["ContentLength"], milliseconds(found["LastModified"])
+
+    async def _page(
+        self, prefix: str, after: str | None, token: str | None
+    ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
+        wanted = {"Prefix": self._prefix + prefix}
+        if token is not None:
+            wanted["ContinuationToken"] = token
+        elif self.ordered and after is not None and _has_utf8(after):
+            wanted["StartAfter"] = after
+        if not self.ordered:
+            wanted["Prefix"] = wanted["Prefix"].rpartition("/")[0]
+            wanted["Prefix"] += "/" if wanted["Prefix"] else ""
+        found = await self._call("list_objects_v2", **wanted)
+        entries = [
+            (info["Key"], info["Size"], milliseconds(info["LastModified"])) for info in found.get("Contents", ())
+        ]
+        return entries, found.get("NextContinuationToken") if found.get("IsTruncated") else None
+
+    async def _remove(self, names: builtins.list[str]) -> None:
+        if len(names) == 1:
+            await self._call("delete_object", Key=names[0])
+            return
+        wanted = {"Objects": [{"Key": name} for name in names], "Quiet": True}
+        errors = (await self._call("delete_objects", Delete=wanted)).get("Errors", ())
+        for error in errors:
+            if error.get("Code") not in ("NoSuchKey", "NoSuchVersion"):
+                raise OSError(f"{error.get('Key')}: {error.get('Code')}: {error.get('Message')}")
+
+    # -- errors
+
+    def _status(self, error: BaseException) -> int | None:
+        status: int | None = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status
+
+    def _is_network(self, error: BaseException) -> bool:
+        if _response(error):
+            return _code(error) in _PASSING_CODES
+        return isinstance(error, TimeoutError | OSError) or any(cls.__name__ in _NETWORK for cls in type(error).__mro__)
+
+    def _is_unsent(self, error: BaseException) -> bool:
+        return type(error).__name__ in _UNSENT
+
+    def _is_absent(self, error: BaseException) -> bool:
+        return self._status(error) == 404 and _code(error) != "NoSuchBucket"
+
+    def _reason(self, error: BaseException) -> str:
+        code, message = _code(error), _response(error).get("Error", {}).get("Message")
+        return f"{code}: {message}" if code else super()._reason(error)
+
+
+def _response(error: BaseException) -> dict[str, Any]:
+    """What the server said: s3fs makes errors of Python of those of botocore."""
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict):
+            return response
+    return {}
+
+
+def _code(error: BaseException) -> str | None:
+    code: str | None = _response(error).get("Error", {}).get("Code")
+    return code
+
+
+def _has_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
