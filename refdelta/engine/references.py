@@ -29,7 +29,7 @@ REMOVAL_SCHEMA = pa.schema([TOMBSTONE_SCHEMA.field(name) for name in ("path", "d
 """What is asked of a remove action: which file, with which vector, and since when in milliseconds since 1970."""
 
 # A path of the log that matches this may be another text than its key: escapes, absolute paths, segments to clean.
-_ODD = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./|^\.|[/.]$|\x00"
+_ODD = r"^$|%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./|^\.|[/.]$|\\|\x00"
 # Commits fetched in one go: a few round trips for a long log, and memory bounded by as many commits.
 _AT_ONCE = 100
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.file_stats import view_stats
+from refdelta.engine.files import store_errors
 from refdelta.engine.parsed_stats import stats_parsed
 from refdelta.engine.partition import partition_table
 from refdelta.ops.names import dotted
@@ -70,7 +71,8 @@ def file_uris(snapshot: Snapshot) -> list[str]:
     """The live files as paths where the table is local, else as URIs."""
     store = snapshot.store
     keys = (data_key(path, store.uri) for path in snapshot.files.column("path").to_pylist())
-    return [store.local_path(key) or f"{store.uri}/{key}" for key in keys]
+    with store_errors("name the table's files"):
+        return [store.local_path(key) or f"{store.uri}/{key}" for key in keys]
 
 
 def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:

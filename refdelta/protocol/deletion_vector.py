@@ -133,7 +133,7 @@ def relative_key(text: str, *, file: str | None = None) -> str:
         raise InvalidLogError(f"a deletion vector without a UUID in its path: {text!r}", file=file) from None
     if not prefix:
         return name
-    if any(part in ("", ".", "..") for part in prefix.split("/")) or "\\" in prefix or ":" in prefix:
+    if any(part in ("", ".", "..") for part in prefix.split("/")) or any(c in prefix for c in "\\:\0"):
         raise UnsafePathError(f"a deletion vector whose path leaves the table: {text!r}", file=file)
     return f"{prefix}/{name}"
 

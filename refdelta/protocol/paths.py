@@ -4,7 +4,8 @@ PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files", "Versio
 File", "Add File and Remove File".
 
 Keys are a store's: relative to the table's folder, ``/``-separated, decoded. A path in an action is a percent-encoded
-URI reference; :func:`data_key` is the one place where it becomes a key, and where it is kept inside the table.
+URI reference; :func:`data_key` is the one place where it becomes a key, and where it is kept inside the table: nothing
+that the log says reaches an object of another folder, be it to read, to write or to delete. SECURITY.md has the policy.
 """
 
 from __future__ import annotations
@@ -167,7 +168,11 @@ def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
         place = table_place  # such a path names the table's own store
     inside, base = _decode(path, file), base.rstrip("/") + "/"
     if place != table_place or not inside.startswith(base):
-        raise UnsafePathError(f"the path {raw_path!r} is outside the table at {table_uri}", file=file)
+        raise UnsafePathError(
+            f"the path {raw_path!r} is outside the table at {table_uri}, as those of a shallow clone are; "
+            "only files in the table's own folder are read",
+            file=file,
+        )
     return _clean(inside[len(base) :], raw_path, file)
 
 
@@ -230,19 +235,24 @@ def _decode(path: str, file: str | None) -> str:
 
 
 def _clean(key: str, raw: str, file: str | None) -> str:
-    """Without empty and ``.`` segments; ``..`` may leave the folder, and is refused, not resolved."""
+    """Without empty and ``.`` segments; ``..`` may leave the folder, and is refused, not resolved.
+
+    A key that is absolute once it is decoded is refused too, and so is ``..`` between backslashes: some systems and
+    services take those for slashes.
+    """
     # Nearly every path of a log takes this way out.
     if (
         key
         and "//" not in key
         and "\0" not in key
         and "./" not in key
-        and not key.startswith(".")
+        and "\\" not in key
+        and key[0] not in "/."
         and key[-1] not in "/."
     ):
         return key
     segments = [segment for segment in key.split("/") if segment not in ("", ".")]
-    if not segments or ".." in segments or "\0" in key:
+    if not segments or key[0] == "/" or "\0" in key or ".." in key.replace("\\", "/").split("/"):
         raise UnsafePathError(f"the path {raw!r} does not name a file inside the table", file=file)
     return "/".join(segments)
 

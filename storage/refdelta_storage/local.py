@@ -41,7 +41,7 @@ from refdelta_storage.disk import (
     unlink,
     wanted,
 )
-from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
+from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
 from refdelta_storage.rename import rename_noreplace
 
 _BUFFER = 1 << 20
@@ -397,7 +397,7 @@ class LocalStore(Store):
             except OSError:
                 return  # nothing there, or nothing to see: the operation itself says what is wrong
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise InvalidKeyError(f"{key!r} is no file in {self.uri}, but a pipe, a socket or a device")
+                raise ObjectNotFoundError(f"{key!r} is no file in {self.uri}, but a pipe, a socket or a device")
 
     def _inside(self, path: str) -> bool:
         return os.path.realpath(path).startswith(os.path.realpath(self._root or "/").rstrip("/") + "/")
