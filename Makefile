@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test lint bench precision precision-spark spec-map golden wheel lock clean
+.PHONY: help setup servers demo test races lint bench precision precision-spark spec-map golden wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ demo: setup  ## the main job: processes write a year of flights at once, others 
 test: setup  ## all tests; those that need Java 17, Go or npm say so where it is missing
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+
+races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
+	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s
 
 lint: setup  ## ruff, mypy --strict, and which package may import which
 	$(BIN)/ruff check .
