@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test races lint bench precision precision-spark spec-map golden wheel lock clean
+.PHONY: help setup servers demo test races lint bench precision precision-spark spec-map golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.
 	$(BIN)/python "$(GOLDEN)/check.py"
 
 GOLDEN ?= ../shared/golden
+
+kills: setup  ## kill writers at random moments, KILLS=300 SEED=20261121, on disk and on S3; delta-spark reads what is left (minutes)
+	PYTHONPATH=tests $(BIN)/python -m kills $(KILLS) $(SEED)
+
+KILLS ?= 300
+SEED ?= 20261121
 
 wheel: setup  ## build the wheel and the source distribution into dist/
 	$(BIN)/python -m build --no-isolation

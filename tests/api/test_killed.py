@@ -5,9 +5,10 @@ they left, and nothing else.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections import defaultdict
+import time
 from pathlib import Path
 
 import deltalake
@@ -15,13 +16,17 @@ import pytest
 
 from api import killed_writers
 from api.needed import needs, objects
+from kills.campaign import Campaign
+from kills.steps import rows
 from refdelta import DeltaTable, write_deltalake
+from servers.running import Place
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 PROGRAM = Path(killed_writers.__file__)
 
 
 def killed(*arguments):
+    """Where the program left copies of the table."""
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -35,44 +40,24 @@ def content(path):
 def assert_vacuum_leaves_what_is_needed(path):
     """How many leftovers there were."""
     table = DeltaTable(path)
-    needed, before, rows = set(needs(table, table.version())), objects(path), content(path)
+    needed, before, held = set(needs(table, table.version())), objects(path), content(path)
     removed = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     assert objects(path) == needed
     assert set(removed) == before - needed
-    assert content(path) == rows
+    assert content(path) == held
     return len(removed)
 
 
 @pytest.mark.parametrize("layout", ["vectors", "partitions"])
 def test_kills_at_random_moments(tmp_path, layout):
     path = tmp_path / "t"
-    options = {"configuration": VECTORS} if layout == "vectors" else {"partition_by": "owner"}
-    write_deltalake(path, killed_writers.rows(-1, range(3), 0), **options)
-    told = killed("random", path, 20261121, 24)
-    assert len(told) == 24
-
-    states = defaultdict(dict)
-    for owner, key, value in content(path):
-        states[owner][key] = value
-    assert states.pop(-1) == dict.fromkeys(range(3), 0)
-    assert states.keys() <= {int(owner) for owner in told}
-    for owner, steps in told.items():
-        state = {}
-        for number in range(steps):
-            state = killed_writers.after(state, number)
-        found = states[int(owner)]
-        # The step that was killed is there whole, or not at all.
-        assert found in (state, killed_writers.after(state, steps)), f"owner {owner} after {steps} steps"
-    assert sum(told.values()) > 0
-    table = DeltaTable(path)
-    versions = [info["version"] for info in table.history()]
-    assert versions == list(range(table.version(), -1, -1))
+    campaign = Campaign(Place(str(path), {}), path, layout, seed=20261121).run(10)
+    campaign.finish()
+    assert campaign.killed.total() == 10
     if layout == "partitions":
         theirs = deltalake.DeltaTable(path).to_pyarrow_table().select(["owner", "id", "value"])
         assert sorted(tuple(row.values()) for row in theirs.to_pylist()) == content(path)
     assert_vacuum_leaves_what_is_needed(path)
-    killed_writers.take(str(path), 99, 0)
-    assert DeltaTable(path).count() == sum(map(len, states.values())) + 3 + killed_writers.ROWS
 
 
 @pytest.mark.parametrize(
@@ -82,14 +67,17 @@ def test_kills_at_random_moments(tmp_path, layout):
 )
 def test_kills_at_every_point(tmp_path, configuration, operations):
     base = tmp_path / "base"
-    write_deltalake(base, killed_writers.rows(0, range(3000), 1), configuration=configuration)
+    write_deltalake(base, rows(0, range(3000), 1), configuration=configuration)
     table = DeltaTable(base)
     table.delete("id % 5 = 2 and id < 2000")
-    write_deltalake(base, killed_writers.rows(1, range(10), 2), mode="append")
-    write_deltalake(base, killed_writers.rows(2, range(10), 2), mode="append")
+    write_deltalake(base, rows(1, range(10), 2), mode="append")
+    write_deltalake(base, rows(2, range(10), 2), mode="append")
     table.delete("owner = 2")
     before = content(base), table.metadata()
-    left = killed("points", tmp_path, *operations)
+    then = time.time() - 60 * 86_400
+    for file in base.glob("_delta_log/*"):
+        os.utime(file, (then, then))
+    left = killed(tmp_path, *operations)
 
     assert list(left) == operations
     for name, copies in left.items():

@@ -1,0 +1,18 @@
+"""Processes that are killed while they work at a table on S3.
+
+On local disk: tests/api/test_killed.py. Read by delta-spark: tests/oracle/test_kills.py. By hundreds: ``make kills``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kills.campaign import Campaign
+
+
+@pytest.mark.parametrize("layout", ["vectors", "partitions"])
+def test_kills_on_s3(s3_server, layout):
+    place = s3_server.place()
+    campaign = Campaign(place, s3_server.path(place.uri), layout, seed=20261121, pause=0.15).run(9)
+    campaign.finish()
+    assert campaign.killed.total() == 9
