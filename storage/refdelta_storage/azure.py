@@ -29,6 +29,7 @@ class AzureStore(RemoteStore):
     """
 
     bulk: ClassVar[int] = 256
+    page: ClassVar[int] = 5000
     ordered = False
 
     def _container(self) -> Any:
@@ -87,7 +88,10 @@ class AzureStore(RemoteStore):
         token: str | None,
     ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
         pages = self._container().list_blobs(
-            name_starts_with=(self._prefix + prefix) or None, include=["metadata"], **self._once
+            name_starts_with=(self._prefix + prefix) or None,
+            include=["metadata"],
+            results_per_page=self.page,
+            **self._once,
         )
         pages = pages.by_page(continuation_token=token)
         try:

@@ -32,7 +32,7 @@ class Probed(WrapperStore):
     Args:
         inner: a store whose ``put_if_absent`` claims to be one.
         place: what shares one answer in a process, such as the service and the bucket.
-        rounds: how many races are run: 12 requests for one, and 9 for each more.
+        rounds: how many races are run: 13 requests with one, and 9 for each more.
         exempt: tells, at the first write, whether the place needs no probe.
     """
 

@@ -59,6 +59,8 @@ class RemoteStore(Store):
 
     bulk: ClassVar[int]
     """How many objects one request deletes at most."""
+    page: ClassVar[int]
+    """How many objects one request lists at most."""
     ordered: bool
     """Whether the service lists in the byte order of UTF-8. Otherwise a listing is sorted before it begins."""
 

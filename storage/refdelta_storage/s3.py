@@ -20,7 +20,14 @@ _PASSING_CODES = {"RequestTimeout", "IncompleteBody", "ConditionalRequestConflic
 _UNSENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError", "CredentialRetrievalError"}
 # What breaks on the way; a checksum that does not fit tells of a reply that was garbled, or an object that was replaced
 # meanwhile. ClientError is what aiohttp calls its own: botocore's have a reply, and do not come this far.
-_NETWORK = {"HTTPClientError", "ResponseParserError", "FlexibleChecksumError", "IncompleteReadError", "ClientError"}
+_NETWORK = {
+    "ClientError",
+    "ConnectionError",
+    "FlexibleChecksumError",
+    "HTTPClientError",
+    "IncompleteReadError",
+    "ResponseParserError",
+}
 
 
 class S3Store(RemoteStore):
@@ -31,6 +38,7 @@ class S3Store(RemoteStore):
     """
 
     bulk: ClassVar[int] = 1000
+    page: ClassVar[int] = 1000
 
     def __init__(
         self,
@@ -99,14 +107,14 @@ class S3Store(RemoteStore):
     async def _page(
         self, prefix: str, after: str | None, token: str | None
     ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
-        wanted = {"Prefix": self._prefix + prefix}
+        wanted: dict[str, Any] = {"Prefix": self._prefix + prefix, "MaxKeys": self.page}
         if token is not None:
             wanted["ContinuationToken"] = token
         elif self.ordered and after is not None and _has_utf8(after):
             wanted["StartAfter"] = after
         if not self.ordered:
-            wanted["Prefix"] = wanted["Prefix"].rpartition("/")[0]
-            wanted["Prefix"] += "/" if wanted["Prefix"] else ""
+            # They also want a prefix to end with a folder.
+            wanted["Prefix"] = wanted["Prefix"][: wanted["Prefix"].rfind("/") + 1]
         found = await self._call("list_objects_v2", **wanted)
         entries = [
             (info["Key"], info["Size"], milliseconds(info["LastModified"])) for info in found.get("Contents", ())

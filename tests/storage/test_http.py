@@ -1,0 +1,315 @@
+"""What reaches the servers: how many requests each operation is, what is sent again, and what is told when it fails."""
+
+import threading
+import time
+import traceback
+from collections import Counter
+
+import pytest
+
+from refdelta_storage import Created, Exists, ObjectNotFoundError, StorageError, Unknown, clients, open_store, remote
+from servers.proxy import Proxy
+from servers.running import AZURE_KEY, S3_SECRET
+
+
+class Network:
+    """A server behind a proxy whose next replies may be decided: ``network.next("503-before")``."""
+
+    def __init__(self, server):
+        self.faults = []
+        self.proxy = Proxy(server, self.plan)
+
+    def plan(self, seen):
+        return self.faults.pop(0) if self.faults else None
+
+    def next(self, *faults):
+        self.faults[:] = faults
+        self.proxy.reset()
+
+    def store(self, **options):
+        place = self.proxy.place()
+        return open_store(place.uri, {**place.options, "put_if_absent": "true", **options})
+
+    def asked(self, call):
+        """The requests of a call: how many of each method."""
+        self.proxy.reset()
+        call()
+        return Counter(seen.method for seen in self.proxy.seen)
+
+
+@pytest.fixture(scope="module", params=["s3", "azure"])
+def service(request):
+    network = Network(request.getfixturevalue(f"{request.param}_server"))
+    network.name = request.param
+    with network.proxy:
+        yield network
+
+
+@pytest.fixture
+def network(service):
+    service.next()
+    yield service
+    service.next()
+
+
+class TestRequests:
+    def test_opening_asks_nothing(self, network):
+        assert network.asked(network.store) == {}
+
+    def test_a_write_is_one_request(self, network):
+        store = network.store()
+        outcomes = []
+        assert network.asked(lambda: outcomes.append(store.put_if_absent("a", b"1"))) == {"PUT": 1}
+        assert network.asked(lambda: outcomes.append(store.put_if_absent("a", b"2"))) == {"PUT": 1}
+        assert outcomes == [Created(), Exists()]
+        assert network.asked(lambda: store.put("b", b"1")) == {"PUT": 1}
+
+        def stream():
+            with store.open_output("p=1/c") as output:
+                output.write(b"x" * 3_000_000)
+
+        assert network.asked(stream) == {"PUT": 1}
+        assert all(seen.conditional == (seen.key.endswith("/a")) for seen in network.proxy.seen)
+
+    def test_a_large_output_goes_in_parts(self, network, monkeypatch):
+        monkeypatch.setattr(remote, "PART", 5 << 20)
+        store, data = network.store(), bytes(range(256)) * (12 << 12)
+
+        def stream():
+            with store.open_output("large") as output:
+                output.write(data)
+
+        expected = {"PART": 3, "FINISH": 1, **({"POST": 1} if network.name == "s3" else {})}
+        assert network.asked(stream) == expected
+        assert store.get("large") == data
+
+    def test_a_large_output_that_fails_leaves_nothing(self, network, monkeypatch):
+        monkeypatch.setattr(remote, "PART", 5 << 20)
+        store = network.store(max_retries="0")
+
+        def stream():
+            with store.open_output("large") as output:
+                output.write(bytes(12 << 20))
+                network.next(*([None] if network.name == "s3" else []), "503-before")
+
+        with pytest.raises(StorageError, match="cannot write 'large'"):
+            stream()
+        assert list(store.list()) == []
+        if network.name == "s3":
+            assert Counter(seen.method for seen in network.proxy.seen)["DELETE"] == 1
+
+    def test_a_read_is_one_request(self, network):
+        store = network.store()
+        store.put("a", b"0123456789")
+        seen = network.proxy
+        assert network.asked(lambda: store.get("a")) == {"GET": 1}
+        assert network.asked(lambda: store.get_range("a", 2, 3)) == {"GET": 1}
+        assert "bytes=2-4" in [one.range for one in seen.seen]
+        assert network.asked(lambda: store.get_range("a", 50, 3)) == {"GET": 1}
+        assert network.asked(lambda: store.get_ranges("a", [(0, 2), (4, 2), (7, 0)])) == {"GET": 2}
+        assert network.asked(lambda: store.get_many(["a", "a", "a"])) == {"GET": 3}
+        assert network.asked(lambda: store.head("a")) == {"HEAD": 1}
+        for call in (store.get, store.head, lambda key: store.get_range(key, 0, 5)):
+            with pytest.raises(ObjectNotFoundError):
+                network.asked(lambda call=call: call("missing"))
+            assert len(seen.seen) == 1
+
+    def test_a_stream_of_known_size_asks_when_it_is_read(self, network):
+        store = network.store()
+        store.put("a", bytes(1000))
+        streams = []
+        assert network.asked(lambda: streams.append(store.open_input("a", 1000))) == {}
+        assert network.asked(lambda: (streams[0].read(4), streams[0].seek(-8, 2), streams[0].read())) == {"GET": 1}
+        assert network.asked(lambda: streams.append(store.open_input("a"))) == {"HEAD": 1}
+        missing = []
+        assert network.asked(lambda: missing.append(store.open_input("gone", 10))) == {}
+        with pytest.raises(ObjectNotFoundError, match="gone"):
+            missing[0].read(1)
+
+    def test_a_listing_is_a_request_a_page(self, network, monkeypatch):
+        store = network.store()
+        for number in range(10):
+            store.put(f"log/{number}", b"")
+        monkeypatch.setattr(type(store), "page", 4)
+        assert network.asked(lambda: list(store.list("log/"))) == {"LIST": 3}
+        first, tail = (1, 1) if network.name == "s3" else (3, 3)
+        assert network.asked(lambda: next(store.list("log/"))) == {"LIST": first}
+        assert network.asked(lambda: list(store.list("log/", after="log/6"))) == {"LIST": tail}
+        assert network.asked(lambda: list(store.list("log/", after="log/9"))) == {"LIST": first if tail == 1 else tail}
+        assert network.asked(lambda: list(store.list("log/9"))) == {"LIST": 1}
+
+    def test_deleting_is_a_request_for_many(self, network):
+        store = network.store()
+        keys = [f"d/{number}" for number in range(300)]
+        for key in keys[:3]:
+            store.put(key, b"")
+        assert network.asked(lambda: store.delete(keys[:1])) == {"DELETE": 1}
+        assert network.asked(lambda: store.delete(keys)) == {"DELETE-MANY": 1 if network.name == "s3" else 2}
+        assert network.asked(lambda: store.delete([])) == {}
+        assert list(store.list()) == []
+
+    def test_the_probe_is_thirteen_requests_before_the_first_write(self, network):
+        from refdelta_storage import probe
+
+        probe._verdicts.found.clear()
+        places = [network.proxy.place() for _ in range(2)]
+        stores = [open_store(place.uri, place.options) for place in places]
+        first = {"PUT": 11, "GET": 2, "DELETE-MANY": 1} if network.name == "s3" else {"PUT": 1}
+        assert network.asked(lambda: stores[0].put("a", b"")) == first
+        assert network.asked(lambda: stores[0].put("a", b"")) == {"PUT": 1}
+        assert network.asked(lambda: stores[1].put("a", b"")) == {"PUT": 1}
+
+
+class TestSendingAgain:
+    @pytest.mark.parametrize(
+        "fault", ["503-before", "busy-after", "500-after", "drop-before", "cut-after", "timeout-before"]
+    )
+    def test_what_may_be_repeated_is(self, network, fault):
+        store = network.store()
+        store.put("a", b"0123456789" * 100)
+        for call, expected in (
+            (lambda: store.get("a"), b"0123456789" * 100),
+            (lambda: store.get_many(["a", "a"]), [b"0123456789" * 100] * 2),
+            (lambda: store.head("a").size, 1000),
+            (lambda: [info.key for info in store.list()], ["a"]),
+            (lambda: store.put("a", b"0123456789" * 100), None),
+            (lambda: store.delete(["b"]), None),
+        ):
+            if fault == "timeout-before" and isinstance(expected, int):
+                continue  # an answer to HEAD has no body, so no code
+            network.next(fault, fault)
+            assert call() == expected
+            assert not network.faults
+            assert len(network.proxy.seen) >= 3
+
+    @pytest.mark.parametrize("fault", ["503-before", "busy-after", "500-after", "409-before", "409-after"])
+    def test_a_conditional_put_is_not(self, network, fault):
+        store = network.store()
+        network.next(fault)
+        assert isinstance(store.put_if_absent("a", b"ours"), Unknown)
+        assert [seen.method for seen in network.proxy.seen] == ["PUT"]
+        assert [info.key for info in store.list()] == (["a"] if fault.endswith("after") else [])
+
+    def test_a_conditional_put_whose_reply_is_lost_is_never_created_by_another(self, network):
+        store = network.store()
+        network.next("drop-after")
+        assert isinstance(store.put_if_absent("a", b"ours"), Unknown | Exists)
+        assert store.get("a") == b"ours"
+
+    def test_it_ends(self, network):
+        store = network.store(max_retries="2")
+        network.next(*["503-before"] * 50)
+        with pytest.raises(StorageError, match="cannot read 'a'"):
+            store.get("a")
+        assert len(network.proxy.seen) == 3
+        network.next(*["500-before"] * 50)
+        eager = network.store(retry_timeout="0s")
+        with pytest.raises(StorageError, match="cannot read 'a'"):
+            eager.get("a")
+        assert len(network.proxy.seen) == 1
+
+    def test_a_server_that_does_not_answer_is_waited_for_as_long_as_was_said(self, network):
+        store = network.store(timeout="200ms", max_retries="0")
+        begun = time.monotonic()
+        network.next("hang-before")
+        assert isinstance(store.put_if_absent("a", b""), Unknown)
+        network.next("hang-before")
+        with pytest.raises(StorageError, match="cannot read 'a'"):
+            store.get("a")
+        assert time.monotonic() - begun < 10
+
+    def test_a_server_that_is_gone(self, network):
+        options = {"endpoint_url": "http://127.0.0.1:9"}
+        if network.name == "azure":
+            options = {"connection_string": network.proxy._server.connection_string("http://127.0.0.1:9")}
+        store = network.store(max_retries="1", **options)
+        assert isinstance(store.put_if_absent("a", b""), Unknown)
+        with pytest.raises(StorageError, match="cannot list '' in"):
+            list(store.list())
+
+
+class TestRefusals:
+    """What is certain is an error at once, with one line of text and no secret in it."""
+
+    def wrong(self, network):
+        secret = "d3Jvbmctc2VjcmV0LW9mLW5vYm9keQ=="
+        if network.name == "s3":
+            return network.store(secret=secret), secret
+        good = network.proxy._server.connection_string(network.proxy.endpoint)
+        return network.store(connection_string=good.replace(AZURE_KEY, secret)), secret
+
+    def test_credentials_that_are_wrong(self, network):
+        store, secret = self.wrong(network)
+        for call in (
+            lambda: store.put_if_absent("a", b""),
+            lambda: store.put("a", b""),
+            lambda: store.get("a"),
+            lambda: store.get_many(["a", "b"]),
+            lambda: store.head("a"),
+            lambda: list(store.list()),
+            lambda: store.delete(["a"]),
+            lambda: store.delete(["a", "b"]),
+        ):
+            network.next()
+            with pytest.raises(StorageError, match="cannot") as caught:
+                call()
+            assert not isinstance(caught.value, ObjectNotFoundError)
+            text = "".join(traceback.format_exception(caught.value))
+            assert "\n" not in str(caught.value)
+            for hidden in (secret, S3_SECRET, AZURE_KEY, "Signature="):
+                assert hidden not in text + repr(store)
+            assert len(network.proxy.seen) <= 3
+
+    def test_a_bucket_that_is_not_there(self, network):
+        place = network.proxy.place()
+        uri = place.uri.replace("://tables/", "://no-such-bucket/")
+        store = open_store(uri, {**place.options, "put_if_absent": "true"})
+        for call in (
+            lambda: store.put_if_absent("a", b""),
+            lambda: store.put("a", b""),
+            lambda: store.get("a"),
+            lambda: list(store.list()),
+        ):
+            with pytest.raises(StorageError, match=r"(?i)the specified (bucket|container) does not exist") as caught:
+                call()
+            assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+class TestOneClient:
+    def test_many_stores_and_threads_share_connections(self, network):
+        clients._made.renew()
+        place = network.proxy.place()
+        store = network.store()
+        for number in range(8):
+            store.put(f"k{number}", b"1")
+
+        def work():
+            mine = open_store(store.uri, {**place.options, "put_if_absent": "true"})
+            assert mine.get_many([f"k{number}" for number in range(8)] * 10) == [b"1"] * 80
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(clients._made.clients) == 1
+        assert network.asked(work) == {"GET": 80}
+
+    def test_reads_of_many_are_bounded(self, network, monkeypatch):
+        store = network.store()
+        store.put("a", b"1")
+        under_way = []
+        most = []
+        read = type(store)._read
+
+        async def counted(self, *arguments):
+            under_way.append(1)
+            most.append(len(under_way))
+            try:
+                return await read(self, *arguments)
+            finally:
+                under_way.pop()
+
+        monkeypatch.setattr(type(store), "_read", counted)
+        assert store.get_many(["a"] * 200) == [b"1"] * 200
+        assert 2 < max(most) <= clients.PARALLEL
