@@ -28,5 +28,17 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
         write_checksum(snapshot.store, snapshot)
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
-        write_checkpoint(snapshot.store, snapshot)
-        cleanup_log(snapshot.store, snapshot, now_ms=time.time_ns() // 1_000_000)
+        now_ms = _surely_past(snapshot)
+        write_checkpoint(snapshot.store, snapshot, now_ms=now_ms)
+        cleanup_log(snapshot.store, snapshot, now_ms=now_ms)
+
+
+def _surely_past(snapshot: Snapshot) -> int:
+    """The time from which retention counts, in milliseconds since 1970: that of the newest commit that a listing has
+    shown, or our own where that is earlier.
+
+    A clock of ours that is ahead by weeks is not to take what others still build on.
+    """
+    listed = snapshot.segment.listed
+    now_ms = time.time_ns() // 1_000_000
+    return now_ms if listed is None or listed.mtime_ms is None else min(now_ms, listed.mtime_ms)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta._version import __version__
 from refdelta.errors import InvalidArgumentError
+from refdelta.protocol.actions import AnyAction, Metadata, Protocol
+from refdelta.protocol.in_commit_timestamp import CommitClock, enablement, kept
 
 if TYPE_CHECKING:
     from refdelta.concurrency.isolation import IsolationLevel
+    from refdelta.engine.snapshot import Snapshot
     from refdelta.results import CommitProperties
 
 _OWN_FIELDS = frozenset({
@@ -86,3 +89,28 @@ def commit_info(
     if user is not None:
         info["userMetadata"] = user
     return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": txn_id, **custom}
+
+
+def commit_clock(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> CommitClock | None:
+    """What a commit has to know of time, where each commit of the table behind it has a timestamp; else None.
+
+    Args:
+        snapshot: the version that it saw; None where it creates the table.
+        staged: what it does.
+
+    Raises:
+        InvalidLogError: the table has timestamps, and the commit of this version has none.
+    """
+    protocol: Protocol | None = snapshot.protocol if snapshot else None
+    metadata: Metadata | None = snapshot.metadata if snapshot else None
+    for action in staged:
+        if isinstance(action, Protocol):
+            protocol = action
+        elif isinstance(action, Metadata):
+            metadata = action
+    if protocol is None or metadata is None or not kept(protocol, metadata):
+        return None
+    if snapshot is None:
+        return CommitClock(now_ms=now_ms(), creates=True)
+    since = enablement(snapshot.protocol, snapshot.metadata)
+    return CommitClock(now_ms=now_ms(), latest=snapshot.timestamp_ms, since=since)

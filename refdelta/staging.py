@@ -31,7 +31,7 @@ from refdelta.hooks import after_commit
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
-from refdelta.provenance import Description, commit_info, now_ms, texts
+from refdelta.provenance import Description, commit_clock, commit_info, now_ms, texts
 from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult
 
@@ -344,6 +344,7 @@ class Staging:
             ),
             txn_id=self.txn_id,
             level=self.isolation,
+            clock=commit_clock(self.snapshot, self._actions),
             table=self._read_table(),
             work=Work(
                 edits=tuple(self._edits.values()),

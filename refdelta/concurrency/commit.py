@@ -124,6 +124,8 @@ class _Loop:
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
+    # Seconds since the first effect, when that was last asked.
+    waited: float = 0.0
     # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
     in_doubt: bool = False
     # Deletion vectors of the winners at hand, by their ids, which were read before their turn; and up to which winner.
@@ -164,7 +166,7 @@ class _Loop:
         if vectors:
             found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)
             self.draft.written(vectors, found.descriptors)
-        self.draft.encode()
+        self.draft.encode(self.base + 1, round(self.waited * 1000))
 
     def _committed(self, *, recovered: bool) -> CommitOutcome:
         return CommitOutcome(
@@ -237,6 +239,7 @@ class _Loop:
                     break
         if standing.advance(winner):
             self.draft.stale = True
+        self.draft.behind(winner)
         self.base = winner.version
         self.rebased_over.append(winner.version)
 
@@ -316,8 +319,10 @@ class _Loop:
             )
 
     def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
-        waited = yield from _ask(pause, Elapsed)
-        return isinstance(waited, Elapsed) and waited.seconds > self.limits.max_seconds
+        elapsed = yield from _ask(pause, Elapsed)
+        if isinstance(elapsed, Elapsed):
+            self.waited = elapsed.seconds
+        return self.waited > self.limits.max_seconds
 
     def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
         """Ask again where the store fails; in the end its error is the outcome, unless a put of ours is in doubt."""

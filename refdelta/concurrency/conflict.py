@@ -11,8 +11,8 @@ Then it says so, the shell finds out, and the rules are asked again.
 
 Number 6 of the contract is no rule that fires: a compaction moves rows, and
 :meth:`~refdelta.concurrency.standing.Standing.advance` follows them; where they cannot be followed it is a removal of
-its inputs, for rules 8 and 9. Number 5, row ids and in-commit timestamps, belongs to features that are refused for
-writing.
+its inputs, for rules 8 and 9. Nor is number 5: in-commit timestamps are given anew behind each winner
+(:mod:`refdelta.concurrency.draft`), and tables with row ids are refused for writing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
 
-A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only.
+A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only. On a table with
+in-commit timestamps they change behind each loss, since times rise with versions.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from refdelta.concurrency.places import record
 from refdelta.concurrency.prepared import PreparedCommit
 from refdelta.concurrency.recorded import recorded_reads
 from refdelta.concurrency.standing import Standing
-from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor
+from refdelta.concurrency.summary import CommitSummary
+from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor, Metadata
 from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.in_commit_timestamp import CommitClock
 from refdelta.protocol.replay import validate_commit
 
 
@@ -35,8 +38,17 @@ class Draft:
     standing: Standing
     stale: bool = True
     data: bytes = b""
+    clock: CommitClock | None = field(init=False)
     # The deletion vectors that were written, by the path of the file that they are for.
     _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock = self.prepared.clock
+
+    def behind(self, winner: CommitSummary) -> None:
+        """Take note of the timestamp of a winner that does not conflict."""
+        if self.clock is not None:
+            self.clock, self.stale = self.clock.behind(winner.in_commit_timestamp), True
 
     @property
     def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:
@@ -56,8 +68,12 @@ class Draft:
         for (path, rows), descriptor in zip(vectors.items(), descriptors, strict=True):
             self._vectors[path] = rows, descriptor
 
-    def encode(self) -> None:
+    def encode(self, version: int, waited_ms: int = 0) -> None:
         """Make ``data`` what the standing is; nothing is :meth:`unwritten`.
+
+        Args:
+            version: the version that it is to be.
+            waited_ms: milliseconds since the first attempt.
 
         Raises:
             InvalidLogError: it would break the rules of a commit.
@@ -66,7 +82,11 @@ class Draft:
             return
         actions = self.standing.written({path: descriptor for path, (_, descriptor) in self._vectors.items()})
         validate_commit(actions, version=0 if self.prepared.read_version < 0 else None)
-        self.data = encode_commit([CommitInfo(fields=self._info()), *actions])
+        info = self._info()
+        if self.clock is not None:
+            stamp = info["inCommitTimestamp"] = self.clock.stamp(waited_ms)
+            actions = [self.clock.noted(a, version, stamp) if isinstance(a, Metadata) else a for a in actions]
+        self.data = encode_commit([CommitInfo(fields=info), *actions])
         self.stale = False
 
     def _info(self) -> dict[str, Any]:

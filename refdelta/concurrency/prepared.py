@@ -13,6 +13,7 @@ from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.standing import Work
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor
+from refdelta.protocol.in_commit_timestamp import CommitClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class PreparedCommit:
         level: the level that it asks for.
         table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
         work: the rows that it takes out of files, and the files that it rearranges.
+        clock: where the table has in-commit timestamps behind this commit, what it takes to give it one.
         group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
             None where those of ``commit_info`` hold for them too.
     """
@@ -43,6 +45,7 @@ class PreparedCommit:
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
     work: Work = field(default_factory=Work)
+    clock: CommitClock | None = None
     group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
 
 

@@ -40,6 +40,7 @@ class CommitSummary:
         adds: its add actions, without statistics where they come from a log file.
         removes: its remove actions, likewise.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
+        in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
         row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
             it.
         source: the log file that it comes from, its bytes and its name.
@@ -58,6 +59,7 @@ class CommitSummary:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     says_blind_append: bool = False
+    in_commit_timestamp: int | None = None
     row_places: Any = field(default=None, repr=False)
     source: tuple[bytes, str] | None = field(default=None, repr=False)
 
@@ -182,6 +184,7 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
         adds=tuple(adds),
         removes=tuple(removes),
         says_blind_append=info.get("isBlindAppend") is True,
+        in_commit_timestamp=_typed(info.get("inCommitTimestamp"), int),
         row_places=info.get(ROW_PLACES),
         source=source,
     )

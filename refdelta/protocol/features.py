@@ -153,7 +153,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer("icebergCompatV1", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV1")),
     _writer("icebergCompatV2", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV2")),
     _writer("clustering", requires=("domainMetadata",), write="always"),
-    _writer("inCommitTimestamp", active=_on("delta.enableInCommitTimestamps")),
+    _writer("inCommitTimestamp", write="always", active=_on("delta.enableInCommitTimestamps")),
     _both("deletionVectors", write="always", active=_on("delta.enableDeletionVectors")),
     _both("timestampNtz", write="always", active=_type("timestamp_ntz")),
     _both(

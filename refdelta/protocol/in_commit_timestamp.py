@@ -7,9 +7,12 @@ All times are in milliseconds since 1970, UTC.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta.protocol.actions import AnyAction, CommitInfo, Metadata, Protocol
@@ -31,6 +34,62 @@ class Enablement:
     timestamp: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitClock:
+    """What a commit has to know of time, on a table that has in-commit timestamps behind it.
+
+    Attributes:
+        now_ms: the time of the first attempt.
+        latest: the timestamp of the version before; before the first of all, or where no commit that was passed over
+            has told a later one, that of the version that was read.
+        since: since when the table has them, as before the commit; None where the commit itself brings them.
+        creates: whether the commit creates the table, which then has had them from its creation.
+    """
+
+    now_ms: int
+    latest: int = -1
+    since: Enablement | None = None
+    creates: bool = False
+
+    def behind(self, winner_ms: int | None) -> CommitClock:
+        """The clock behind another writer's commit, with the timestamp that this one has."""
+        return self if winner_ms is None or winner_ms <= self.latest else dataclasses.replace(self, latest=winner_ms)
+
+    def stamp(self, waited_ms: int) -> int:
+        """The timestamp of an attempt so many milliseconds after the first: the time, or just behind the version
+        before where clocks disagree.
+        """
+        return max(self.now_ms + waited_ms, self.latest + 1)
+
+    def noted(self, metadata: Metadata, version: int, stamp: int) -> Metadata:
+        """What the commit says of the table, with the two properties that say since when it has timestamps.
+
+        Args:
+            metadata: as it is staged.
+            version: the version that the commit tries to become.
+            stamp: its timestamp.
+        """
+        if self.creates:
+            since = None
+        elif self.since is None:
+            since = Enablement(version, stamp)
+        else:
+            since = self.since if self.since.timestamp is not None else None
+        told = {} if since is None else {_SINCE_VERSION: str(since.version), _SINCE_TIMESTAMP: str(since.timestamp)}
+        kept = {k: v for k, v in (metadata.configuration or {}).items() if k not in (_SINCE_VERSION, _SINCE_TIMESTAMP)}
+        return msgspec.structs.replace(metadata, configuration={**kept, **told})
+
+
+_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
+_SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def kept(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether every commit of such a table has a timestamp."""
+    on = get(metadata.configuration or {}, "delta.enableInCommitTimestamps")
+    return bool(on) and "inCommitTimestamp" in features_of(protocol)
+
+
 def enablement(protocol: Protocol, metadata: Metadata) -> Enablement | None:
     """Since when the table has in-commit timestamps; None if it has none.
 
@@ -38,10 +97,10 @@ def enablement(protocol: Protocol, metadata: Metadata) -> Enablement | None:
         InvalidLogError: a property of theirs is not a number, or one of two is missing.
     """
     configuration = metadata.configuration or {}
-    if "inCommitTimestamp" not in features_of(protocol) or not get(configuration, "delta.enableInCommitTimestamps"):
+    if not kept(protocol, metadata):
         return None
-    version = get(configuration, "delta.inCommitTimestampEnablementVersion")
-    timestamp = get(configuration, "delta.inCommitTimestampEnablementTimestamp")
+    version = get(configuration, _SINCE_VERSION)
+    timestamp = get(configuration, _SINCE_TIMESTAMP)
     if (version is None) != (timestamp is None):
         raise InvalidLogError("of the two properties that say since when in-commit timestamps are on, one is missing")
     return Enablement(0, None) if version is None else Enablement(version, timestamp)

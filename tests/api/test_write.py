@@ -404,7 +404,6 @@ def test_append_only_tables_refuse_overwrites(path):
         ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
         ({"delta.columnMapping.mode": "name"}, "columnMapping"),
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
-        ({"delta.enableInCommitTimestamps": "true"}, "inCommitTimestamp"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(path, properties, feature):

@@ -162,7 +162,6 @@ ACTIVE = {
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
     "icebergCompatV3": ({"delta.enableIcebergCompatV3": "true"}, {}),
     "icebergWriterCompatV1": ({"delta.enableIcebergWriterCompatV1": "true"}, {}),
-    "inCommitTimestamp": ({"delta.enableInCommitTimestamps": "true"}, {}),
     "checkpointProtection": ({"delta.requireCheckpointProtectionBeforeVersion": "5"}, {}),
 }
 
@@ -193,8 +192,9 @@ def test_some_features_are_written_active_or_not(name):
         "delta.enableDeletionVectors": "true",
         "delta.checkpointPolicy": "v2",
         "delta.enableTypeWidening": "true",
+        "delta.enableInCommitTimestamps": "true",
     }
-    wanted = {"appendOnly", "deletionVectors", "v2Checkpoint", "typeWidening", "timestampNtz"}
+    wanted = {"appendOnly", "deletionVectors", "v2Checkpoint", "typeWidening", "timestampNtz", "inCommitTimestamp"}
     check_writable(with_requirements(name), table())
     supported = supporting(*sorted(protocol_choice.with_requirements(wanted | {name})))
     check_writable(supported, table(active, schema("timestamp_ntz")))
