@@ -36,7 +36,8 @@ from refdelta_storage.streams import RangedInput, collecting
 PART = 16 << 20
 """Uploads larger than two of these, in bytes, go in parts of this size, a few at a time."""
 
-_LONGEST_PAUSE = 3.0
+# Seconds before a request is sent again: so many the first time, twice as many each time, so many at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 # Statuses of a server that is busy or broken for a moment; 408 is a request that did not arrive in time.
 _PASSING = {408, 429, 500, 502, 503, 504}
 # A request that is not allowed, or is for a bucket or container that is not there. Nothing has been carried out.
@@ -279,7 +280,7 @@ class RemoteStore(Store):
                 passing = self._status(error) in _PASSING or self._is_network(error)
                 if not passing or sent >= self._patience.retries or time.monotonic() >= until:
                     raise
-            pause = min(0.1 * 2**sent, _LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2**sent, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
         raise AssertionError
 

@@ -3,6 +3,7 @@
 import pickle
 import traceback
 from datetime import UTC, datetime, timedelta, timezone
+from typing import ClassVar
 
 import fsspec
 import pytest
@@ -17,8 +18,12 @@ from refdelta_storage import (
     FsspecStore,
     InvalidOptionError,
     ObjectNotFoundError,
+    ReadOnlyStoreError,
     StorageError,
     Unknown,
+    clients,
+    open_store,
+    probe,
 )
 
 SAFE = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
@@ -273,3 +278,50 @@ class TestReading:
         }
         monkeypatch.setattr(honest, "find", lambda _path, detail: listing)
         assert [info.key for info in over(honest).list()] == ["k"]
+
+
+class TestProbe:
+    """Protocols of which nothing is known are tried before the first write."""
+
+    class Sloppy(MemoryFileSystem):
+        """Takes no notice of the mode, as file systems do that were written before there was one."""
+
+        protocol = "sloppy"
+        cachable = False
+        store: ClassVar[dict] = {}
+        pseudo_dirs: ClassVar[list] = [""]
+
+        def pipe_file(self, path, value, mode="overwrite", **kwargs):
+            super().pipe_file(path, value, mode="overwrite", **kwargs)
+
+    class ReadingOnly(MemoryFileSystem):
+        protocol = "readingonly"
+        cachable = False
+
+        def pipe_file(self, path, value, **kwargs):
+            raise NotImplementedError("this file system is for reading")
+
+    @pytest.fixture
+    def place(self, honest):
+        probe._verdicts.found.clear()
+        clients._made.renew()
+        for cls in (type(honest), self.Sloppy, self.ReadingOnly):
+            fsspec.register_implementation(cls.protocol, cls, clobber=True)
+        return open_store
+
+    def test_one_that_keeps_its_word_may_be_written(self, place):
+        store = place("honest://bucket/table")
+        assert isinstance(store.put_if_absent("a", b"1"), Created)
+        assert isinstance(place("honest://bucket/table").put_if_absent("a", b"2"), Exists)
+        assert [info.key for info in store.list()] == ["a"]
+
+    def test_one_that_does_not_is_refused_and_the_error_says_why(self, place):
+        store = place("sloppy://bucket/table")
+        with pytest.raises(ReadOnlyStoreError, match="cannot write to sloppy://bucket/table: 2 of 2 writers were told"):
+            store.put("a", b"1")
+        assert list(store.list()) == []
+
+    def test_one_that_cannot_write_says_so_itself(self, place):
+        store = place("readingonly://bucket/table")
+        with pytest.raises(StorageError, match=r"cannot try whether .*: this file system is for reading"):
+            store.put("a", b"1")

@@ -164,7 +164,8 @@ class TestSendingAgain:
     @pytest.mark.parametrize(
         "fault", ["503-before", "busy-after", "500-after", "drop-before", "cut-after", "timeout-before"]
     )
-    def test_what_may_be_repeated_is(self, network, fault):
+    def test_what_may_be_repeated_is(self, network, fault, monkeypatch):
+        monkeypatch.setattr(remote, "FIRST_PAUSE", 0.01)
         store = network.store()
         store.put("a", b"0123456789" * 100)
         for call, expected in (
