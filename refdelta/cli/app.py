@@ -20,8 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def app() -> None:
     """Delta Lake tables, read and written in pure Python.
 
-    A table is a folder: a path, or a URI such as file:///data/flights or memory://name. Every command takes --json
-    and then prints one JSON document ('read': one JSON object a row).
+    A table is a folder: a path, or a URI such as s3://bucket/flights, abfss://container@account.dfs.core.windows.net/x
+    or file:///data/flights. What a store needs comes from the environment (AWS_..., AZURE_...) or from
+    --storage-option. Every command takes --json and then prints one JSON document ('read': one JSON object a row).
     """
 
 
@@ -41,18 +42,24 @@ def names(_context: click.Context, _parameter: click.Parameter, text: str | None
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
+def storage_options(command: Command) -> Command:
+    """The option ``--storage-option``, which may be repeated."""
+    return click.option(
+        "--storage-option",
+        "storage_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=pairs,
+        help="An option of the store, e.g. a region. May be repeated. Credentials are better left to the environment, "
+        "AWS_... and AZURE_...: other users of a machine can see command lines.",
+    )(command)
+
+
 def on_a_table(command: Command) -> Command:
     """The argument TABLE and the options that every command on a table has."""
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
-        click.option(
-            "--storage-option",
-            "storage_options",
-            metavar="NAME=VALUE",
-            multiple=True,
-            callback=pairs,
-            help="An option of the store, e.g. a region. May be repeated.",
-        ),
+        storage_options,
         click.argument("table"),
     ):
         command = decorate(command)

@@ -15,9 +15,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from refdelta import DeltaTable, demo, demo_changes, demo_rows
-from refdelta.cli.app import app
+from refdelta import demo, demo_changes, demo_rows
+from refdelta.cli.app import app, storage_options
 from refdelta.cli.render import counted, echo_json, echo_table, size
+from refdelta.demo import Place
 from refdelta.observe import StatusLine
 from refdelta.spark import oracle
 
@@ -41,16 +42,35 @@ class Summary:
 
 
 @app.command("demo")
-@click.option("--path", metavar="DIR", help="The table's folder, new or empty; the next in ./demo-table unless said.")
+@click.option(
+    "--path",
+    metavar="DIR|URI",
+    help="A new or empty folder, here or in a store as s3://bucket/folder; the next in ./demo-table unless said.",
+)
+@storage_options
 @click.option("--writers", type=click.IntRange(1, 12), default=4, show_default=True, help="How many processes write.")
 @click.option("--spark/--no-spark", default=True, help="Whether delta-spark reads the table too, where it is there.")
+@click.option(
+    "--spark-folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Where delta-spark finds the table that --path names by a URI: the folder that the store serves it from.",
+)
 @click.option(
     "--changes/--no-changes",
     default=True,
     help="Whether to write two more tables, one for each isolation level, and update and delete flights there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
-def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: bool) -> None:
+def run(
+    path: str | None,
+    storage_options: dict[str, str],
+    writers: int,
+    spark: bool,
+    spark_folder: str | None,
+    changes: bool,
+    as_json: bool,
+) -> None:
     """Write a year of flights from several processes at once, then check everything.
 
     Reads the table back and compares it with the source, now and at earlier versions, and has delta-spark read it too
@@ -59,25 +79,25 @@ def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: boo
     more runs OPTIMIZE: no conflict, and how many there would have been by files. The outcome is compared with that of a
     serial run. The exit status is 1 if a comparison fails. The tables stay for you to look at.
     """
-    folder = demo.fresh_folder(path)
-    tables = demo_changes.folders(folder) if changes else {}
+    place = demo.fresh_place(path, storage_options)
+    tables = demo_changes.places(place) if changes else {}
     source = demo.flights()
     if not as_json:
-        click.echo(f"{source.num_rows:,} flights, {writers} writer processes, one table: {folder}")
-    demo.create(folder, source)
-    written = demo.write_concurrently(folder, source, writers)
-    summary = _summary(folder, writers, written)
+        click.echo(f"{source.num_rows:,} flights, {writers} writer processes, one table: {place}")
+    demo.create(place, source)
+    written = demo.write_concurrently(place, source, writers)
+    summary = _summary(place, writers, written)
     if not as_json:
         _show_figures(summary)
-        _show_history(folder)
-    checks = demo.verify(folder, source, written)
+        _show_history(place)
+    checks = demo.verify(place, source, written)
     if not as_json:
         click.echo()
         _show_checks(checks)
     levels = _levels(tables, source, writers, show=not as_json) if tables else []
     checks += itertools.chain.from_iterable(level.checks for level in levels)
-    others = {level.rows.level: (Path(level.rows.table), level.left) for level in levels}
-    more, not_compared = _second_opinion(folder, source, others) if spark else ([], "--no-spark")
+    others = {level.rows.level: level.left for level in levels}
+    more, not_compared = _second_opinion(place, spark_folder, source, others) if spark else ([], "--no-spark")
     checks += more
     if as_json:
         shown = [{"what": check.what, "ok": check.problem is None, "problem": check.problem} for check in checks]
@@ -88,7 +108,7 @@ def run(path: str | None, writers: int, spark: bool, changes: bool, as_json: boo
         _show_checks(more)
         if not_compared:
             click.echo(f"    -  not compared with delta-spark: {not_compared}")
-        _show_what_next(folder, summary.commits // 2)
+        _show_what_next(place, summary.commits // 2)
     failed = [check for check in checks if check.problem]
     if failed:
         raise demo.DemoFailedError(f"{len(failed)} of {len(checks)} checks failed, the first: {failed[0].what}")
@@ -113,11 +133,11 @@ class Level:
     left: pa.Table
 
 
-def _levels(tables: Mapping[str, Path], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
+def _levels(tables: Mapping[str, Place], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
     """Write and change the tables of both isolation levels, and check them."""
     changed = []
     for changes in demo_changes.change_concurrently(tables, source, writers):
-        checks = demo_changes.verify(source, changes)
+        checks = demo_changes.verify(tables[changes.level], source, changes)
         changed.append((changes, checks, demo_changes.expected(source, changes)))
         if show:
             _show_outcome(changes)
@@ -125,7 +145,7 @@ def _levels(tables: Mapping[str, Path], source: pa.Table, writers: int, *, show:
     levels = []
     for (changes, checks, before), rows in zip(changed, demo_rows.change_rows(tables), strict=True):
         by_files = demo_rows.replay(source, rows)
-        more = [*demo_rows.verify(before, rows), by_files.check]
+        more = [*demo_rows.verify(tables[rows.level], before, rows), by_files.check]
         levels.append(Level(changes, rows, by_files, [*checks, *more], demo_rows.expected(before, rows)))
         if show:
             _show_rows(rows, by_files)
@@ -138,11 +158,11 @@ def _as_json(level: Level) -> dict[str, Any]:
     return {**asdict(level.changes), "serial_order": level.changes.serial_order, "rows": by_rows}
 
 
-def _summary(folder: Path, writers: int, written: demo.Written) -> Summary:
-    described = DeltaTable(str(folder)).detail()
+def _summary(place: Place, writers: int, written: demo.Written) -> Summary:
+    described = place.open().detail()
     commits, seconds = len(written.appends), written.seconds
     return Summary(
-        table=str(folder),
+        table=place.uri,
         writers=writers,
         commits=commits,
         retries=written.retries,
@@ -170,9 +190,9 @@ def _show_figures(summary: Summary) -> None:
     echo_table(list(figures), [list(figures.values())], right=figures)
 
 
-def _show_history(folder: Path) -> None:
+def _show_history(place: Place) -> None:
     click.echo(f"\nhistory, the newest {_HISTORY} versions")
-    commits = list(DeltaTable(str(folder)).history(_HISTORY))
+    commits = place.open().history(_HISTORY)
     echo_table(
         ("version", "operation", "read version", "rows", "note"),
         [
@@ -246,22 +266,30 @@ def _ranges(versions: Iterable[int]) -> str:
 
 
 def _second_opinion(
-    folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]
+    place: Place, spark_folder: str | None, source: pa.Table, others: Mapping[str, pa.Table]
 ) -> tuple[list[demo.Check], str | None]:
-    """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse."""
+    """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse.
+
+    ``others`` is what the tables beside it hold, by level.
+    """
+    if "://" in place.uri and spark_folder is None:
+        return [], "it reads folders of this machine, and --spark-folder names none"
+    folder = Path(spark_folder or place.uri)
+    beside = {level: (Path(f"{folder}-{level.lower()}"), left) for level, left in others.items()}
     try:
         with StatusLine() as line:
             line.show("delta-spark reads the table (its first start fetches its JARs)", force=True)
-            return demo.verify_with_spark(folder, source, others), None
+            return demo.verify_with_spark(folder, source, beside), None
     except oracle.OracleUnavailableError as error:
         if os.environ.get("CI", "").lower() == "true":
             raise
         return [], str(error)
 
 
-def _show_what_next(folder: Path, version: int) -> None:
-    table = shlex.quote(str(folder))
-    click.echo(f"\nThe table is in {folder}. To look at it:")
+def _show_what_next(place: Place, version: int) -> None:
+    table = shlex.quote(place.uri)
+    as_here = ", each with the --storage-option of this call" if place.options else ""
+    click.echo(f"\nThe table is in {place}. To look at it{as_here}:")
     for command in (
         f"read {table} --where \"carrier = 'UA' and dep_delay > 600\" --columns month,day,flight,dest,dep_delay",
         f"read {table} --version {version} --limit 3",

@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import re
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,10 +29,10 @@ def some(flights):
 
 @pytest.fixture(scope="module")
 def done(some, tmp_path_factory):
-    """A table that two processes wrote: its folder, and what they say that they did."""
-    folder = tmp_path_factory.mktemp("demo") / "flights"
-    demo.create(folder, some)
-    return folder, demo.write_concurrently(folder, some, 2)
+    """A table that two processes wrote: its place, and what they say that they did."""
+    place = demo.fresh_place(str(tmp_path_factory.mktemp("demo") / "flights"))
+    demo.create(place, some)
+    return place, demo.write_concurrently(place, some, 2)
 
 
 def test_the_flights_are_typed(flights):
@@ -47,41 +48,48 @@ def test_the_flights_are_typed(flights):
 
 
 def test_writers_at_once_lose_nothing(done, some):
-    folder, written = done
+    place, written = done
     assert len(written.appends) == 12 * demo.APPENDS_A_MONTH
     assert {append.writer for append in written.appends} == {1, 2}
     assert written.rows == some.num_rows
-    checks = demo.verify(folder, some, written)
+    checks = demo.verify(place, some, written)
     assert [check.problem for check in checks] == [None] * len(checks)
 
 
 def test_a_lost_commit_is_noticed(done, some):
-    folder, written = done
-    problems = [check for check in demo.verify(folder, some.slice(1), written) if check.problem]
+    place, written = done
+    problems = [check for check in demo.verify(place, some.slice(1), written) if check.problem]
     assert {"sums per carrier, as in the source", f"{some.num_rows - 1:,} rows, as in the source"} <= {
         check.what for check in problems
     }
     fewer = demo.Written(written.appends[:-1], written.seconds)
-    assert not any(check.problem for check in demo.verify(folder, some, fewer)[:2])
+    assert not any(check.problem for check in demo.verify(place, some, fewer)[:2])
     twice = demo.Written((*written.appends, written.appends[-1]), written.seconds)
-    assert next(check.problem for check in demo.verify(folder, some, twice) if "version of its own" in check.what)
+    assert next(check.problem for check in demo.verify(place, some, twice) if "version of its own" in check.what)
 
 
 def test_a_writer_that_fails_ends_the_job_with_its_reason(some, tmp_path):
-    folder = tmp_path / "other"
-    write_deltalake(folder, pa.table({"a": [1]}))
+    place = demo.Place(str(tmp_path / "other"))
+    write_deltalake(place.uri, pa.table({"a": [1]}))
     with pytest.raises(demo.DemoFailedError, match=r"writer [12] failed: SchemaMismatchError: .*carrier"):
-        demo.write_concurrently(folder, some, 2)
+        demo.write_concurrently(place, some, 2)
 
 
 def test_only_a_fresh_folder_is_written_to(tmp_path, monkeypatch):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").touch()
     with pytest.raises(InvalidArgumentError, match="not empty"):
-        demo.fresh_folder(str(tmp_path / "used"))
+        demo.fresh_place(str(tmp_path / "used"))
+    with pytest.raises(InvalidArgumentError, match="not empty"):
+        demo.fresh_place(f"file://{tmp_path}/used/")
+    with pytest.raises(InvalidArgumentError, match="whole bucket"):
+        demo.fresh_place("s3://bucket/")
+    with pytest.raises(InvalidArgumentError, match="of one process"):
+        demo.fresh_place("memory://flights")
     monkeypatch.chdir(tmp_path)
-    assert str(demo.fresh_folder(None)) == "demo-table/flights-1"
-    assert str(demo.fresh_folder(None)) == "demo-table/flights-2"
+    assert demo.fresh_place("new/") == demo.Place("new")
+    assert str(demo.fresh_place(None)) == "demo-table/flights-1"
+    assert str(demo.fresh_place(None)) == "demo-table/flights-2"
 
 
 @pytest.fixture
@@ -117,21 +125,34 @@ def test_a_failed_check_is_exit_status_1(cli, small_demo, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")
-def changed(some, tmp_path_factory):
+def on_s3(s3_server):
+    """Where the tables are that several processes change: on S3. ``make demo`` has them in folders."""
+    place = s3_server.place("flights")
+    return demo.fresh_place(place.uri, place.options)
+
+
+@pytest.fixture(scope="module")
+def changed(some, on_s3):
     """Two tables, one of either level, that two processes wrote while two more changed rows: what they say of it."""
-    tables = demo_changes.folders(tmp_path_factory.mktemp("demo") / "flights")
-    return demo_changes.change_concurrently(tables, some, 2)
+    return demo_changes.change_concurrently(demo_changes.places(on_s3), some, 2)
 
 
-def test_changes_at_both_levels_are_those_of_a_serial_run(changed, some):
+@pytest.fixture(scope="module")
+def at(on_s3):
+    """Where the table of an outcome is."""
+    return lambda outcome: demo.Place(outcome.table, on_s3.options)
+
+
+def test_changes_at_both_levels_are_those_of_a_serial_run(changed, at, some):
     assert [outcome.level for outcome in changed] == ["WriteSerializable", "Serializable"]
     for outcome in changed:
-        assert DeltaTable(outcome.table).metadata().configuration["delta.isolationLevel"] == outcome.level
+        assert outcome.table.startswith("s3://")
+        assert at(outcome).open().metadata().configuration["delta.isolationLevel"] == outcome.level
         assert len(outcome.appends) == 36
         assert {(change.who, change.month) for change in outcome.changes} == {
             (who, month) for who in (demo_changes.UPDATER, demo_changes.DELETER) for month in range(1, 13)
         }
-        checks = demo_changes.verify(some, outcome)
+        checks = demo_changes.verify(at(outcome), some, outcome)
         assert len(checks) == 3
         assert [check.problem for check in checks] == [None] * 3
         assert sorted(outcome.serial_order) == outcome.versions == list(range(1, 61))
@@ -142,33 +163,36 @@ def test_changes_at_both_levels_are_those_of_a_serial_run(changed, some):
 
 
 @pytest.fixture(scope="module")
-def rearranged(changed, tmp_path_factory):
+def rearranged(changed, s3_server, on_s3):
     """What four processes and OPTIMIZE made of copies of these two tables."""
-    folder = tmp_path_factory.mktemp("rows")
-    copies = {one.level: shutil.copytree(one.table, folder / one.level) for one in changed}
+    copies = {}
+    for one in changed:
+        copies[one.level] = demo.Place(s3_server.place(one.level).uri, on_s3.options)
+        shutil.copytree(s3_server.path(one.table), s3_server.path(copies[one.level].uri))
     return demo_rows.change_rows(copies)
 
 
-def test_different_rows_of_the_same_files_never_conflict(changed, rearranged, some):
+def test_different_rows_of_the_same_files_never_conflict(changed, rearranged, at, some):
     for before, outcome in zip(changed, rearranged, strict=True):
         assert (outcome.level, outcome.base, outcome.conflicts) == (before.level, 60, ())
         assert (outcome.counted("UPDATE"), outcome.counted("DELETE")) == (24, 24)
         assert outcome.counted("OPTIMIZE") >= 1
-        checks = demo_rows.verify(demo_changes.expected(some, before), outcome)
+        checks = demo_rows.verify(at(outcome), demo_changes.expected(some, before), outcome)
         assert [check.problem for check in checks] == [None] * 4
         for step in outcome.steps:
             assert set(step.rebased_over) <= set(range(step.read_version + 1, step.version))
         assert sum(len(step.rebased_over) > 0 for step in outcome.steps) == outcome.moved
 
 
-def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, some):
+def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, at, some):
     before, outcome = demo_changes.expected(some, changed[0]), rearranged[0]
-    assert "rows instead of" in demo_rows.verify(before.slice(50), outcome)[3].problem
-    assert demo_rows.verify(before, dataclasses.replace(outcome, steps=outcome.steps[1:]))[0].problem
+    place = at(outcome)
+    assert "rows instead of" in demo_rows.verify(place, before.slice(50), outcome)[3].problem
+    assert demo_rows.verify(place, before, dataclasses.replace(outcome, steps=outcome.steps[1:]))[0].problem
     others = [step for step in outcome.steps if (step.statement.who, step.statement.month) != (1, 1)]
-    assert demo_rows.verify(before, dataclasses.replace(outcome, steps=tuple(others)))[1].problem
+    assert demo_rows.verify(place, before, dataclasses.replace(outcome, steps=tuple(others)))[1].problem
     lost = demo_changes.Conflict(1, "read-file-removed", "ConcurrentDeleteReadException")
-    assert demo_rows.verify(before, dataclasses.replace(outcome, conflicts=(lost,)))[2].problem
+    assert demo_rows.verify(place, before, dataclasses.replace(outcome, conflicts=(lost,)))[2].problem
 
 
 def test_the_statements_of_the_processes_are_about_different_rows(flights):
@@ -209,14 +233,15 @@ def test_a_schedule_is_replayed_with_files(some):
     assert demo_rows.replay(with_all, dataclasses.replace(outcome, steps=one_after_the_other)).total == 0
 
 
-def test_a_wrong_row_or_order_is_noticed(changed, some):
+def test_a_wrong_row_or_order_is_noticed(changed, at, some):
     outcome = changed[0]
-    assert "rows instead of" in demo_changes.verify(some.slice(50), outcome)[1].problem
+    where = at(outcome)
+    assert "rows instead of" in demo_changes.verify(where, some.slice(50), outcome)[1].problem
     place = some.schema.get_field_index("air_time")
     other = some.set_column(place, some.schema.field(place), pc.add(some["air_time"], 1).cast(pa.int32()))
-    assert demo_changes.verify(other, outcome)[1].problem == "as many rows, but others"
+    assert demo_changes.verify(where, other, outcome)[1].problem == "as many rows, but others"
     fewer = dataclasses.replace(outcome, changes=outcome.changes[1:])
-    assert all(check.problem for check in demo_changes.verify(some, fewer)[:2])
+    assert all(check.problem for check in demo_changes.verify(where, some, fewer)[:2])
 
 
 def outcome_of(level, *changes):
@@ -234,32 +259,51 @@ def test_a_change_that_passed_over_appends_comes_before_them():
     assert outcome_of("Serializable", late, gone, last).serial_order == (1, 2, 3, 4, 5, 6, 7, 8)
 
 
-def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, some):
+def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, at, some):
     outcome = changed[0]
     first, *others = outcome.changes
     lost = demo_changes.Conflict(outcome.appends[0].version, "files-added", "ConcurrentAppendException")
     broken = dataclasses.replace(outcome, changes=(dataclasses.replace(first, conflicts=(lost,)), *others))
-    assert demo_changes.verify(some, broken)[2].problem is not None
+    assert demo_changes.verify(at(outcome), some, broken)[2].problem is not None
 
 
 @pytest.fixture
-def changed_already(changed, rearranged, monkeypatch):
+def changed_already(changed, rearranged, at, monkeypatch):
     """The command finds done what takes processes; it is asked for the tables that it was asked for."""
     asked = []
+    for module in (demo_changes, demo_rows):
+        verify = module.verify
+        monkeypatch.setattr(
+            module, "verify", lambda _, before, outcome, verify=verify: verify(at(outcome), before, outcome)
+        )
     monkeypatch.setattr(demo_changes, "change_concurrently", lambda tables, *_: asked.append(tables) or changed)
     monkeypatch.setattr(demo_rows, "change_rows", lambda tables: asked.append(tables) or rearranged)
     return asked
 
 
-def test_the_command_shows_what_moved_over_what(cli, small_demo, changed_already, tmp_path):
-    result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark")
+@pytest.fixture
+def s3_environment(s3_server, monkeypatch):
+    """The environment in which the command line finds the server."""
+    options = s3_server.options()
+    for name, value in zip(("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL"), options.values(), strict=True):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    return options
+
+
+def test_the_command_on_s3_shows_what_moved_over_what(cli, small_demo, changed_already, s3_server, s3_environment):
+    path = s3_server.place("t").uri
+    result = cli("demo", "--path", path, "--writers", 2)
     assert (result.status, result.err) == (0, "")
+    assert f"2 writer processes, one table: {path}\n" in result.out
+    assert "-  not compared with delta-spark: it reads folders of this machine" in result.out
+    assert s3_environment["secret"] not in result.out
+    assert DeltaTable(str(s3_server.path(path))).version() == 36
     assert result.out.count("  ok  ") == 21
     levels = ("WriteSerializable", "Serializable")
     for level in levels:
         assert f"\n{level}: 36 appends, 24 updates and deletes, " in result.out
         assert f"\n{level}, different rows of the same files: 24 UPDATE, 24 DELETE, " in result.out
-    assert changed_already == [{level: tmp_path / f"t-{level.lower()}" for level in levels}] * 2
+    assert changed_already == [{level: demo.Place(f"{path}-{level.lower()}") for level in levels}] * 2
     assert result.out.count("update late, month ") == result.out.count("delete cancelled, month ") == 24
     assert len(re.findall(r"^rows +0 *$", result.out, re.MULTILINE)) == 2
     assert len(re.findall(r"^files, on the same schedule over every 20th flight +\d+", result.out, re.MULTILINE)) == 2
@@ -295,11 +339,23 @@ def no_java(*_arguments):
 def test_without_java_one_line_says_how_to_get_it(monkeypatch, some, tmp_path):
     monkeypatch.setattr(demo, "verify_with_spark", no_java)
     monkeypatch.delenv("CI", raising=False)
-    checks, reason = running._second_opinion(tmp_path, some, {})
+    checks, reason = running._second_opinion(demo.Place(str(tmp_path)), None, some, {})
     assert (checks, reason) == ([], "delta-spark needs Java 17 and there is no java here")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(OracleUnavailableError):
-        running._second_opinion(tmp_path, some, {})
+        running._second_opinion(demo.Place(str(tmp_path)), None, some, {})
+
+
+def test_delta_spark_reads_the_folder_that_a_store_serves(monkeypatch, some):
+    asked = []
+    monkeypatch.setattr(demo, "verify_with_spark", lambda *arguments: asked.append(arguments) or [])
+    place = demo.Place("s3://tables/flights")
+    _, reason = running._second_opinion(place, None, some, {"Serializable": some})
+    assert "--spark-folder" in reason
+    assert running._second_opinion(place, "/served/flights", some, {"Serializable": some}) == ([], None)
+    assert asked == [
+        (Path("/served/flights"), some, {"Serializable": (Path("/served/flights-serializable"), some)}),
+    ]
 
 
 @pytest.mark.parametrize(
