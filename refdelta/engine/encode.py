@@ -138,7 +138,7 @@ class Encoder:
         """Stop, and discard the files that are not complete.
 
         Returns:
-            The keys of those that are complete, for the caller to delete.
+            The keys of all, for the caller to delete: one whose completion failed may be there nevertheless.
         """
         with self._changed:
             self._error = self._error or RuntimeError("the write was given up")
@@ -146,7 +146,7 @@ class Encoder:
         self._shut_down()
         for file in self.files:
             _discard(file)
-        return [file.key for file in self.files if file.size >= 0]
+        return [file.key for file in self.files]
 
     # --- on the threads ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,153 @@
+"""The disk is full from some moment on: each moment, of each operation."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+
+import pytest
+
+import refdelta_storage.disk
+import refdelta_storage.local
+from api.killed_writers import OPERATIONS
+from api.needed import needs, objects
+from kills.steps import rows
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.driver import RetryPolicy
+from refdelta_storage.disk import OutputFile
+
+
+class FullDisk:
+    """In the place of ``os``: after so many calls that need space, all of them fail. Removing files works.
+
+    The one that comes too late writes half of what it should, as disks do.
+    """
+
+    def __init__(self, room):
+        self.room = room
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def _needs_space(self):
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write_part(self, write, data):
+        if self.room == 1 and len(data) > 1:
+            data = memoryview(data).cast("B")[: len(data) // 2]
+        self._needs_space()
+        return write(data)
+
+    def write(self, descriptor, data):
+        return self.write_part(lambda part: os.write(descriptor, part), data)
+
+    def open(self, path, flags, *mode):
+        if flags & os.O_CREAT:
+            self._needs_space()
+        return os.open(path, flags, *mode)
+
+    def fsync(self, _descriptor):
+        self._needs_space()  # nothing here outlives the power, so there is nothing to wait for
+
+    def link(self, *paths):
+        self._needs_space()
+        os.link(*paths)
+
+    def replace(self, *paths):
+        self._needs_space()
+        os.replace(*paths)  # noqa: PTH105
+
+    def mkdir(self, path):
+        self._needs_space()
+        os.mkdir(path)  # noqa: PTH102
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Makes the disk full after so many calls; None is a disk with room."""
+
+    def fill(room):
+        full = FullDisk(10**9 if room is None else room)
+
+        class Raw(io.FileIO):
+            def write(self, data, /):
+                return full.write_part(super().write, data)
+
+        class File(OutputFile, Raw):
+            pass
+
+        monkeypatch.setattr(refdelta_storage.local, "OutputFile", File)
+        # What fails is tried again a few times, in the hope that there is room by then.
+        monkeypatch.setattr(RetryPolicy, "delay", lambda *_, **__: 0.0)
+        for module in (refdelta_storage.local, refdelta_storage.disk):
+            monkeypatch.setattr(module, "os", full)
+
+    return fill
+
+
+def state(path):
+    table = DeltaTable(path)
+    return sorted(tuple(row.values()) for row in table.to_pyarrow_table().to_pylist()), table.metadata()
+
+
+@pytest.fixture(scope="module", params=["vectors", "files"])
+def base(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("full") / "base"
+    # The version that each operation commits gets a checkpoint, and a commit may not fail for it.
+    properties = {
+        "delta.enableDeletionVectors": str(request.param == "vectors").lower(),
+        "delta.checkpointInterval": "5",
+    }
+    write_deltalake(path, rows(0, range(300), 1), configuration=properties)
+    table = DeltaTable(path)
+    table.delete("id % 5 = 2 and id < 200")
+    for owner in (1, 2):
+        write_deltalake(path, rows(owner, range(10), 2), mode="append")
+    table.delete("owner = 2")
+    return path
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_full_disk(base, tmp_path, disk, name):
+    before, known = state(base), objects(base)
+    whole = tmp_path / "whole"
+    shutil.copytree(base, whole)
+    OPERATIONS[name](str(whole))
+    done = state(whole)
+
+    refused, room = 0, 0
+    while True:
+        path = tmp_path / f"after-{room}"
+        shutil.copytree(base, path)
+        disk(room)
+        try:
+            OPERATIONS[name](str(path))
+            error = None
+        except errors.StoreError as refusal:
+            error = str(refusal)
+        finally:
+            complete = refdelta_storage.local.os.room >= 0
+            disk(None)
+        if complete:
+            break
+        table = DeltaTable(path)
+        if error is None:
+            assert state(path) == done, f"{name} with room for {room}"
+        else:
+            refused += 1
+            assert "No space left on device" in error
+            assert "\n" not in error
+            assert state(path) == (before if table.version() == 4 else done), f"{name} with room for {room}"
+        # Nothing lies about that no version needs, if it did not before.
+        assert objects(path) <= known | set(needs(table, table.version())), f"{name} with room for {room}"
+        if table.version() == 4:
+            OPERATIONS[name](str(path))
+            assert state(path) == done, f"{name} with room for {room}, and with more"
+        room += 1
+    assert error is None
+    # A table without vectors has nothing to purge.
+    assert refused >= 4 or (name == "purge" and done == before)
