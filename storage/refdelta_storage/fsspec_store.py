@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refdelta_storage.base import (
@@ -107,9 +108,13 @@ class FsspecStore(Store):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         path = self._path(key)
 
-        def send(name: str) -> None:
+        def send(file: BinaryIO) -> None:
             with self._errors("write", key):
-                self._fs.put_file(name, path)
+                name = f"/dev/fd/{file.fileno()}"
+                if Path(name).exists():
+                    self._fs.put_file(name, path)
+                else:
+                    self._fs.pipe_file(path, file.read())
 
         stream = collecting(lambda error: self._failure("collect", key, error), send)
         return cast("AbstractContextManager[BinaryIO]", stream)

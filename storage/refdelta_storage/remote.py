@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import itertools
+import os
 import random
 import time
 from abc import abstractmethod
@@ -12,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
 from refdelta_storage.base import (
@@ -183,12 +183,13 @@ class RemoteStore(Store):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         name = self._name(key)
 
-        def send(path: str) -> None:
-            size = Path(path).stat().st_size
+        def send(file: BinaryIO) -> None:
+            size = os.fstat(file.fileno()).st_size
             if size <= 2 * PART:
-                self._ask("write", key, lambda: self._write(name, Path(path).read_bytes()))
+                data = file.read()
+                self._ask("write", key, lambda: self._write(name, data))
                 return
-            parts = [_part(path, start) for start in range(0, size, PART)]
+            parts = [partial(_part, file, start) for start in range(0, size, PART)]
             self._run("write", key, lambda: self._write_parts(name, parts))
 
         stream = collecting(lambda error: self._failure("collect", key, error), send)
@@ -320,13 +321,10 @@ class RemoteStore(Store):
         return failure(action, key, self.uri, error, self._client.secrets, self._reason(error))
 
 
-def _part(path: str, start: int) -> Callable[[], bytes]:
-    def read() -> bytes:
-        with Path(path).open("rb") as stream:
-            stream.seek(start)
-            return stream.read(PART)
-
-    return read
+def _part(file: BinaryIO, start: int) -> bytes:
+    # All parts are read by the thread of the event loop, so they do not move the position under one another.
+    file.seek(start)
+    return file.read(PART)
 
 
 def _is_key(key: str) -> bool:

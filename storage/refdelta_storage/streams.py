@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refdelta_storage.disk import OutputFile
@@ -93,23 +92,24 @@ class RangedInput(io.RawIOBase):
 
 
 @contextmanager
-def collecting(translate: Callable[[OSError], StorageError], send: Callable[[str], None]) -> Iterator[BinaryIO]:
-    """A stream into a file of this machine, which is sent when the block ends well, and removed in any case.
+def collecting(translate: Callable[[OSError], StorageError], send: Callable[[BinaryIO], None]) -> Iterator[BinaryIO]:
+    """A stream into a file of this machine, which is sent when the block ends well.
 
     An upload that is begun at once would have to be given up after an exception, which no two services do alike; this
-    way nothing is asked of them before the object is whole.
+    way nothing is asked of them before the object is whole. The file has no name where the system allows it, so that
+    it goes with the process, however that ends.
 
     Args:
         translate: makes a ``StorageError`` of what goes wrong with the file.
-        send: is called with the path of the finished file.
+        send: is called with the finished file, open for reading.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix="refdelta-")
+        file = tempfile.TemporaryFile(prefix="refdelta-", buffering=0)  # noqa: SIM115 - closed below
+        descriptor = os.dup(file.fileno())
     except OSError as error:
         raise translate(error) from error
-    try:
+    with file:
         with io.BufferedWriter(OutputFile(descriptor, translate), _BUFFER) as stream:
             yield cast("BinaryIO", stream)
-        send(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
+        file.seek(0)
+        send(cast("BinaryIO", file))
