@@ -11,10 +11,10 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test races lint bench precision precision-spark spec-map golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint bench precision precision-spark spec-map golden kills wheel lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
 
@@ -32,12 +32,18 @@ servers: setup  ## put versitygw (S3; needs Go) and Azurite (needs npm) into .ca
 demo: setup  ## the main job: processes write a year of flights at once, others change rows beside OPTIMIZE; everything is checked
 	@$(BIN)/refdelta demo
 
+demo-s3: setup servers  ## the same on S3: versitygw is started for it and serves a folder, which delta-spark reads
+	@$(BIN)/python tests/servers/demo.py
+
 test: setup  ## all tests; those that need Java 17, Go or npm say so where it is missing
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
 	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s
+
+puts: setup servers  ## 50 writers in five processes race for one object, 100 times, on disk, S3 and Azure (a minute or two)
+	PYTHONPATH=tests $(BIN)/python tests/storage/races.py
 
 lint: setup  ## ruff, mypy --strict, and which package may import which
 	$(BIN)/ruff check .
