@@ -16,6 +16,7 @@ PARALLEL = 32
 """How many requests one call has under way at a time."""
 
 _UPLOADS = 4
+_LOGINS = ("AWS_", "AZURE_")
 _T = TypeVar("_T")
 
 
@@ -51,8 +52,11 @@ class Client:
         self.protocol = protocol
         self.arguments = dict(arguments)
         self.secrets = secrets_of(arguments)
-        # Clients with the same arguments are one; the name is a digest of them, and tells none.
-        self.name = hashlib.sha256(repr((protocol, sorted(arguments.items(), key=repr))).encode()).hexdigest()
+        # Clients with the same arguments are one, as long as the environment says the same: the libraries read logins
+        # there. The name is a digest of all that, and tells none of it.
+        logins = sorted(item for item in os.environ.items() if item[0].startswith(_LOGINS))
+        known = repr((protocol, sorted(arguments.items(), key=repr), logins))
+        self.name = hashlib.sha256(known.encode(errors="surrogateescape")).hexdigest()
 
     def file_system(self) -> Any:
         """The file system of this process."""
