@@ -68,6 +68,7 @@ class AzureStore(RemoteStore):
             stream = await self._blob(name).download_blob(
                 offset=start, length=None if start is None else length, max_concurrency=4, **self._once
             )
+            self._check_edition(name, stream.properties.etag)
             data: bytes = await stream.readall()
         except Exception as error:
             if start is not None and self._status(error) == 416:

@@ -158,6 +158,14 @@ class Store(abc.ABC):
         """
         return [self.get(key) for key in keys]
 
+    def steady(self) -> Store:
+        """This store, for reads of an object that belong together, such as a footer and then what it points to.
+
+        Where each is a request, a read that meets another content than the first read of the object has met raises
+        ``StorageError``, for the two together would be nothing that anybody wrote.
+        """
+        return self
+
     def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none
         """A path that native code on this machine may open for reading instead of going through Python, or None."""
         return None

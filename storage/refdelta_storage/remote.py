@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import copy
 import itertools
 import os
 import random
@@ -42,6 +43,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 _PASSING = {408, 429, 500, 502, 503, 504}
 # A request that is not allowed, or is for a bucket or container that is not there. Nothing has been carried out.
 _REFUSED = {401, 403, 404, 405}
+# Our own findings, all kinds of OSError.
+_CERTAIN = (StorageError, FileNotFoundError)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -80,6 +83,7 @@ class RemoteStore(Store):
         self._prefix = f"{root.strip('/')}/" if root.strip("/") else ""
         self._capabilities = capabilities
         self._patience = patience
+        self._editions: dict[str, str] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._uri!r})"
@@ -108,7 +112,10 @@ class RemoteStore(Store):
 
     @abstractmethod
     async def _read(self, name: str, start: int | None, length: int) -> bytes:
-        """Read ``length`` bytes, which are not none, or all of it if ``start`` is None; nothing beyond the end."""
+        """Read ``length`` bytes, which are not none, or all of it if ``start`` is None; nothing beyond the end.
+
+        Calls :meth:`_check_edition`.
+        """
 
     @abstractmethod
     async def _look(self, name: str) -> tuple[int, int]:
@@ -145,7 +152,7 @@ class RemoteStore(Store):
 
     def _reason(self, error: BaseException) -> str:
         """What an error says, in one line."""
-        return str(error) or type(error).__name__
+        return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
     # -- writing
 
@@ -221,6 +228,16 @@ class RemoteStore(Store):
         keys = [check_key(key) for key in keys]
         return self._each("read", lambda key: key, lambda key: self._read(self._name(key), None, 0), keys)
 
+    def steady(self) -> Store:
+        view = copy.copy(self)
+        view._editions = {}  # noqa: SLF001 - of our own copy
+        return view
+
+    def _check_edition(self, name: str, tag: str) -> None:
+        """Note what the service calls the content of an object, and hold further replies to it."""
+        if self._editions is not None and self._editions.setdefault(name, tag) != tag:
+            raise StorageError(f"{name.removeprefix(self._prefix)!r} in {self.uri} was replaced while it was read")
+
     def open_input(self, key: str, size: int | None = None) -> BinaryIO:
         check_key(key)
         whole = self.head(key).size if size is None else size
@@ -277,6 +294,8 @@ class RemoteStore(Store):
         for sent in itertools.count():
             try:
                 return await request()
+            except _CERTAIN:
+                raise
             except Exception as error:
                 passing = self._status(error) in _PASSING or self._is_network(error)
                 if not passing or sent >= self._patience.retries or time.monotonic() >= until:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
+from refdelta_storage.errors import StorageError
 from refdelta_storage.remote import RemoteStore, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
@@ -96,6 +97,7 @@ class S3Store(RemoteStore):
                 return b""
             raise
         async with reply["Body"] as body:
+            self._check_edition(name, reply.get("ETag", ""))
             data: bytes = await body.read()
         # A server may pass over the range.
         return data if start is None or "ContentRange" in reply else data[start : start + length]
@@ -129,7 +131,8 @@ class S3Store(RemoteStore):
         errors = (await self._call("delete_objects", Delete=wanted)).get("Errors", ())
         for error in errors:
             if error.get("Code") not in ("NoSuchKey", "NoSuchVersion"):
-                raise OSError(f"{error.get('Key')}: {error.get('Code')}: {error.get('Message')}")
+                kind = StorageError if error.get("Code") == "AccessDenied" else OSError
+                raise kind(f"cannot delete: {error.get('Key')}: {error.get('Code')}: {error.get('Message')}")
 
     # -- errors
 

@@ -7,7 +7,17 @@ from collections import Counter
 
 import pytest
 
-from refdelta_storage import Created, Exists, ObjectNotFoundError, StorageError, Unknown, clients, open_store, remote
+from refdelta_storage import (
+    CountingStore,
+    Created,
+    Exists,
+    ObjectNotFoundError,
+    StorageError,
+    Unknown,
+    clients,
+    open_store,
+    remote,
+)
 from servers.proxy import Proxy
 from servers.running import AZURE_KEY, S3_SECRET
 
@@ -125,6 +135,20 @@ class TestRequests:
         assert network.asked(lambda: missing.append(store.open_input("gone", 10))) == {}
         with pytest.raises(ObjectNotFoundError, match="gone"):
             missing[0].read(1)
+
+    def test_reads_that_belong_together_are_of_one_content(self, network):
+        store = network.store()
+        store.put("a", b"0123456789")
+        store.put("b", b"0123456789")
+        view = CountingStore(store).steady()
+        assert view.get_ranges("a", [(8, 2), (0, 2)]) == [b"89", b"01"]
+        assert view.get("b") == b"0123456789"
+        store.put("a", b"abcdefghij")
+        for read in (lambda: view.get_range("a", 0, 2), lambda: view.get("a"), lambda: view.open_input("a", 10).read()):
+            with pytest.raises(StorageError, match=r"'a' in .* was replaced while it was read"):
+                read()
+        assert view.get_range("b", 0, 2) == b"01"
+        assert store.get_range("a", 0, 2) == store.steady().get_range("a", 0, 2) == b"ab"
 
     def test_a_listing_is_a_request_a_page(self, network, monkeypatch):
         store = network.store()
