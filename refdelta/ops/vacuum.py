@@ -188,7 +188,7 @@ class _Run:
                 if progress:
                     progress(done, total)
         except StorageError as error:
-            raise StoreError(f"cannot remove files, {done} of {total} are removed: {error}") from error
+            raise StoreError(f"cannot remove files, at least {done} of {total} are removed: {error}") from error
         return done
 
     def _end(
