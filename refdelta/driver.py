@@ -17,6 +17,7 @@ from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.engine.dv import load_deletion_vectors, remove_vectors, write_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
+from refdelta.engine.listing import newest_version
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
@@ -193,7 +194,7 @@ class _Shell:
                         self._hold(version, content)
                 return effects.Commits(found)
             case effects.NewestVersion(after):
-                return effects.Newest(max(list_versions(self.store, after), default=after))
+                return effects.Newest(newest_version(self.store, after))
             case effects.Withdraw(version):
                 self.store.delete([commit_key(version)])
                 return effects.Yes()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import LOG, VERSIONED, checksum_key, last_checkpoint_key, parse_log_name
+from refdelta.protocol.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
 from refdelta.protocol.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -54,10 +54,35 @@ def find_segment(
 
 
 def list_log(store: Store, start: int = 0) -> Listing:
-    """Key, size in bytes and modification time in milliseconds of the log's files of the versions from ``start`` on."""
-    after = f"{LOG}/{start:020d}" if start else None
+    """Key, size in bytes and modification time in milliseconds of the log's files of the versions from ``start`` on.
+
+    A store that can only list what begins with a prefix is asked for the versions that share all digits with ``start``
+    but the last two, and then for the next hundred. Where that may not be all, it is asked for the whole log.
+    """
     with store_errors("list the log"):
-        return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=VERSIONED, after=after)]
+        if start and store.capabilities.remote and not store.capabilities.list_after:
+            listing: Listing = []
+            for hundred in (start // 100, start // 100 + 1):
+                listing += _listed(store, f"{LOG}/{hundred:018d}", start)
+                if commit_key(100 * hundred + 99) not in (key for key, _, _ in listing):
+                    break
+            else:
+                return _listed(store, VERSIONED, start)
+            # Versions follow on from each other, unless cleanup has been here.
+            if any(key.startswith(f"{LOG}/{start:020d}.") for key, _, _ in listing):
+                return listing
+        return _listed(store, VERSIONED, start)
+
+
+def _listed(store: Store, prefix: str, start: int) -> Listing:
+    after = f"{LOG}/{start:020d}" if start else None
+    return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=prefix, after=after)]
+
+
+def newest_version(store: Store, after: int) -> int:
+    """The newest version of which there is a commit file, or ``after`` where none is newer. Raises ``StoreError``."""
+    names = (parse_log_name(key) for key, _, _ in list_log(store, max(after, 0)))
+    return max((name.version for name in names if name is not None and name.kind == "commit"), default=after)
 
 
 def has_log(store: Store) -> bool:

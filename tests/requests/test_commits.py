@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -87,11 +88,16 @@ def test_stale_appends(proxy, place, four, told, winners, row):
         four.store.put_if_absent(commit_key(4 + number), encode_commit([info, add]))
     proxy.reset()
     result = late.commit()
-    assert proxy.counts == told(row)
+    # Azure's listings start at a hundred, and go on by one.
+    more = Counter({"LIST log": 2} if winners > 200 and place.uri.startswith("abfs") else {})
+    assert proxy.counts == told(row) + more
     assert result.rebased_over == tuple(range(4, 4 + winners))
     # The handle goes on from what the commit has seen.
     proxy.reset()
     assert (four.version(), len(four.files())) == (4 + winners, 4 + winners + 1)
+    write_deltalake(four, ROW, mode="append")
+    assert proxy.counts == told("write-4") + more
+    proxy.reset()
     write_deltalake(four, ROW, mode="append")
     assert proxy.counts == told("write-4")
     assert opened(place).files().sort_by("path").equals(four.files().sort_by("path"))
