@@ -1,4 +1,4 @@
-"""A checkpoint, or the hint to it, of which a dying process of another engine has written a part: it may end anywhere."""
+"""A checkpoint, or the hint to it, of which a dying process of another engine left a part: it may end anywhere."""
 
 from __future__ import annotations
 
