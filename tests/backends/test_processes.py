@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -87,3 +90,23 @@ def test_statements_of_ten_processes_give_what_sqlite_has_after_the_same_in_the_
     assert held(place) == judge.rows()
     lost = sum(conflicts for _, conflicts in answers)
     print(f"{server}: seed {SEED}, {len(done)} commits of {PROCESSES} processes, {lost} conflicts repeated")
+
+
+@pytest.mark.parametrize("server", ["s3_server", "azure_server"])
+def test_a_handle_survives_a_fork(request, server):
+    place, children = request.getfixturevalue(server).place(), 3
+    write(place, workers.ROWS.empty_table())
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, workers.__file__, place.uri, json.dumps(place.options), str(children)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = opened(place).to_pyarrow_table()
+    pairs = sorted(zip(found["process"].to_pylist(), found["number"].to_pylist(), strict=True))
+    assert pairs == [*((child, number) for child in range(children) for number in range(3)), (children, 0)]
+    assert opened(place).version() == len(pairs)

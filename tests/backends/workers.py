@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -105,3 +108,31 @@ def change(place: Place, process: int, seed: int, count: int) -> tuple[list[Done
         else:
             raise AssertionError(f"{name}{arguments} lost {ATTEMPTS} times")
     return done, conflicts
+
+
+def fork_and_append(uri: str, options: dict[str, str], children: int) -> None:
+    """Append by one handle in this process and in forked ones that inherit it.
+
+    A program for a process of its own, which has threads and connections at the time of the fork.
+    """
+    table = DeltaTable(uri, storage_options=options)
+    table.to_pyarrow_table()
+    for child in range(children):
+        if os.fork() == 0:
+            status = 1
+            try:
+                for number in range(3):
+                    write_deltalake(
+                        table, pa.table({"process": [child], "number": [number]}, schema=ROWS), mode="append"
+                    )
+                status = 0
+            finally:
+                os._exit(status)
+    write_deltalake(table, pa.table({"process": [children], "number": [0]}, schema=ROWS), mode="append")
+    for _ in range(children):
+        _, status = os.wait()
+        assert status == 0, "a forked process failed"
+
+
+if __name__ == "__main__":
+    fork_and_append(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))
