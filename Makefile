@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint bench precision precision-spark spec-map golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench precision precision-spark spec-map golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: setup  ## ruff, mypy --strict, and which package may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)
+	PYTHONPATH=tests $(BIN)/python -m faults.campaign
 
 bench: setup  ## rows per second, written and read, next to bare pyarrow and deltalake (some minutes)
 	$(BIN)/python bench/throughput.py

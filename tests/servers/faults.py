@@ -143,15 +143,27 @@ class RandomFaults:
 
     Args:
         seed: of the dice. Which request meets which throw is up to the order in which they come.
-        rate: how many of all requests meet a fault, bursts not counted.
+        rate: how many of the requests that only read meet a fault, bursts not counted.
         kinds: the kinds to choose from.
+        writes: how many of the requests that write do; as many as of the others if it is None.
+        only: the kind of objects whose requests meet faults, as :attr:`Seen.kind`; None for all.
         most: how many faults in all; then all goes well.
     """
 
-    def __init__(self, seed: int, rate: float, *, kinds: Iterable[str] = KINDS, most: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        rate: float,
+        *,
+        kinds: Iterable[str] = KINDS,
+        writes: float | None = None,
+        only: str | None = None,
+        most: int | None = None,
+    ) -> None:
         self._dice = random.Random(seed)
-        self._rate = rate
+        self._rate, self._writes = rate, rate if writes is None else writes
         self._kinds = [*kinds]
+        self._only = only
         self._left = most
         self._bursts: dict[tuple[str, str], tuple[str, int]] = {}
         self._lock = threading.Lock()
@@ -165,7 +177,8 @@ class RandomFaults:
 
     def __call__(self, seen: Seen) -> str | None:
         with self._lock:
-            chosen = self._choose(seen) if self.active and self._left != 0 else None
+            meets = self.active and self._left != 0 and self._only in (None, seen.kind)
+            chosen = self._choose(seen) if meets else None
             if chosen is not None:
                 self.met[chosen, str(seen)] += 1
                 if self._left is not None:
@@ -176,7 +189,8 @@ class RandomFaults:
         place = seen.method, seen.key
         kind, more = self._bursts.pop(place, ("", 0))
         if not more:
-            if self._dice.random() >= self._rate:
+            reads = seen.method in ("GET", "HEAD", "LIST")
+            if self._dice.random() >= (self._rate if reads else self._writes):
                 return None
             kind = self._dice.choice([kind for kind in self._kinds if applies(kind, seen)])
             # Nobody waits for long: each of these costs the client its time-out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from html import unescape
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from servers.messages import Message
@@ -30,7 +31,7 @@ class Seen:
     Attributes:
         method: GET, HEAD, PUT, DELETE or POST as the request has it, and LIST, DELETE-MANY, PART (of an upload) or
             FINISH (of an upload) where that is what it asks for.
-        key: the object's name, or the prefix of a listing.
+        key: the object's name, or the prefix of a listing; of several objects that are deleted the first.
         kind: commit, checksum, checkpoint, sidecar, hint (the last checkpoint), log (else of the log), vectors, data,
             probe, bucket, or other.
         range: the bytes that it asks for, such as ``bytes=0-99``, or an empty text.
@@ -68,6 +69,8 @@ def understand(request: Message) -> Seen:
     method = _operation(verb, key, query)
     if method == "LIST":
         key = (query.get("prefix") or [""])[0]
+    elif method == "DELETE-MANY":
+        key = _first_deleted(request.body)
     return Seen(
         method,
         key,
@@ -93,3 +96,11 @@ def _operation(verb: str, key: str, query: dict[str, list[str]]) -> str:
             return "FINISH"
         case _:
             return verb
+
+
+def _first_deleted(body: bytes) -> str:
+    # S3 has a list of keys, Azure a request for each.
+    found = re.search(rb"<Key>([^<]+)</Key>", body) or re.search(
+        rb"DELETE [^ ?]*?/" + BUCKET.encode() + rb"/([^ ?]+)", body
+    )
+    return "" if found is None else unescape(unquote(found[1].decode()))

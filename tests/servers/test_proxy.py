@@ -29,7 +29,7 @@ def test_a_table_is_the_same_by_the_proxy_and_without_it(server):
     assert proxy.counts["PUT commit"] == 2
     assert proxy.counts["PUT data"] == 2
     assert proxy.counts["LIST log"] > 0
-    puts = [seen for seen in proxy.seen if seen.method == "PUT"]
+    puts = [seen for seen in proxy.seen if seen.method == "PUT" and seen.kind != "probe"]
     assert all(seen.conditional for seen in puts if seen.kind == "commit")
     assert {seen.status for seen in puts} <= {200, 201}
     name = f"{place.uri.split('/', 3)[3]}/_delta_log/{1:020}.json"

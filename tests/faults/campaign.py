@@ -1,0 +1,67 @@
+"""Many requests that meet a fault, on S3 and on Azure, and what came of it. ``make faults`` is this program.
+
+    python -m faults.campaign [--faults 1200] [--kills 20] [--seed N] [--server s3|azure|both]
+
+It prints the seed of each run, and exits with 1 if anything was lost, doubled, or told wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+
+from faults.lanes import aims, fly_all
+from faults.report import Result
+from faults.runs import SHAPES, Shape, run
+from servers.running import AzureServer, S3Server, Server
+
+SERVERS: dict[str, list[type[Server]]] = {"s3": [S3Server], "azure": [AzureServer], "both": [S3Server, AzureServer]}
+ENDING = Shape("server ends", rate=0.0, writes=0.0, writers=4, steps=12, kills=1.0)
+_TOO_MUCH = 10
+
+
+def campaign(server: Server, seed: int, faults: int, kills: int) -> Result:
+    """Every fault by itself, then runs with different seeds until so many requests have met a fault, then runs in which
+    the server ends so many times.
+    """
+    total = fly_all(server, [*aims()])
+    print(f"{server.scheme}, one at a time: {total.lines()[0]}", flush=True)
+    while total.faults.total() < faults and len(total.wrong) <= _TOO_MUCH:
+        total.add(_told(server, seed, SHAPES[seed % len(SHAPES)]))
+        seed += 1
+    while total.ended < kills and len(total.wrong) <= _TOO_MUCH:
+        total.add(_told(server, seed, ENDING))
+        seed += 1
+    return total
+
+
+def _told(server: Server, seed: int, shape: Shape) -> Result:
+    result = run(server, seed, shape)
+    print(f"{server.scheme}, seed {seed}, {shape.name}: {result.lines()[0]}", flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Writers and readers before a bad network, judged.")
+    parser.add_argument("--faults", type=int, default=1200, help="requests that meet a fault, over all servers")
+    parser.add_argument("--kills", type=int, default=20, help="ends of each server under load")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--server", choices=[*SERVERS], default="both")
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    wrong: list[str] = []
+    for kind in SERVERS[given.server]:
+        server = kind().start()
+        try:
+            result = campaign(server, given.seed, -(-given.faults // len(SERVERS[given.server])), given.kills)
+        finally:
+            server.stop()
+        print("\n".join([f"{kind.__name__}:", *result.lines()]), flush=True)
+        wrong += result.wrong
+    print("\n".join(wrong) or "nothing lost, nothing doubled, every caller was told what happened")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Writers and readers that go on whatever happens to them, and note down what they were told."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from faults.steps import State, Step, create, take
+from refdelta import DeltaTable, errors
+from servers.running import Place
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the caller of a step was told.
+
+    Attributes:
+        step: the step.
+        outcome: ``committed``, ``nothing`` (there was nothing to commit), ``failed``, ``unknown``.
+        version: the version that was committed.
+        error: the name of the error's class, and its message.
+        traceback: of an error that is none of the engine's.
+        seconds: how long it took.
+    """
+
+    step: Step
+    outcome: str
+    version: int | None = None
+    error: tuple[str, str] | None = None
+    traceback: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reader saw: the rows of a version, or an error."""
+
+    version: int | None
+    rows: tuple[tuple[int, int, int], ...] = ()
+    error: tuple[str, str] | None = None
+    traceback: str = ""
+
+
+def impatient(place: Place, *, probed: bool = False) -> Place:
+    """The same with clients that give up soon: what a run takes is their waiting. They trust the server, unless they
+    are to probe whether it has conditional puts, as by default they do with one that is not Amazon's.
+    """
+    patience = {"timeout": "1s", "connect_timeout": "2s", "max_retries": 2}
+    return Place(place.uri, {**place.options, **patience, **({} if probed else {"put_if_absent": "true"})})
+
+
+def write(place: Place, steps: Sequence[Step], seed: int) -> list[Told]:
+    """Take the steps, one after the other, with one handle for several of them or a new one for each."""
+    dice = random.Random(seed)
+    told: list[Told] = []
+    table: DeltaTable | None = None
+    for planned in steps:
+        step = planned
+        if dice.random() < 0.4:
+            table = None
+        started = time.monotonic()
+        version = error = None
+        trace = ""
+        try:
+            if table is None and step.kind != "create":
+                table = DeltaTable(place.uri, storage_options=place.options)
+            if step.kind == "restore":
+                step = replace(step, target=max(table.version() - 2, 0))
+            version = create(step, place.uri, place.options) if table is None else take(step, table)
+            outcome = "nothing" if version is None else "committed"
+        except errors.CommitOutcomeUnknownError as failure:
+            outcome, error = "unknown", _shown(failure)
+        except errors.DeltaError as failure:
+            outcome, error = "failed", _shown(failure)
+        except Exception as failure:
+            outcome, error, trace = "failed", _shown(failure), traceback.format_exc()
+        told.append(Told(step, outcome, version, error, trace, time.monotonic() - started))
+    return told
+
+
+def read(place: Place, seed: int, enough: Callable[[], bool]) -> list[Read]:
+    """Read the newest version or an older one, again and again until it is enough."""
+    dice = random.Random(seed)
+    seen: list[Read] = []
+    newest = 0
+    while not enough():
+        version = dice.randint(0, newest) if dice.random() < 0.3 else None
+        try:
+            table = DeltaTable(place.uri, version, storage_options=place.options)
+            newest = max(newest, table.version())
+            seen.append(Read(table.version(), rows_of(table)))
+        except errors.DeltaError as failure:
+            seen.append(Read(version, error=_shown(failure)))
+        except Exception as failure:
+            seen.append(Read(version, error=_shown(failure), traceback=traceback.format_exc()))
+    return seen
+
+
+def rows_of(table: DeltaTable) -> tuple[tuple[int, int, int], ...]:
+    """All rows, in their order: those that are there twice come twice."""
+    columns = table.to_pyarrow_table().to_pydict()
+    return tuple(sorted(zip(columns["owner"], columns["id"], columns["value"], strict=True)))
+
+
+def rows(state: State) -> tuple[tuple[int, int, int], ...]:
+    """The rows of a state, as :func:`rows_of` has them."""
+    return tuple(sorted((*key, value) for key, value in state.items()))
+
+
+def _shown(error: Exception) -> tuple[str, str]:
+    return type(error).__name__, str(error)
