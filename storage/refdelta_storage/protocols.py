@@ -16,7 +16,7 @@ from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, redact
 from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.probe import Probed
-from refdelta_storage.s3 import S3Store
+from refdelta_storage.s3 import S3Store, is_amazon
 from refdelta_storage.wrappers import ReadOnlyStore
 
 HOPES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
@@ -252,9 +252,23 @@ def _s3_arguments(arguments: dict[str, Any], patience: Patience) -> dict[str, An
         "read_timeout": patience.read,
         "max_pool_connections": PARALLEL,
         "retries": {"total_max_attempts": 1},
+        **_checksums(arguments),
         **(arguments.get("config_kwargs") or {}),
     }
     return {**arguments, "config_kwargs": config}
+
+
+def _checksums(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the checksums that botocore adds by default, where the endpoint is given and may not know them.
+
+    Some servers refuse them, and others answer a read beside a write with the checksum of the one and the content of
+    the other. What is sent has a length and a signature of its content, or TLS.
+    """
+    endpoint = arguments.get("endpoint_url") or (arguments.get("client_kwargs") or {}).get("endpoint_url")
+    if not endpoint or is_amazon(str(endpoint)):
+        return {}
+    wanted = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+    return {name: value for name, value in wanted.items() if not os.environ.get(f"AWS_{name.upper()}")}
 
 
 def _azure(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:

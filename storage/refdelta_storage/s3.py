@@ -56,8 +56,7 @@ class S3Store(RemoteStore):
 
     def is_amazon(self) -> bool:
         """Whether the service is Amazon's own, which documents conditional puts. No request is made."""
-        host = urlsplit(str(self._client.file_system().s3.meta.endpoint_url)).hostname or ""
-        return host.endswith(_AMAZON)
+        return is_amazon(str(self._client.file_system().s3.meta.endpoint_url))
 
     async def _call(self, method: str, **arguments: Any) -> Any:
         return await self._client.file_system()._call_s3(method, Bucket=self._bucket, **arguments)  # noqa: SLF001 - `call_s3` is the same for other threads
@@ -154,6 +153,11 @@ class S3Store(RemoteStore):
     def _reason(self, error: BaseException) -> str:
         code, message = _code(error), _response(error).get("Error", {}).get("Message")
         return f"{code}: {message}" if code else super()._reason(error)
+
+
+def is_amazon(endpoint: str) -> bool:
+    """Whether this is the address of a service of Amazon's."""
+    return (urlsplit(endpoint).hostname or "").endswith(_AMAZON)
 
 
 def _response(error: BaseException) -> dict[str, Any]:

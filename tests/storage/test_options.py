@@ -208,8 +208,34 @@ class TestTables:
             "token": "t",
             "endpoint_url": "http://127.0.0.1:7070",
             "client_kwargs": {"region_name": "eu-1"},
-            "config_kwargs": {"s3": {"addressing_style": "path"}, "read_timeout": 0.5, "connect_timeout": 120.0},
+            "config_kwargs": {
+                "s3": {"addressing_style": "path"},
+                "read_timeout": 0.5,
+                "connect_timeout": 120.0,
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+            },
         }
+
+    def test_checksums_are_for_services_that_know_them(self, s3, monkeypatch):
+        rare = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+        endpoint = {"endpoint_url": "https://storage.example.com"}
+        assert s3(endpoint)["config_kwargs"] == rare
+        assert s3({"client_kwargs": endpoint})["config_kwargs"] == rare
+        assert "config_kwargs" not in s3({"endpoint_url": "https://s3.eu-1.amazonaws.com"})
+        own = {"request_checksum_calculation": "when_supported"}
+        assert s3({**endpoint, "config_kwargs": own})["config_kwargs"] == {**rare, **own}
+        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_SUPPORTED")
+        assert list(s3(endpoint)["config_kwargs"]) == ["response_checksum_validation"]
+
+    def test_waiting(self, s3):
+        store = open_store("s3://b/t", {"max_retries": "7", "retry_timeout": "1m", "read_timeout": 3})
+        assert (store.inner._patience.retries, store.inner._patience.total) == (7, 60.0)
+        assert FakeS3.made.pop().arguments["config_kwargs"]["read_timeout"] == 3.0
+        with pytest.raises(InvalidOptionError, match="'max_retries' is a number, not 'many'"):
+            s3({"max_retries": "many"})
+        with pytest.raises(InvalidOptionError, match="mean the same and differ"):
+            s3({"timeout": "1s", "read_timeout": "2s"})
 
     def test_names_of_fsspec(self, s3):
         own = {"key": "id", "secret": "s", "client_kwargs": {"verify": "x"}, "anon": True}

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
+import hypothesis
 import pytest
+from hypothesis.stateful import run_state_machine_as_test
 
 from refdelta_storage import (
     AzureStore,
@@ -18,7 +20,7 @@ from refdelta_storage import (
     probe,
 )
 from refdelta_storage.probe import Probed
-from refdelta_storage.testing import StoreContract, assert_same_objects
+from refdelta_storage.testing import StoreContract, assert_same_objects, state_machine
 
 
 class TestS3(StoreContract):
@@ -196,6 +198,18 @@ class TestListings:
         assert [info.key for info in store.list()] == ["p=1/x"]
         with pytest.raises(FileNotFoundError):
             store.head("p=1")
+
+
+@pytest.mark.parametrize("service", ["s3", "azure"])
+def test_does_the_same_as_the_store_in_memory(service, request):
+    server = request.getfixturevalue(f"{service}_server")
+
+    def make():
+        place = server.place()
+        return open_store(place.uri, {**place.options, "put_if_absent": "true"})
+
+    settings = hypothesis.settings(max_examples=6, stateful_step_count=25, deadline=None)
+    run_state_machine_as_test(state_machine(make), settings=settings)
 
 
 FORKED = """
