@@ -101,9 +101,10 @@ class Vectors:
                 files.setdefault((one.storage_type, one.path_or_inline_dv), []).append(framed_range(one))
         self.requests = 0
         for file, ranges in files.items():
-            for run in _runs(ranges):
-                self._runs |= {(*file, member): run for member in run.members}
-                self.requests += 1
+            runs = _runs(ranges)
+            self.requests += len(runs)
+            # What is alone needs no note.
+            self._runs |= {(*file, member): run for run in runs if run.left > 1 for member in run.members}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Vectors, (self._store, ())
@@ -161,6 +162,8 @@ class Vectors:
 class _Run:
     """Vectors of a file that one request brings."""
 
+    __slots__ = ("data", "left", "length", "lock", "members", "start")
+
     def __init__(self, start: int, length: int):
         self.start, self.length = start, length
         self.members: list[Range] = []
@@ -169,7 +172,7 @@ class _Run:
         self.lock = threading.Lock()
 
 
-def _runs(ranges: Iterable[Range]) -> list[_Run]:
+def _runs(ranges: list[Range]) -> list[_Run]:
     runs: list[_Run] = []
     for start, length in sorted(ranges):
         run, end = runs[-1] if runs else None, start + length
