@@ -22,8 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_LONGEST = 1_500
+
+
 class DeltaError(Exception):
-    """The root: ``except DeltaError`` catches whatever refdelta raises on purpose."""
+    """The root: ``except DeltaError`` catches whatever refdelta raises on purpose.
+
+    Its message can be shown: what a log or a user wrote may stand in it, but neither floods a terminal nor steers it.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) > _LONGEST:
+            left_out = len(text) - _LONGEST
+            text = f"{text[: _LONGEST - 300]}... ({left_out} characters left out) ...{text[-300:]}"
+        return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 # --- the caller's mistakes ---------------------------------------------------------------------------------------
@@ -134,6 +151,10 @@ class UnsupportedFeatureError(DeltaError):
 
 class StoreError(DeltaError, OSError):
     """The store refused or failed: no space, no permission, no connection."""
+
+
+class NotEnoughMemoryError(DeltaError, MemoryError):
+    """There is not enough memory to read a file. That may be the file's fault, or nobody's."""
 
 
 # --- commits -----------------------------------------------------------------------------------------------------

@@ -308,10 +308,10 @@ class Reader:
                 return number_literal(where.this.name).type if is_decimal(where.this.name) else DecimalType(10, 0)
             precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
             if len(numbers) != len(node.expressions) or not (1 <= precision <= 38 and scale <= precision):
-                raise self._unsupported(where, node.sql(dialect="spark"))
+                raise self._unsupported(where, _written(node))
             return DecimalType(precision, scale)
         if node.expressions or name not in TYPES:
-            raise self._unsupported(where, f"the type {node.sql(dialect='spark')}")
+            raise self._unsupported(where, f"the type {_written(node)}")
         return TYPES[name]
 
     def _case(self, node: exp.Case) -> Value:
@@ -377,7 +377,7 @@ class Reader:
     # --- errors ---
 
     def _unsupported(self, node: exp.Expr, what: str | None = None) -> PredicateError:
-        fragment = _short(node.sql(dialect="spark"))
+        fragment = _short(_written(node))
         kind = "the function" if isinstance(node, exp.Func) else type(node).__name__
         name = _short(what) if what else f"{NAMES.get(type(node), kind)} ({fragment})"
         advice = SUBQUERY_ADVICE if what is None and isinstance(node, SUBQUERIES) else ""
@@ -387,9 +387,17 @@ class Reader:
         """Where a node stands, as well as sqlglot knows."""
         starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
         if not starts:
-            found = self.sql.lower().find(node.sql(dialect="spark").lower())
+            found = self.sql.lower().find(_written(node).lower())
             starts = [found] if found >= 0 else []
         return f", at character {min(starts) + 1}" if starts else ""
+
+
+def _written(node: exp.Expr) -> str:
+    """A node as SQL again. Raises ``SqlglotError`` alone, where sqlglot cannot write what it has read."""
+    try:
+        return node.sql(dialect="spark")
+    except ValueError as error:  # the length of a type that is no number, say
+        raise SqlglotError(str(error)) from None
 
 
 def _depth(node: Expression) -> int:

@@ -24,6 +24,7 @@ from refdelta.protocol.types import (
     TIMESTAMP_NTZ,
     VOID,
     DataType,
+    DecimalType,
 )
 
 _CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps texts below 2 GiB
@@ -132,6 +133,10 @@ def _tree(fields: Sequence[Statistic]) -> tuple[bool, dict[str, Any]]:
 
 def _json_type(data_type: DataType) -> pa.DataType:
     """The type in which Arrow's parser reads a statistic; dates and times come as text."""
+    if isinstance(data_type, DecimalType):
+        # A number whose digits are more than the type has goes unnoticed by the parser, and comes out as another one.
+        # It does not take more than 38 digits, and all of them fit here, whatever the scale.
+        return pa.decimal256(38, data_type.scale)
     if data_type in FRACTIONAL:
         return pa.float64()
     return pa.string() if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) else arrow_type(data_type)

@@ -24,7 +24,9 @@ from refdelta.engine.schema import to_arrow
 from refdelta.engine.state import to_adds
 from refdelta.engine.write import write_files
 from refdelta.engine.zorder import Column, z_ordered
+from refdelta.errors import InvalidLogError
 from refdelta.ops.bins import INSERTION_TAG, TARGET_TAG
+from refdelta.protocol.paths import same_path
 from refdelta.protocol.stats import load_stats, lookup
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Rewriter:
             StoreError: the store refused or failed.
         """
         inputs = to_adds(bin_.files)
+        _check_once(inputs)
         readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
         source = _Source(self.snapshot, bin_.files, readers)
         rows = source.in_order() if not self.columns else self._sorted(source)
@@ -92,6 +95,13 @@ class Rewriter:
             workers=self.workers,
         )
         return [msgspec.structs.replace(add, tags=tags) for add in added]
+
+
+def _check_once(inputs: Sequence[Add]) -> None:
+    paths = [same_path(add.path) for add in inputs]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise InvalidLogError(f"the file {twice!r} is live twice, with two deletion vectors; nobody can rewrite it so")
 
 
 class _Source:

@@ -92,8 +92,15 @@ def parse_timestamp(text: str, *, zone: bool = True) -> int:
     are cut, as Spark cuts them.
 
     Raises:
-        ValueError: it is no timestamp.
+        ValueError: it is no timestamp, or one beyond 64 bits.
     """
+    micros = _parse_timestamp(text, zone)
+    if not -(2**63) <= micros < 2**63:
+        raise ValueError(f"{text!r} is beyond what a timestamp can be")
+    return micros
+
+
+def _parse_timestamp(text: str, zone: bool) -> int:
     body = text.strip()
     split = re.match(r"[^T ]*", body)
     end = split.end() if split else 0

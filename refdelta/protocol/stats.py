@@ -149,7 +149,7 @@ def load_stats(text: str | None) -> Any:
     """The JSON of ``add.stats``, its fractions as exact decimals; None for what is no JSON, or has a key twice."""
     try:
         return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):  # an exponent that no decimal has is the second
         return None
 
 
@@ -191,6 +191,5 @@ def _of_json(value: Any, data_type: DataType) -> Any:
     if data_type == DATE:
         return partition_values.parse_date(value)
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        micros = partition_values.parse_timestamp(value, zone=data_type == TIMESTAMP)
-        return micros if -(2**63) <= micros < 2**63 else None
+        return partition_values.parse_timestamp(value, zone=data_type == TIMESTAMP)
     return None

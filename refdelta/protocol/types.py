@@ -209,6 +209,10 @@ def parse_schema(text: str, *, file: str | None = None, line: int | None = None)
     """
     try:
         parsed = json.loads(text)
+        if "\\u" in text:
+            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except UnicodeEncodeError:
+        raise InvalidLogError("the table's schema has half of a character in it", file=file, line=line) from None
     except (ValueError, RecursionError) as error:
         raise InvalidLogError(f"the table's schema is not JSON: {error}", file=file, line=line) from None
     try:
