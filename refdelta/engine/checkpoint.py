@@ -136,7 +136,7 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
     present = [name for name in singles if name in parquet.schema_arrow.names]
     actions: list[AnyAction] = []
     batches = []
-    for batch in parquet.iter_batches(columns=[*present, *inner]):
+    for batch in parquet.iter_held_batches([*present, *inner]):
         for name in present:
             actions += _values(batch.column(name), name, key)
         if inner:
@@ -145,7 +145,7 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
     # Statistics as a struct stand in where those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
     if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
         own = pa.schema([fields[STATS_PARSED]])
-        again = parquet.iter_batches(columns=["add.path", f"add.{STATS_PARSED}"])
+        again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"])
         parsed = pa.Table.from_batches([rows for batch in again for rows in _flat(batch.column("add"), own)], own)
         table = table.append_column(own.field(0), parsed.column(0))
     return actions, table

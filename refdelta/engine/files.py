@@ -4,14 +4,22 @@ the file.
 
 from __future__ import annotations
 
+import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from refdelta.engine.limits import BoundedParquetFile
 from refdelta.engine.ranged import open_ranged
-from refdelta.errors import DataFileError, DataFileNotFoundError, DeltaError, InvalidLogError, StoreError
+from refdelta.errors import (
+    DataFileError,
+    DataFileNotFoundError,
+    DeltaError,
+    InvalidLogError,
+    NotEnoughMemoryError,
+    StoreError,
+)
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -40,8 +48,10 @@ def data_errors(key: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, MemoryError):
+    except DeltaError:
         raise
+    except MemoryError as error:
+        raise NotEnoughMemoryError(f"there is not enough memory to read {key}: {_first_line(error)}") from error
     except FileNotFoundError as error:
         raise DataFileNotFoundError("the log names this file, but it does not exist", file=key) from error
     except _BAD_CONTENT as error:
@@ -57,8 +67,10 @@ def log_errors(key: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, MemoryError, ObjectNotFoundError):
+    except (DeltaError, ObjectNotFoundError):
         raise
+    except MemoryError as error:
+        raise NotEnoughMemoryError(f"there is not enough memory to read {key}: {_first_line(error)}") from error
     except FileNotFoundError as error:
         raise ObjectNotFoundError(f"no object {key!r}") from error
     except _BAD_CONTENT as error:
@@ -74,7 +86,7 @@ def _raise_trouble(key: str, error: Exception) -> None:
 
 def open_parquet(
     store: Store, key: str, size: int | None = None, *, footer_only: bool = False, **options: Any
-) -> pq.ParquetFile:
+) -> BoundedParquetFile:
     """The ``ParquetFile`` of an object: by its path where native code may open it, in few requests where each is a
     round trip, else through the store's stream.
 
@@ -87,10 +99,13 @@ def open_parquet(
     """
     path = store.local_path(key)
     if path is not None:
-        return pq.ParquetFile(path, pre_buffer=False, **options)
+        local = pa.OSFile(path)
+        return BoundedParquetFile(local, lambda start, length: local.read_at(length, start), **options)
     if store.capabilities.remote:
         return open_ranged(store, key, size, footer_only=footer_only, **options)
-    return pq.ParquetFile(pa.PythonFile(store.open_input(key), mode="r"), pre_buffer=False, **options)
+    return BoundedParquetFile(
+        pa.PythonFile(store.open_input(key), mode="r"), functools.partial(store.get_range, key), **options
+    )
 
 
 def _first_line(error: BaseException) -> str:

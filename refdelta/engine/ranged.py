@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from refdelta.engine.limits import BoundedParquetFile, wanted_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ PORTION_BYTES = 16 * 2**20
 _MAGIC = b"PAR1"
 
 
-def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, **options: Any) -> pq.ParquetFile:
+def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, **options: Any) -> BoundedParquetFile:
     """Open a Parquet file of a remote store.
 
     Args:
@@ -56,7 +57,7 @@ def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, 
     if not tail.endswith(_MAGIC):
         size, tail = _tail(store, key, store.head(key).size, FOOTER_BYTES)
     if len(tail) == size:
-        return pq.ParquetFile(pa.BufferReader(tail), pre_buffer=False, **options)
+        return BoundedParquetFile(pa.BufferReader(tail), lambda start, length: tail[start : start + length], **options)
     return RangedParquetFile(_Window(store, key, size, tail), **options)
 
 
@@ -67,12 +68,12 @@ def _tail(store: Store, key: str, size: int, wanted: int) -> tuple[int, bytes]:
     return start + len(data), data
 
 
-class RangedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
+class RangedParquetFile(BoundedParquetFile):
     """A ``ParquetFile`` that fetches a row group before it is decoded."""
 
     def __init__(self, window: _Window, **options: Any):
         self._window = window
-        super().__init__(pa.PythonFile(window, mode="r"), pre_buffer=False, **options)
+        super().__init__(pa.PythonFile(window, mode="r"), window.bytes_at, **options)
 
     def iter_batches(
         self,
@@ -97,8 +98,8 @@ class RangedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no
 
     def _chunks(self, groups: Iterable[int] | None, columns: Sequence[str] | None) -> Iterator[tuple[int, list[Range]]]:
         """Row groups, all if None, each with the bytes of some columns."""
-        footer = self.metadata
-        leaves = _leaves(footer, columns)
+        footer = self.footer
+        leaves = wanted_leaves(footer, columns)
         for number in range(footer.num_row_groups) if groups is None else groups:
             group = footer.row_group(number)
             yield number, [_place(group.column(leaf)) for leaf in leaves]
@@ -127,25 +128,6 @@ def _portions(chunks: Iterable[tuple[int, list[Range]]]) -> Iterator[_Portion]:
         portion = _Portion([group], ranges, size)
     if portion is not None:
         yield portion
-
-
-def _leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:
-    """The numbers of the leaf columns of some columns, each of which is given by a path to it or to what holds it."""
-    if columns is None:
-        return range(footer.num_columns)
-    wanted = set(columns)
-    schema = footer.schema
-    return [leaf for leaf in range(footer.num_columns) if _is_under(schema.column(leaf).path, wanted)]
-
-
-def _is_under(path: str, wanted: set[str]) -> bool:
-    # A dot may be part of a name as well: then some bytes too many are fetched, and pyarrow reads what it should.
-    end = len(path)
-    while end > 0:
-        if path[:end] in wanted:
-            return True
-        end = path.rfind(".", 0, end)
-    return False
 
 
 def _place(column: Any) -> Range:
@@ -214,11 +196,17 @@ class _Window:
         length = left if length is None or length < 0 else min(length, left)
         start = self._position
         held = self._held(start, length)
-        data = self._store.get_range(self._key, start, length) if held is None else held
+        data = held if held is not None and len(held) == length else self._store.get_range(self._key, start, length)
         self._position += len(data)
         return data
 
+    def bytes_at(self, start: int, length: int) -> memoryview | bytes:
+        """So many bytes from a position on, or as many as there are, or as many as are held."""
+        held = self._held(start, length)
+        return held or self._store.get_range(self._key, start, min(length, max(0, self.size - start)))
+
     def _held(self, start: int, length: int) -> memoryview | None:
+        """As many of these bytes as are held, None where their first is not."""
         if start >= self._tail_start:
             return self._tail[start - self._tail_start :][:length]
         pieces = self.pieces  # another thread may put others in its place
@@ -228,7 +216,7 @@ class _Window:
             return None
         at = start - starts[index]
         piece = pieces[starts[index]]
-        return memoryview(piece)[at : at + length] if at + length <= len(piece) else None
+        return memoryview(piece)[at : at + length] if at < len(piece) else None
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a position, as any stream does."""

@@ -1,0 +1,248 @@
+"""What a Parquet file may unfold to: the memory of a batch is bounded by what its pages say, never by trust.
+
+A page of some hundred bytes can stand for billions of values: a dictionary holds one long text that every row repeats,
+runs repeat one number, compression repeats anything. So before a row group is decoded, the headers of its pages are
+looked at (Parquet's specification, "Data Pages"), for those columns that can unfold: of variable width, or repeated.
+Where 64K rows might take more than :data:`BATCH_BYTES`, fewer rows make a batch. What no number of rows could bound is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from refdelta.engine.footer import check_footer
+from refdelta.engine.page_headers import PageHeader, read_page_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BATCH_BYTES = 2**30
+"""What the columns of a batch may take together, in bytes, where fewer rows can see to that."""
+
+DICTIONARY_BYTES = 2**30
+"""What the dictionary of a column of a row group may take: it is held while the row group is read."""
+
+ROW_BYTES = 2**32
+"""What one row may take, and the pages that it lies in: no number of rows bounds that."""
+
+UNFOLDED = 1000
+"""How many times its stored bytes may be held at once, where that is more than :data:`ROW_BYTES`: of a repeated column
+of a row group, since a single row may have all of it, and of a checkpoint.
+"""
+
+BytesAt = Callable[[int, int], bytes | memoryview]
+"""The bytes of a file from a position on, so many or as many as there are."""
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "INT96": 12}
+_MANY_ROWS = 2**24
+_WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
+_LEVELS = 4  # bytes that each value of a repeated column takes for its place
+
+
+class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
+    """A ``ParquetFile`` whose batches have as many rows as are asked for, or fewer where these take too much memory.
+
+    Args:
+        source: what pyarrow reads from; it is closed with the file.
+        bytes_at: gives bytes of it.
+        options: for ``ParquetFile``.
+    """
+
+    def __init__(self, source: Any, bytes_at: BytesAt, **options: Any):
+        super().__init__(source, pre_buffer=False, **options)
+        self._input, self._bytes_at = source, bytes_at
+
+    @cached_property
+    def without_bounds(self) -> frozenset[int]:
+        """The numbers of the leaf columns for whose statistics pyarrow must not be asked. Raises as :attr:`footer`."""
+        return check_footer(self.metadata)
+
+    @property
+    def footer(self) -> Any:
+        """The file's ``FileMetaData``, whose row groups pyarrow can be asked about.
+
+        Raises:
+            ValueError: it contradicts itself.
+        """
+        _ = self.without_bounds
+        return self.metadata
+
+    def close(self, force: bool = False) -> None:  # noqa: ARG002 - the source is ours
+        """As that of ``ParquetFile``, with the source."""
+        super().close(force=True)
+
+    def iter_batches(
+        self,
+        batch_size: int = 64 * 1024,
+        row_groups: Iterable[int] | None = None,
+        columns: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """As that of ``ParquetFile``. Raises ``ValueError`` for a row group that would take too much memory."""
+        groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
+        for rows, run in self._runs(batch_size, groups, columns):
+            yield from super().iter_batches(rows, row_groups=run, columns=columns, **options)
+
+    def iter_held_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All batches, for who keeps them all. Raises ``ValueError`` where they take too much memory together."""
+        most, held = max(ROW_BYTES, UNFOLDED * self._input.size()), 0
+        for batch in self.iter_batches(columns=columns):
+            held += batch.nbytes
+            if held > most:
+                raise ValueError(f"its columns would take more than {most:,} bytes")
+            yield batch
+
+    def _runs(self, most: int, groups: Iterable[int], columns: Sequence[str] | None) -> Iterator[tuple[int, list[int]]]:
+        """Row groups that follow each other with as many rows to a batch, and how many."""
+        rows, run = most, list[int]()
+        for group in groups:
+            bound = self._rows_at_once(group, most, columns)
+            if run and bound != rows:
+                yield rows, run
+                run = []
+            rows = bound
+            run.append(group)
+        if run:
+            yield rows, run
+
+    def _rows_at_once(self, number: int, most: int, columns: Sequence[str] | None) -> int:
+        group = self.footer.row_group(number)
+        leaves = wanted_leaves(self.metadata, columns)
+        if not leaves and self.metadata.num_columns and group.num_rows > _MANY_ROWS:
+            self._check_rows(number, group)
+        costs = [cost for leaf in leaves if (cost := self._cost(number, group, leaf, most)) is not None]
+        rows = most
+        while (bytes_ := sum(cost.of(rows) for cost in costs)) > BATCH_BYTES and rows > 1:
+            rows //= 2
+        if rows == 1 and bytes_ > ROW_BYTES:
+            raise ValueError(f"a row of row group {number} may take {bytes_:,} bytes")
+        return rows
+
+    def _check_rows(self, number: int, group: Any) -> None:
+        """Rows without columns cost their reader time: so many there are indeed."""
+        chunk, column = group.column(0), self.metadata.schema.column(0)
+        pages = self._pages(number, column.path, chunk, 0)
+        if column.max_repetition_level == 0 and group.num_rows > sum(p.values for p in pages if not p.is_dictionary):
+            raise ValueError(f"row group {number} says that it has {group.num_rows:,} rows, and has fewer")
+
+    def _pages(self, number: int, path: str, chunk: Any, width: int) -> list[PageHeader]:
+        """The pages of a column of a row group; where only a dictionary can unfold, the first, which it would be."""
+        start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+        if dictionary is not None and 0 < dictionary < start:  # some writers put 0 for none
+            start = dictionary
+        pages = read_page_headers(self._bytes_at, start, 0 if width else chunk.num_values)
+        for page in pages:
+            # An entry has its bytes there: as many as a value has, or at least its length, which takes four.
+            if page.is_dictionary and (page.size > DICTIONARY_BYTES or page.values * (width or 4) > page.size):
+                raise ValueError(
+                    f"column {path} of row group {number} has a dictionary of {page.values:,} values, "
+                    f"of {page.size:,} bytes"
+                )
+        return pages
+
+    def _cost(self, number: int, group: Any, leaf: int, most: int) -> _Cost | None:
+        column, chunk = self.metadata.schema.column(leaf), group.column(leaf)
+        repeated = column.max_repetition_level > 0
+        fixed = chunk.physical_type == "FIXED_LEN_BYTE_ARRAY"
+        width = column.length if fixed else _WIDTHS.get(chunk.physical_type, 0)
+        if width > _WIDEST:
+            raise ValueError(f"column {column.path} has values of {width:,} bytes each")
+        if width and not repeated:
+            self._pages(number, column.path, chunk, width)
+            return _Cost([], [], width) if width > BATCH_BYTES // most else None
+        pages = self._pages(number, column.path, chunk, 0)
+        data = [page for page in pages if not page.is_dictionary]
+        longest = 0 if width else self._longest(number, column.path, pages, most)
+        if not repeated:
+            # What each row may have that its page has not: an entry of the dictionary, or what others begin with.
+            prefix = max((page.size for page in data if page.by_prefix), default=0)
+            return _Cost([page.values for page in data], [page.size for page in data], max(longest, prefix))
+        whole = sum(page.unfolded(width or longest) + _LEVELS * page.values for page in data)
+        if whole > max(ROW_BYTES, UNFOLDED * chunk.total_compressed_size):
+            raise ValueError(f"column {column.path} of row group {number} would take {whole:,} bytes")
+        return _Cost([], [], whole / max(group.num_rows, 1))
+
+    def _longest(self, number: int, path: str, pages: list[PageHeader], most: int) -> int:
+        """How many bytes the longest value of a dictionary may have; 0 where there is none."""
+        found = max((page.size - 4 * page.values for page in pages if page.is_dictionary), default=0)
+        repeats = sum(page.values for page in pages if page.by_dictionary)
+        if found * min(repeats, most) <= BATCH_BYTES // 4:
+            return found
+        # Its size does not say: most dictionaries are long because they have many entries. So it is read, with one row.
+        probe = pq.ParquetFile(
+            self._input, metadata=self.metadata, read_dictionary=[path], pre_buffer=False, buffer_size=2**16
+        )
+        batch = next(probe.iter_batches(1, row_groups=[number], columns=[path]), None)
+        lengths = [] if batch is None else [_longest_entry(column) for column in batch.columns]
+        return max((length for length in lengths if length is not None), default=found)
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What some rows of a column take at most.
+
+    Attributes:
+        values: how many values each page has, a row each.
+        sizes: what each page takes when it is decoded, in bytes.
+        a_row: what each row takes beside its share of the pages, in bytes; for columns without pages here, all of it.
+    """
+
+    values: list[int]
+    sizes: list[int]
+    a_row: float
+
+    def of(self, rows: int) -> int:
+        """What so many rows take that follow each other, wherever they begin."""
+        most = held = between = first = 0
+        for last, size in enumerate(self.sizes):
+            held += size
+            between += self.values[last - 1] if last - 1 > first else 0
+            # They touch two pages if all rows between these are theirs, and one more in each.
+            while first < last and between > rows - 2:
+                held -= self.sizes[first]
+                first += 1
+                between -= self.values[first] if first < last else 0
+            most = max(most, held)
+        return most + int(self.a_row * rows)
+
+
+def _longest_entry(column: pa.Array) -> int | None:
+    """Of the dictionary in a column, at whatever depth."""
+    if pa.types.is_dictionary(column.type):
+        return pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+    if pa.types.is_struct(column.type):
+        parts = [column.field(i) for i in range(column.type.num_fields)]
+    elif pa.types.is_map(column.type):
+        parts = [column.keys, column.items]
+    elif pa.types.is_nested(column.type):
+        parts = [column.values]
+    else:
+        return None
+    return max((found for part in parts if (found := _longest_entry(part)) is not None), default=None)
+
+
+def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:
+    """The numbers of the leaf columns of some columns, each of which is given by a path to it or to what holds it."""
+    if columns is None:
+        return range(footer.num_columns)
+    wanted = set(columns)
+    schema = footer.schema
+    return [leaf for leaf in range(footer.num_columns) if _is_under(schema.column(leaf).path, wanted)]
+
+
+def _is_under(path: str, wanted: set[str]) -> bool:
+    # A dot may be part of a name as well: then some bytes too many are fetched, and pyarrow reads what it should.
+    end = len(path)
+    while end > 0:
+        if path[:end] in wanted:
+            return True
+        end = path.rfind(".", 0, end)
+    return False
