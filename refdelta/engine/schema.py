@@ -58,7 +58,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     """The Arrow type in which the engine holds a Delta type.
 
     Raises:
-        UnsupportedTypeError: the engine has no such type (``variant``).
+        UnsupportedTypeError: the engine has no such type (``variant``, maps with keys of type void).
     """
     match data_type:
         case DecimalType():
@@ -67,6 +67,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
             return pa.struct([arrow_field(item) for item in data_type])
         case ArrayType():
             return pa.list_(_field("element", data_type.element, data_type.contains_null))
+        case MapType() if data_type.key == VOID:
+            raise UnsupportedTypeError("maps without keys are not supported")  # they are never null, and of type void
         case MapType():
             value = _field("value", data_type.value, data_type.value_contains_null)
             return pa.map_(pa.field("key", arrow_type(data_type.key), nullable=False), value)
