@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.snapshot import load_snapshot, version_at
+from refdelta.engine.snapshot import follow, load_snapshot, version_at
 from refdelta.errors import (
     InvalidLogError,
     StoreError,
@@ -252,6 +253,74 @@ def test_advance_checks_the_protocol():
     table.commit({"protocol": {"minReaderVersion": 9, "minWriterVersion": 9}})
     with pytest.raises(UnsupportedFeatureError):
         old.advance()
+
+
+def log_behind(table, version):
+    return [table.store.get(f"_delta_log/{v:020d}.json") for v in range(version + 1, table.version + 1)]
+
+
+def test_a_snapshot_goes_on_from_commits_that_are_at_hand():
+    table = make()
+    store = CountingStore(table.store)
+    old = load_snapshot(store)
+    table.commit({"commitInfo": {"txnId": "one"}}, remove("f2"), add("f4"), {"txn": {"appId": "other", "version": 1}})
+    table.commit({"commitInfo": {"txnId": "two"}}, metadata(struct(field("y", "long"))), add("f5"))
+    log = log_behind(table, 3)
+    store.reset()
+
+    new = follow(store, old, log)
+
+    assert store.total == 0
+    read = load_snapshot(table.store)
+    assert (new.version, paths(new), new.files) == (5, paths(read), read.files)
+    assert (new.protocol, new.metadata, new.txns, new.domains) == (
+        (read.protocol, read.metadata, read.txns, read.domains)
+    )
+    assert new.commit_info.fields == {"txnId": "two"}
+    assert new.tombstones().equals(read.tombstones())
+    # The time of our own commit is the file's, as a listing has it.
+    assert new.timestamp_ms == read.timestamp_ms
+    store.reset()
+    newest = new.advance()
+    assert (store.counts["list"], store.total) == (1, 1)
+    assert newest.segment == read.segment
+    assert newest.advance() is newest
+
+
+def test_the_first_commits_of_a_table_make_a_snapshot():
+    table = make()
+    made = follow(table.store, None, log_behind(table, -1))
+    read = load_snapshot(table.store)
+    assert (made.version, paths(made), made.files) == (3, paths(read), read.files)
+    assert made.advance().segment == read.segment
+
+
+def test_a_table_that_was_replaced_behind_our_own_commit_is_found_out(tmp_path):
+    """The new one looks the same to the byte: what tells is the commit before, whose time a listing has shown."""
+    for place in ("ours", "theirs"):
+        store = LocalStore(tmp_path / place, create=True)
+        table = Handmade(SCHEMA, "p", store=store)
+        for i in range(1, 4):
+            table.commit(add(f"{place[0]}{i}"))
+            os.utime(tmp_path / place / "_delta_log" / f"{i:020d}.json", (i, i + 10 * (place == "theirs")))
+        if place == "ours":
+            ours = follow(store, load_snapshot(store, 2), log_behind(table, 2))
+            assert (ours.version, ours.advance().version) == (3, 3)
+    shutil.rmtree(tmp_path / "ours")
+    (tmp_path / "theirs").rename(tmp_path / "ours")
+    assert paths(ours.advance()) == ["t1", "t2", "t3"]
+
+
+def test_others_who_won_while_we_committed_are_read():
+    table = make()
+    old = load_snapshot(table.store)
+    table.commit(add("f4"))
+    ours = follow(table.store, old, log_behind(table, 3))
+    table.commit(add("f5"))
+    table.checkpoint(4, [*SMALL, *(add(f"f{i}") for i in range(1, 5))])
+    newest = ours.advance()
+    assert paths(newest) == [f"f{i}" for i in range(1, 6)]
+    assert newest.segment.checkpoint.version == 4
 
 
 # --- trouble between the listing and the reading -------------------------------------------------------------------

@@ -192,6 +192,13 @@ def test_a_compaction_among_writers_of_its_input():
     assert report.outcomes == {"CommitOutcome"}
 
 
+def test_vectors_that_are_read_before_their_turn():
+    """The last of four steps over two at once, and reads the vectors of both in one go."""
+    prepared = [deletes("a", 1), deletes("b", 2), deletes("c", 3), deletes("d", 5, reads=(4,))]
+    report = on_shared(prepared, faults=0)
+    assert report.outcomes == {"CommitOutcome"}
+
+
 def test_writers_who_together_leave_no_row():
     report = on_shared([deletes("a", 1, 2), deletes("b", 3, 4), deletes("c", 5)], kinds=("lost request", "resent"))
     assert report.outcomes == {"CommitOutcome"}
