@@ -63,6 +63,22 @@ def test_a_small_table_cold_and_again(proxy, four, told):
     assert {seen.status for seen in proxy.seen} <= {200, 206}
 
 
+def test_looking_at_the_log(proxy, four, told):
+    def costs(row, look):
+        proxy.reset()
+        found = look()
+        assert proxy.counts == told(row)
+        return found
+
+    old = costs("read-14", lambda: DeltaTable(four.uri, version=1, storage_options=four.options))
+    assert len(old.file_uris()) == 2
+    table = opened(four)
+    assert [entry["version"] for entry in costs("read-15", lambda: table.history(2))] == [3, 2]
+    assert costs("read-16", lambda: DeltaTable.is_deltatable(four.uri, four.options))
+    assert costs("read-17", lambda: (table.detail(), table.get_add_actions(), table.schema(), table.metadata()))
+    assert costs("read-17", lambda: table.scan(predicate="x = 1005").explain()).files_read == 1
+
+
 def test_a_scan_that_is_pruned(proxy, four, told):
     table = opened(four)
     proxy.reset()
