@@ -51,10 +51,10 @@ class Client:
     def __init__(self, protocol: str, arguments: Mapping[str, Any]) -> None:
         self.protocol = protocol
         self.arguments = dict(arguments)
-        self.secrets = secrets_of(arguments)
         # Clients with the same arguments are one, as long as the environment says the same: the libraries read logins
         # there. The name is a digest of all that, and tells none of it.
         logins = sorted(item for item in os.environ.items() if item[0].startswith(_LOGINS))
+        self.secrets = secrets_of({**dict(logins), **arguments})
         known = repr((protocol, sorted(arguments.items(), key=repr), logins))
         self.name = hashlib.sha256(known.encode(errors="surrogateescape")).hexdigest()
 

@@ -139,10 +139,12 @@ class Protocol:
         """What the environment says of options that are not given, by any of their names."""
         by_name = {name: option for option in self.options for name in option.names}
         targets = {by_name[name.lower()].target for name in given if name.lower() in by_name}
+        # Arguments of the client within an option, such as client_kwargs={"endpoint_url": ...}, are given as well.
+        inner = {name for value in given.values() if isinstance(value, Mapping) for name in value}
         found: dict[tuple[str, ...], tuple[str, str]] = {}
         for variable in self.environment:
             target, value = by_name[variable.lower()].target, os.environ.get(variable)
-            if value and target not in targets:
+            if value and target not in targets and target[-1] not in {*given, *inner}:
                 found.setdefault(target, (variable, value))
         return dict(found.values())
 

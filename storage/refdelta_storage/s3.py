@@ -34,8 +34,9 @@ _NETWORK = {
 class S3Store(RemoteStore):
     """Objects of a bucket: one PUT with ``If-None-Match`` for a commit, listings that start after a key, page by page.
 
-    Neither botocore nor s3fs sends anything again; this store does, and never a conditional put. Other arguments are
-    those of :class:`~refdelta_storage.remote.RemoteStore`.
+    Neither botocore nor s3fs sends anything again; this store does, and never a conditional put. An upload in parts
+    whose writer was killed stays, unseen, until a lifecycle rule of the bucket gives it up. Arguments are those of
+    :class:`~refdelta_storage.remote.RemoteStore`.
     """
 
     bulk: ClassVar[int] = 1000

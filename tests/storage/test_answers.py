@@ -93,6 +93,9 @@ class TestConditionalPut:
         ):
             telling(store, raised, monkeypatch)
             assert isinstance(store.put_if_absent("k", b""), expected)
+        telling(store, ClientAuthenticationError("no login is configured"), monkeypatch)
+        with pytest.raises(StorageError, match="cannot create 'k' in abfs://c/t: no login is configured"):
+            store.put_if_absent("k", b"")
         telling(store, error(ClientAuthenticationError, 403, "AuthorizationFailure"), monkeypatch)
         with pytest.raises(StorageError, match=r"t: AuthorizationFailure: first line$"):
             store.put_if_absent("k", b"")

@@ -66,6 +66,7 @@ class TestS3:
         store = works(s3_server.place(), {})
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         works(s3_server.place(), {"endpoint_url": s3_server.endpoint})  # what is said here counts
+        works(s3_server.place(), {"client_kwargs": {"endpoint_url": s3_server.endpoint, "region_name": "us-east-1"}})
         assert S3_SECRET not in repr(store)
 
     def test_a_profile(self, s3_server, tmp_path):
