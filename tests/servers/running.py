@@ -144,11 +144,13 @@ class S3Server(Server):
 
     def _command(self) -> list[str]:
         self.objects.mkdir(parents=True, exist_ok=True)
-        (self.folder / "metadata").mkdir(exist_ok=True)
-        return [
-            *(str(versitygw()), "--port", f"127.0.0.1:{self.port}", "--quiet"),
-            *("posix", "--sidecar", str(self.folder / "metadata"), str(self.objects.parent)),
-        ]
+        command = [str(versitygw()), "--port", f"127.0.0.1:{self.port}", "--quiet", "posix"]
+        if not _has_attributes(self.folder):
+            # The second best: a kill between an object and the file that describes it leaves a name at which nothing
+            # can be read, and nothing created.
+            (self.folder / "metadata").mkdir(exist_ok=True)
+            command += ["--sidecar", str(self.folder / "metadata")]
+        return [*command, str(self.objects.parent)]
 
 
 class AzureServer(Server):
@@ -194,6 +196,16 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _has_attributes(folder: Path) -> bool:
+    """Whether files there can have attributes of users, in which the server describes its objects."""
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        try:
+            os.setxattr(file.name, "user.refdelta", b"1")
+        except (OSError, AttributeError):
+            return False
+    return True
 
 
 _LIBC = ctypes.CDLL(None)
