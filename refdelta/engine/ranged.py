@@ -50,6 +50,7 @@ def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, 
     Raises:
         ObjectNotFoundError: it is not there; what else store and pyarrow raise.
     """
+    store = store.steady()  # a checkpoint may be replaced by another writer's
     if size is None:
         size = store.head(key).size
     whole = size <= WHOLE_BYTES and not footer_only

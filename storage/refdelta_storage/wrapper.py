@@ -65,8 +65,11 @@ class WrapperStore(Store):
         return self.inner.get_many(keys)
 
     def steady(self) -> Store:
+        inner = self.inner.steady()
+        if inner is self.inner:
+            return self
         view = copy.copy(self)
-        view.inner = self.inner.steady()
+        view.inner = inner
         return view
 
     def local_path(self, key: str) -> str | None:
