@@ -145,6 +145,21 @@ def test_time_travel_by_the_times_of_the_log(place):
         opened(place, dt.datetime.fromtimestamp(adjusted[0] / 1000 - 1, dt.UTC))
 
 
+def test_time_travel_by_the_times_that_the_commits_note(place):
+    """Exact to the millisecond, whatever the store's own times are."""
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    for number in range(4):
+        write(place, numbers(number), mode="append", configuration=properties)
+    entries = opened(place).history()[::-1]
+    times = [entry["inCommitTimestamp"] for entry in entries]
+    assert times == sorted({*times})
+    assert [entry["timestamp"] for entry in entries] == times
+    for version, time in enumerate(times):
+        assert opened(place, dt.datetime.fromtimestamp(time / 1000, dt.UTC)).version() == version
+    with pytest.raises(errors.VersionNotFoundError):
+        opened(place, dt.datetime.fromtimestamp(times[0] / 1000 - 0.001, dt.UTC))
+
+
 def test_a_handle_follows_others_and_a_pinned_one_stays(place):
     write(place, numbers(1))
     handle, pinned = opened(place), opened(place, 0)
