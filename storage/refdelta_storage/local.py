@@ -408,6 +408,8 @@ class LocalStore(Store):
             yield
         except StorageError:
             raise
+        except MemoryError as error:  # of a file that is larger than the memory
+            raise failure(action, key, self.uri, error) from error
         except OSError as error:
             if action == "read" and isinstance(error, _ABSENT):
                 raise not_found(key, self.uri) from error

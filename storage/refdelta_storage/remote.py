@@ -31,7 +31,7 @@ from refdelta_storage.base import (
     order_key,
 )
 from refdelta_storage.clients import PARALLEL, PATIENCE, Client, Patience, together
-from refdelta_storage.errors import StorageError, failure, not_found
+from refdelta_storage.errors import ObjectNotFoundError, StorageError, failure, not_found
 from refdelta_storage.streams import RangedInput, collecting
 
 PART = 16 << 20
@@ -261,7 +261,10 @@ class RemoteStore(Store):
         least, token = order_key(after), cast("str | None", None)
         begin = None if after is None else self._prefix + after
         while True:
-            entries, token = self._ask("list", prefix, partial(self._page, prefix, begin, token))
+            try:
+                entries, token = self._ask("list", prefix, partial(self._page, prefix, begin, token))
+            except ObjectNotFoundError:
+                return  # how accounts with folders say that there is no such one
             page = [
                 ObjectInfo(key, size, mtime_ms)
                 for key, size, mtime_ms in ((name[len(self._prefix) :], size, mtime) for name, size, mtime in entries)
@@ -330,7 +333,7 @@ class RemoteStore(Store):
         return self._run(action, key_of(items[0]), everything)
 
     def _missing_or_failure(self, action: str, key: str, error: BaseException) -> StorageError:
-        if action == "read" and self._is_absent(error):
+        if action in ("read", "list") and self._is_absent(error):
             return not_found(key, self.uri)
         return self._failure(action, key, error)
 

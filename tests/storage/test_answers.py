@@ -93,6 +93,11 @@ class TestConditionalPut:
         ):
             telling(store, raised, monkeypatch)
             assert isinstance(store.put_if_absent("k", b""), expected)
+        telling(store, error(HttpResponseError, 404, "PathNotFound"), monkeypatch)
+        assert list(store.list("no/such/folder")) == []
+        telling(store, error(HttpResponseError, 404, "ContainerNotFound"), monkeypatch)
+        with pytest.raises(StorageError, match="cannot list '' in abfs://c/t: ContainerNotFound: first line"):
+            list(store.list())
         telling(store, ClientAuthenticationError("no login is configured"), monkeypatch)
         with pytest.raises(StorageError, match="cannot create 'k' in abfs://c/t: no login is configured"):
             store.put_if_absent("k", b"")
