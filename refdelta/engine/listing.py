@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 Listing = list[tuple[str, int, int]]
 
+# Files of the log are read whole. No engine writes any that is near to this; a file with a hole in it may be longer
+# than any memory.
+_LONGEST_COMMIT = 2**31
+_LONGEST_HINT = 2**24
+
 
 def find_segment(
     store: Store, version: int | None = None, *, hinted: bool = True, unreadable: Collection[str] = ()
@@ -99,6 +104,9 @@ def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]
         ObjectNotFoundError: a file is gone, which log cleanup may do while we read.
         InvalidLogError: a file breaks the protocol.
     """
+    for file in files:
+        if file.size > _LONGEST_COMMIT:
+            raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
     keys = [file.key for file in files]
     try:
         contents = store.get_many(keys)
@@ -164,7 +172,7 @@ def _hint(store: Store) -> int | None:
     One that cannot be read is none: it only saves time. Where the store is what fails, the listing tells.
     """
     try:
-        hint = parse_last_checkpoint(store.get(last_checkpoint_key()))
+        hint = parse_last_checkpoint(store.get_range(last_checkpoint_key(), 0, _LONGEST_HINT))
     except StorageError:
         return None
     return None if hint is None else hint.version

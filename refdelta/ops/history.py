@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.concurrency.places import ROW_PLACES
-from refdelta.engine.files import store_errors
+from refdelta.engine.files import log_errors, store_errors
 from refdelta.engine.listing import list_log
 from refdelta.errors import InvalidLogError, TableNotFoundError
 from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, rising
@@ -49,7 +49,10 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
         keys = [commit_key(version) for version in some]
         with store_errors("read the log"):
             contents = snapshot.store.get_many(keys)
-        infos = {v: _commit_info(data, key) for v, key, data in zip(some, keys, contents, strict=True)}
+        infos = {}
+        for version, key, data in zip(some, keys, contents, strict=True):
+            with log_errors(key):
+                infos[version] = _commit_info(data, key)
         stamps = {v: info.get("inCommitTimestamp", some[v]) for v, info in infos.items()}
         times = dict(commit_timestamps(reversed(some.items()), since, stamps.__getitem__))
         for version, info in infos.items():

@@ -10,12 +10,13 @@ ignored, as the specification asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from refdelta.errors import InvalidLogError
+from refdelta.errors import InvalidLogError, NotEnoughMemoryError
 from refdelta.protocol.actions import (
     Add,
     AnyAction,
@@ -101,6 +102,22 @@ _BAD_INPUT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # --- bytes to actions --------------------------------------------------------------------------------------------
 
 
+def _enough_memory(decode: Callable[[bytes, str], list[AnyAction]]) -> Callable[[bytes, str], list[AnyAction]]:
+    """The same, but where memory does not suffice for what the bytes unfold to, the error names the file."""
+
+    @functools.wraps(decode)
+    def decoded(data: bytes, file: str) -> list[AnyAction]:
+        try:
+            return decode(data, file)
+        except MemoryError:
+            raise NotEnoughMemoryError(
+                f"there is not enough memory to read {file}: {len(data):,} bytes of it are there"
+            ) from None
+
+    return decoded
+
+
+@_enough_memory
 def decode_commit(data: bytes, file: str) -> list[AnyAction]:
     """The actions of a commit or of a compacted file, in their order.
 
@@ -154,6 +171,7 @@ def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sid
     )
 
 
+@_enough_memory
 def decode_summary(data: bytes, file: str) -> list[AnyAction]:
     """The actions of a commit as conflict checks need them: without statistics, tags and unknown fields.
 

@@ -139,7 +139,8 @@ def test_any_hint_will_do(hint):
 def test_a_hint_that_cannot_be_read_is_none():
     table = with_checkpoint()
     table.hint(3)
-    store = FaultyStore(table.store, [Fault("fail", "get", "*/_last_checkpoint", times=9)])
+    faults = [Fault("fail", method, "*/_last_checkpoint", times=9) for method in ("get", "get_range")]
+    store = FaultyStore(table.store, faults)
     assert paths(load_snapshot(store)) == ["f1", "f2", "f3", "f4", "f5"]
     write_checkpoint(store, load_snapshot(store))
     assert len(store.injected) == 3
