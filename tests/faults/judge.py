@@ -136,28 +136,39 @@ def judge(
         verdict.reads += 1
         if seen.version is None or seen.version >= len(states) or seen.rows != rows(states[seen.version]):
             verdict.blame(f"a reader saw other rows in version {seen.version} than it has")
+        elif seen.version < seen.least:
+            verdict.blame(f"a reader was given version {seen.version} after {seen.least}")
     if states or not may_be_absent:
         _judge_table(place, history, states, verdict, vacuumed=vacuumed)
     return verdict
 
 
 def _judge_told(history: History, told: Sequence[Told], verdict: Verdict) -> None:
-    at: dict[tuple[int, int], list[int]] = {}
+    found: dict[tuple[int, int], list[int]] = {}
     for version, step in history.steps().items():
-        at.setdefault(step.name, []).append(version)
+        found.setdefault(step.name, []).append(version)
+    tries: dict[tuple[int, int], list[Told]] = {}
     for one in told:
         verdict.steps[one.outcome] = verdict.steps.get(one.outcome, 0) + 1
-        found = at.pop(one.step.name, [])
-        right = {
-            "committed": [one.version] == found,
-            "nothing": not found,
-            "failed": not found,
-            "unknown": len(found) <= 1,
-        }[one.outcome]
-        if not right:
-            verdict.blame(f"{one.step}: told {one.outcome} {one.version} {one.error}, but it is in versions {found}")
-    for name, versions in at.items():
+        tries.setdefault(one.step.name, []).append(one)
+    for name, mine in tries.items():
+        versions = found.pop(name, [])
+        if not _is_right(mine, versions):
+            answers = ", ".join(f"{one.outcome} {one.version or ''} {one.error or ''}" for one in mine)
+            verdict.blame(f"{mine[0].step}: told {answers}, but it is in versions {versions}")
+    for name, versions in found.items():
         verdict.blame(f"versions {versions} are of a step that nobody took: {name}")
+
+
+def _is_right(tries: Sequence[Told], versions: list[int]) -> bool:
+    """Whether it is true what callers were told of a step that is in these versions."""
+    outcomes = {one.outcome for one in tries}
+    if len(versions) > 1 or any(one.outcome == "committed" and versions != [one.version] for one in tries):
+        return False
+    if tries[0].step.kind == "once" and "nothing" in outcomes:
+        # It is recorded that the step was taken before.
+        return len(versions) == 1
+    return not versions or not outcomes.isdisjoint(("committed", "unknown"))
 
 
 def _judge_errors(all_told: Iterable[Told | Read], verdict: Verdict, clear: set[str]) -> None:

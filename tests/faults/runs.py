@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
+import deltalake
+
 from faults.judge import Verdict, judge
 from faults.report import Result
 from faults.steps import Step, begin, some_steps
-from faults.writers import Told, impatient, read, write
+from faults.writers import Told, impatient, in_order, read, rows_of, write
+from refdelta import DeltaTable
 from servers.faults import RandomFaults
 from servers.proxy import Proxy
-from servers.running import Place, Server
+from servers.running import Place, S3Server, Server
 
 _VACUUMS = 4
 
@@ -34,6 +37,7 @@ class Shape:
         rate: how many of the requests that only read meet a fault, not counting its repetitions.
         writes: how many of those that write.
         only: the kind of objects whose requests meet faults; None for all.
+        bursts: how often a fault meets the same request again, to choose from.
         processes: whether each writer is a process of its own, or a thread.
         kinds: weights of the steps; the usual ones where there are none.
         creating: whether the writers race to create the table too.
@@ -48,6 +52,7 @@ class Shape:
     rate: float = 0.04
     writes: float = 0.3
     only: str | None = None
+    bursts: tuple[int, ...] = (1, 1, 1, 1, 2, 3, 6, 12)
     processes: bool = False
     kinds: Mapping[str, int] = field(default_factory=dict)
     creating: bool = False
@@ -59,6 +64,15 @@ SHAPES = (
     Shape("vectors"),
     Shape("partitions", layout="partitions"),
     Shape("commits", writers=6, rate=0.3, writes=0.7, only="commit", kinds={"append": 2, "update": 1, "delete": 1}),
+    Shape(
+        "outages",
+        writers=6,
+        writes=0.5,
+        only="commit",
+        bursts=(1, 2, 30),
+        kinds={"append": 2, "update": 1, "delete": 1},
+    ),
+    Shape("exactly once", "plain", rate=0.2, writes=0.6, only="commit", bursts=(1, 2, 30), steps=5, kinds={"once": 1}),
     Shape("processes", processes=True, probed=True),
     Shape("creation", layout="plain", writers=5, steps=3, writes=0.5, creating=True, kinds={"append": 1, "update": 1}),
     Shape("plain", layout="plain", processes=True, kinds={"append": 3, "compact": 2, "checkpoint": 1, "overwrite": 1}),
@@ -76,7 +90,7 @@ def run(server: Server, seed: int, shape: Shape) -> Result:
     """
     started = time.monotonic()
     direct = server.place()
-    plan = RandomFaults(seed, shape.rate, writes=shape.writes, only=shape.only)
+    plan = RandomFaults(seed, shape.rate, writes=shape.writes, only=shape.only, bursts=shape.bursts)
     if not shape.creating:
         begin(direct.uri, shape.layout, direct.options)
     with Proxy(server, plan) as proxy:
@@ -96,6 +110,8 @@ def run(server: Server, seed: int, shape: Shape) -> Result:
             reads = reading.result()
         with _quiet(plan, proxy):
             verdict = judge(direct, told, reads, may_be_absent=shape.creating)
+            if verdict.versions:
+                _ask_another_reader(server, direct, shape, verdict)
         vacuums = [*_vacuum(place)] if verdict.versions else []
         with _quiet(plan, proxy):
             after = _judge_vacuumed(direct, told, vacuums) if verdict.versions else Verdict()
@@ -136,6 +152,16 @@ def _quiet(plan: RandomFaults, proxy: Proxy) -> Iterator[None]:
     proxy.settle()
     yield
     plan.active = True
+
+
+def _ask_another_reader(server: Server, direct: Place, shape: Shape, verdict: Verdict) -> None:
+    """Let deltalake read what it can: the folder that is served, unless rows are deleted by vectors there."""
+    if not isinstance(server, S3Server) or shape.layout == "vectors":
+        return
+    theirs = deltalake.DeltaTable(server.path(direct.uri)).to_pyarrow_table()
+    ours = DeltaTable(direct.uri, storage_options=direct.options)
+    if in_order(theirs) != rows_of(ours):
+        verdict.blame("deltalake reads other rows")
 
 
 def _vacuum(place: Place) -> Iterator[Told]:

@@ -72,7 +72,7 @@ def after(state: State, step: Step, at: Sequence[State]) -> State:
     """
     mine = step.owner
     match step.kind:
-        case "append" | "create":
+        case "append" | "create" | "once":
             return {**state, **_new(step)}
         case "update":
             return {key: value + 1 if key[0] == mine and key[1] % 2 else value for key, value in state.items()}
@@ -115,6 +115,16 @@ def take(step: Step, table: DeltaTable) -> int | None:
     match step.kind:
         case "append":
             result = write_deltalake(table, _rows_of(_new(step)), mode="append", commit_properties=noted)
+        case "once":
+            # Whoever was told of an unknown outcome, or of a failure, repeats it: it is there once for all that.
+            result = write_deltalake(
+                table,
+                _rows_of(_new(step)),
+                mode="append",
+                app_id=f"writer {step.owner}",
+                app_version=step.number,
+                commit_properties=noted,
+            )
         case "update":
             result = table.update({"value": "value + 1"}, predicate=f"{mine} and id % 2 = 1", commit_properties=noted)
         case "delete":

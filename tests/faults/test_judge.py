@@ -86,6 +86,7 @@ def test_readers(table):
     place, told = table
     assert "other rows" in blamed(place, told, [Read(0, rows(START)[1:])])
     assert "other rows" in blamed(place, told, [Read(99, rows(START))])
+    assert "version 0 after 3" in blamed(place, told, [Read(0, rows(START), least=3)])
     assert blamed(place, told, [Read(None, error=("StoreError", "no answer"))]) == ""
 
 

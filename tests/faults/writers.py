@@ -8,9 +8,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from faults.steps import State, Step, create, take
 from refdelta import DeltaTable, errors
 from servers.running import Place
+
+_TRIES = 20
+"""How often a step that may be taken twice is tried, until it succeeds."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,15 @@ class Told:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader saw: the rows of a version, or an error."""
+    """What a reader saw: the rows of a version, or an error; ``least`` is a version that it knew to be there when it
+    asked for the newest.
+    """
 
     version: int | None
     rows: tuple[tuple[int, int, int], ...] = ()
     error: tuple[str, str] | None = None
     traceback: str = ""
+    least: int = 0
 
 
 def impatient(place: Place, *, probed: bool = False) -> Place:
@@ -57,28 +65,35 @@ def write(place: Place, steps: Sequence[Step], seed: int) -> list[Told]:
     dice = random.Random(seed)
     told: list[Told] = []
     table: DeltaTable | None = None
-    for planned in steps:
-        step = planned
+    for step in steps:
         if dice.random() < 0.4:
             table = None
-        started = time.monotonic()
-        version = error = None
-        trace = ""
-        try:
-            if table is None and step.kind != "create":
-                table = DeltaTable(place.uri, storage_options=place.options)
-            if step.kind == "restore":
-                step = replace(step, target=max(table.version() - 2, 0))
-            version = create(step, place.uri, place.options) if table is None else take(step, table)
-            outcome = "nothing" if version is None else "committed"
-        except errors.CommitOutcomeUnknownError as failure:
-            outcome, error = "unknown", _shown(failure)
-        except errors.DeltaError as failure:
-            outcome, error = "failed", _shown(failure)
-        except Exception as failure:
-            outcome, error, trace = "failed", _shown(failure), traceback.format_exc()
-        told.append(Told(step, outcome, version, error, trace, time.monotonic() - started))
+        for _ in range(_TRIES if step.kind == "once" else 1):
+            table, one = _try(place, step, table)
+            told.append(one)
+            if one.error is None:
+                break
     return told
+
+
+def _try(place: Place, step: Step, table: DeltaTable | None) -> tuple[DeltaTable | None, Told]:
+    started = time.monotonic()
+    version = error = None
+    trace = ""
+    try:
+        if table is None and step.kind != "create":
+            table = DeltaTable(place.uri, storage_options=place.options)
+        if table is not None and step.kind == "restore":
+            step = replace(step, target=max(table.version() - 2, 0))
+        version = create(step, place.uri, place.options) if table is None else take(step, table)
+        outcome = "nothing" if version is None else "committed"
+    except errors.CommitOutcomeUnknownError as failure:
+        outcome, error = "unknown", _shown(failure)
+    except errors.DeltaError as failure:
+        outcome, error = "failed", _shown(failure)
+    except Exception as failure:
+        outcome, error, trace = "failed", _shown(failure), traceback.format_exc()
+    return table, Told(step, outcome, version, error, trace, time.monotonic() - started)
 
 
 def read(place: Place, seed: int, enough: Callable[[], bool]) -> list[Read]:
@@ -90,8 +105,8 @@ def read(place: Place, seed: int, enough: Callable[[], bool]) -> list[Read]:
         version = dice.randint(0, newest) if dice.random() < 0.3 else None
         try:
             table = DeltaTable(place.uri, version, storage_options=place.options)
+            seen.append(Read(table.version(), rows_of(table), least=newest if version is None else version))
             newest = max(newest, table.version())
-            seen.append(Read(table.version(), rows_of(table)))
         except errors.DeltaError as failure:
             seen.append(Read(version, error=_shown(failure)))
         except Exception as failure:
@@ -101,7 +116,12 @@ def read(place: Place, seed: int, enough: Callable[[], bool]) -> list[Read]:
 
 def rows_of(table: DeltaTable) -> tuple[tuple[int, int, int], ...]:
     """All rows, in their order: those that are there twice come twice."""
-    columns = table.to_pyarrow_table().to_pydict()
+    return in_order(table.to_pyarrow_table())
+
+
+def in_order(data: pa.Table) -> tuple[tuple[int, int, int], ...]:
+    """Rows of the table, in their order."""
+    columns = data.to_pydict()
     return tuple(sorted(zip(columns["owner"], columns["id"], columns["value"], strict=True)))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -148,6 +148,7 @@ class RandomFaults:
         writes: how many of the requests that write do; as many as of the others if it is None.
         only: the kind of objects whose requests meet faults, as :attr:`Seen.kind`; None for all.
         most: how many faults in all; then all goes well.
+        bursts: how often a fault meets the same request again, to choose from.
     """
 
     def __init__(
@@ -159,12 +160,14 @@ class RandomFaults:
         writes: float | None = None,
         only: str | None = None,
         most: int | None = None,
+        bursts: Sequence[int] = (1, 1, 1, 1, 2, 3, 6, 12),
     ) -> None:
         self._dice = random.Random(seed)
         self._rate, self._writes = rate, rate if writes is None else writes
         self._kinds = [*kinds]
         self._only = only
         self._left = most
+        self._lengths = bursts
         self._bursts: dict[tuple[str, str], tuple[str, int]] = {}
         self._lock = threading.Lock()
         self.active = True
@@ -194,7 +197,7 @@ class RandomFaults:
                 return None
             kind = self._dice.choice([kind for kind in self._kinds if applies(kind, seen)])
             # Nobody waits for long: each of these costs the client its time-out.
-            more = 1 if kind.startswith("hang") else self._dice.choice((1, 1, 1, 1, 2, 3, 6, 12))
+            more = 1 if kind.startswith("hang") else self._dice.choice(self._lengths)
         if more > 1:
             self._bursts[place] = kind, more - 1
         return kind
