@@ -117,17 +117,19 @@ def test_timestamps_that_are_turned_on_later_say_since_when(tmp_path, clock, jum
     """Also where the commit that turns them on lands behind winners, which it did not see."""
     write_deltalake(tmp_path, ROW)
     table = DeltaTable(tmp_path)
-    written = [(tmp_path / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns // 10**6 for version in (0,)]
+    written = (tmp_path / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns // 10**6
     turn_on = table.begin()
     turn_on.set_properties(ICT)
     for _ in range(2):
         write_deltalake(tmp_path, ROW, mode="append")
-    clock.now = written[0] + jump
+    clock.now = written + jump
     assert turn_on.commit().version == 3
     table = DeltaTable(tmp_path)
     first = stamps(table)[3]
     assert stamps(table) == [None, None, None, first]
-    assert first == max(clock.now, written[0] + 1)
+    # The second attempt says by how much it is later than the first.
+    least = max(clock.now, written + 1)
+    assert least <= first < least + DAY // 2
     configuration = table.metadata().configuration
     assert (configuration[SINCE_VERSION], configuration[SINCE_TIMESTAMP]) == ("3", str(first))
     assert "inCommitTimestamp" in table.protocol().writer_features
