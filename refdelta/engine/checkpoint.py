@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import log_bytes, log_errors, open_parquet
-from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA, adds_table, concat_files, removes_table
+from refdelta.engine.state import (
+    DELETION_VECTOR_TYPE,
+    FILE_SCHEMA,
+    STATS_PARSED,
+    TOMBSTONE_SCHEMA,
+    adds_table,
+    concat_files,
+    removes_table,
+)
 from refdelta.errors import InvalidLogError
 from refdelta.protocol.actions import (
     Add,
@@ -166,13 +174,25 @@ def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
     struct = struct.filter(pc.is_valid(pc.struct_field(struct, "path")))
     if not len(struct):
         return []
-    return [pa.record_batch([_column(struct, field) for field in schema], schema=schema)]
+    rows = pa.record_batch([_column(struct, field) for field in schema], schema=schema)
+    rows.validate(full=True)  # Parquet's reader does not look whether strings are UTF-8
+    return [rows]
 
 
 def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:
     if struct.type.get_field_index(field.name) < 0:
         return pa.nulls(len(struct), field.type)
-    return pc.struct_field(struct, field.name).cast(field.type)
+    column = pc.struct_field(struct, field.name).cast(field.type)
+    return _whole(column) if field.type == DELETION_VECTOR_TYPE and column.null_count < len(column) else column
+
+
+def _whole(vectors: pa.StructArray) -> pa.StructArray:
+    """Deletion vectors that have what they must; a struct of nulls is none."""
+    vectors = pc.if_else(pc.is_valid(pc.struct_field(vectors, "storageType")), vectors, None)
+    for name in ("pathOrInlineDv", "sizeInBytes", "cardinality"):
+        if pc.struct_field(vectors, name).null_count > vectors.null_count:
+            raise ValueError(f"a deletion vector without {name}")
+    return vectors
 
 
 def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:

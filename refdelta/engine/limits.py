@@ -63,7 +63,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     @cached_property
     def without_bounds(self) -> frozenset[int]:
         """The numbers of the leaf columns for whose statistics pyarrow must not be asked. Raises as :attr:`footer`."""
-        return check_footer(self.metadata)
+        return check_footer(self.metadata, self._bytes_at, self._input.size())
 
     @property
     def footer(self) -> Any:

@@ -163,7 +163,7 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
     columns = _Columns(parquet, plan, file)
     groups = None
     if plan.row_filter is not None:
-        groups = groups_to_read(parquet.metadata, plan.row_filter, columns.stored, plan.read)
+        groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
     for start, physical in _batches(parquet, columns.physical_names, groups):
@@ -201,6 +201,7 @@ def _batches(parquet: Any, names: Sequence[str], groups: list[int] | None) -> It
     for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
         start = first
         for batch in parquet.iter_batches(BATCH_ROWS, row_groups=run, columns=names):
+            batch.validate(full=True)  # Parquet's reader does not look whether strings are UTF-8
             yield start, batch
             start += batch.num_rows
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from refdelta.engine.columns import ColumnSource
     from refdelta.engine.filters import RowFilter
+    from refdelta.engine.limits import BoundedParquetFile
 
 
 def groups_to_read(
-    footer: Any,
+    parquet: BoundedParquetFile,
     row_filter: RowFilter,
     columns: Mapping[str, tuple[StructField, ColumnSource]],
     fields: tuple[StructField, ...],
@@ -26,16 +27,20 @@ def groups_to_read(
     """The row groups that may hold a row that meets a filter.
 
     Args:
-        footer: the file's ``FileMetaData``.
+        parquet: the file.
         row_filter: the filter.
         columns: the table's columns that come from the file, by logical name, each with where it comes from.
         fields: those and the partition columns: all that the filter looks at are among them.
 
     Returns:
         Their numbers, ascending; all of them where nothing is known.
+
+    Raises:
+        ValueError: the file's footer contradicts itself.
     """
+    footer = parquet.footer
     everything = list(range(footer.num_row_groups))
-    places = _leaves(footer)
+    places = {name: leaf for name, leaf in _leaves(footer).items() if leaf not in parquet.without_bounds}
     usable = [
         (item, source, places[source.name])
         for item, source in columns.values()
