@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, write
-from refdelta import DeltaTable, errors, location, write_deltalake
+from refdelta import DeltaTable, driver, errors, location, write_deltalake
 from refdelta_storage import FaultyStore, open_store
 from refdelta_storage.wrappers import Fault
 
@@ -137,7 +137,8 @@ def test_a_commit_whose_request_or_reply_is_lost_happens_once(place, faulty, kin
     assert ids(place) == [*wanted, 60]
 
 
-def test_a_commit_that_nobody_can_tell_of_says_how_to_find_out_and_keeps_its_files(place, faulty):
+def test_a_commit_that_nobody_can_tell_of_says_how_to_find_out_and_keeps_its_files(place, faulty, monkeypatch):
+    monkeypatch.setattr(driver.RetryPolicy, "delay", lambda *_, **__: 0.0)
     table, store = faulty(Fault("late", key=COMMITS, times=10**6, calls=10**6))
     with pytest.raises(errors.CommitOutcomeUnknownError, match=r"version 1\b") as caught:
         write_deltalake(table, numbers(50), mode="append")
