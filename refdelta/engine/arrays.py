@@ -41,6 +41,27 @@ def filter_rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.filter(mask) for column in batch.columns], schema=batch.schema)
 
 
+def check_values(batch: pa.RecordBatch) -> None:
+    """Look whether a batch that came from a file is what Arrow takes it for: its texts UTF-8, above all, at which
+    Parquet's reader does not look.
+
+    Raises:
+        pyarrow.ArrowInvalid: it is not.
+    """
+    for column in batch.columns:
+        # Text by text, the check takes a tenth of the time of reading; of most tables, text is ASCII.
+        if not (pa.types.is_string(column.type) and _is_ascii(column)):
+            column.validate(full=True)
+
+
+def _is_ascii(column: pa.StringArray) -> bool:
+    _, offsets, data = column.buffers()
+    if data is None or not len(column):
+        return False
+    first, last = (memoryview(offsets).cast("i")[column.offset + at] for at in (0, len(column)))
+    return bool(0 <= first <= last <= data.size and data.slice(first, last - first).to_pybytes().isascii())
+
+
 def floor_divide(array: Any, divisor: int) -> Any:
     """Integers divided by a positive one, rounded down; Arrow rounds towards zero."""
     cut = pc.divide(array, divisor)

@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, parquet, struct
 from refdelta import DeltaTable
+from refdelta.engine.arrays import check_values
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.sql import parse_expression
@@ -116,6 +117,19 @@ def test_text_of_a_checkpoint_that_is_not_utf8():
     made.store.delete([f"_delta_log/{0:020d}.json"])
     with pytest.raises(InvalidLogError, match=rf"{key}: cannot be read: .*UTF8"):
         load_snapshot(made.store)
+
+
+def test_which_text_is_looked_at():
+    sound = pa.array(["", "abc", None, "\U0001f600é"])
+    for start in range(4):
+        check_values(pa.record_batch({"a": sound.slice(start), "b": sound.slice(start).cast(pa.large_string())}))
+    check_values(pa.record_batch({"a": pa.array([], pa.string()), "n": pa.nulls(0)}))
+    # "é" cut in two: as one text it would do.
+    offsets = pa.array([0, 1, 2], pa.int32()).buffers()[1]
+    halves = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer("é".encode())])
+    for column in (LATIN, halves, halves.slice(1), pa.StructArray.from_arrays([halves], ["x"])):
+        with pytest.raises(pa.ArrowInvalid, match="UTF8"):
+            check_values(pa.record_batch({"a": column}))
 
 
 def test_text_of_a_data_file_that_is_not_utf8():
