@@ -135,6 +135,8 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
     def _pages(self, number: int, path: str, chunk: Any, width: int) -> list[PageHeader]:
         """The pages of a column of a row group; where only a dictionary can unfold, the first, which it would be."""
+        if chunk.num_values == 0:
+            return []  # a file without rows has no pages, and pyarrow looks for none
         start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
         if dictionary is not None and 0 < dictionary < start:  # some writers put 0 for none
             start = dictionary

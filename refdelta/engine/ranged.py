@@ -57,6 +57,10 @@ def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, 
     size, tail = _tail(store, key, size, size if whole else FOOTER_BYTES)
     if not tail.endswith(_MAGIC):
         size, tail = _tail(store, key, store.head(key).size, FOOTER_BYTES)
+    # Its length stands before the magic number.
+    longer = min(int.from_bytes(tail[-8:-4], "little") + 8, size) - len(tail)
+    if longer > 0:
+        tail = store.get_range(key, size - len(tail) - longer, longer) + tail
     if len(tail) == size:
         return BoundedParquetFile(pa.BufferReader(tail), lambda start, length: tail[start : start + length], **options)
     return RangedParquetFile(_Window(store, key, size, tail), **options)

@@ -540,6 +540,16 @@ def test_a_file_that_is_gone(store):
     assert len(rows(table, predicate="x < 10")) == 10  # pruned, so never missed
 
 
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "compression": "none"}])
+@pytest.mark.parametrize("predicate", [None, "x = 1", "s = 'a'"])
+def test_a_file_without_rows(tmp_path, options, predicate):
+    table = Handmade(XS, store=LocalStore(tmp_path))
+    content = pa.table({"x": pa.array([1], pa.int64()), "s": ["a"]})
+    table.commit(table.data("none.parquet", content.slice(0, 0), parquet=options, rows=None, stats=None))
+    table.commit(table.data("one.parquet", content))
+    assert rows(table, predicate=predicate) == [{"x": 1, "s": "a"}]
+
+
 @pytest.mark.parametrize("damage", ["empty", "text", "truncated", "torn"])
 def test_a_file_that_is_not_parquet(store, damage):
     table = three_files(store=store)
