@@ -183,6 +183,16 @@ class TestRequests:
         assert network.asked(lambda: stores[0].put("a", b"")) == {"PUT": 1}
         assert network.asked(lambda: stores[1].put("a", b"")) == {"PUT": 1}
 
+    def test_the_probe_has_patience_with_a_bad_network(self, network):
+        from refdelta_storage.probe import probe
+
+        store = network.store()
+        # A reply is lost, a put fails, and then of those at once one is dropped and one fails.
+        network.next("drop-after", "503-before", None, None, None, None, "drop-before", None, "500-after")
+        assert probe(store, 1) is None
+        assert not network.faults
+        assert list(store.list()) == []
+
 
 class TestSendingAgain:
     @pytest.mark.parametrize(
