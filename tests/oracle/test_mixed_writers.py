@@ -1,8 +1,8 @@
 """delta-spark takes turns at a table with refdelta and deltalake, while these two race.
 
 Turns, and not all at once: delta-spark's store of the log for local files looks whether a version exists and then
-renames over it, under a lock of its own process, so that it may replace a commit of another process
-(spec_notes/divergences.md, "Writing at the same time as other engines").
+renames over what is there, so that it may replace a commit of another process (spec_notes/divergences.md, "Writing at
+the same time as other engines").
 """
 
 from __future__ import annotations
