@@ -58,8 +58,14 @@ class CommitClock:
     def stamp(self, waited_ms: int) -> int:
         """The timestamp of an attempt so many milliseconds after the first: the time, or just behind the version
         before where clocks disagree.
+
+        Raises:
+            InvalidLogError: that version has the last timestamp that there is.
         """
-        return max(self.now_ms + waited_ms, self.latest + 1)
+        stamp = max(self.now_ms + waited_ms, self.latest + 1)
+        if stamp >= 2**63:
+            raise InvalidLogError(f"no timestamp is later than that of the version before, {self.latest}")
+        return stamp
 
     def noted(self, metadata: Metadata, version: int, stamp: int) -> Metadata:
         """What the commit says of the table, with the two properties that say since when it has timestamps.

@@ -112,6 +112,20 @@ def test_a_winner_without_a_timestamp_does_not_stop_the_clock(tmp_path, clock):
     assert stamps(DeltaTable(tmp_path)) == [NOON, None, NOON + 1]
 
 
+@pytest.mark.parametrize("last", [2**63 - 1, 2**70])
+def test_behind_the_last_timestamp_of_all_there_is_no_other(tmp_path, last):
+    write_deltalake(tmp_path, ROW, configuration=ICT)
+    late = DeltaTable(tmp_path).begin()
+    late.append(ROW)
+    line = f'{{"commitInfo":{{"operation":"WRITE","inCommitTimestamp":{last}}}}}\n'
+    (tmp_path / "_delta_log" / f"{1:020d}.json").write_text(line)
+    with pytest.raises(errors.InvalidLogError, match="timestamp"):
+        late.commit()
+    with pytest.raises(errors.InvalidLogError, match="imestamp"):
+        write_deltalake(tmp_path, ROW, mode="append")
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
+
+
 @pytest.mark.parametrize("jump", [-DAY, DAY])
 def test_timestamps_that_are_turned_on_later_say_since_when(tmp_path, clock, jump):
     """Also where the commit that turns them on lands behind winners, which it did not see."""
