@@ -60,7 +60,7 @@ class _Reading:
         self.wanted = wanted
         self.kinds = [arrow_type(kind) for _, kind in wanted]
         self.clash, tree = _tree(wanted)
-        self.schema = pa.schema([pa.field("i", pa.int64()), pa.field("s", struct_of(tree))])
+        self.schema = pa.schema([pa.field("i", pa.int64()), pa.field("s", pa.list_(struct_of(tree)))])
 
     def read(self, texts: pa.Array) -> list[pa.Array]:
         """Whether there are statistics, then those that are wanted."""
@@ -79,7 +79,8 @@ class _Reading:
         # Line breaks between tokens would end a line here, and are not legal inside strings.
         texts = pc.replace_substring_regex(pc.fill_null(texts, "null"), "[\r\n]", " ")
         numbers = pa.array(range(len(texts)), pa.int64())
-        lines = pc.binary_join_element_wise('{"i":', numbers.cast(pa.string()), ',"s":', texts, "}\n", "")
+        # In a list, a text that is cut off cannot be completed by what follows, nor go on behind its end.
+        lines = pc.binary_join_element_wise('{"i":', numbers.cast(pa.string()), ',"s":[', texts, "]}\n", "")
         longest = pc.max(pc.binary_length(lines)).as_py() or 0
         data = pa.BufferReader(pa.py_buffer(b"".join(_value_bytes(lines))))
         table = pj.read_json(
@@ -90,7 +91,10 @@ class _Reading:
         # A text could hold the end of its line and the beginning of another: the numbers tell.
         if table.num_rows != len(texts) or not table["i"].combine_chunks().equals(numbers):
             raise pa.ArrowInvalid("texts that are not one value each")
-        stats = one_array(table["s"])
+        lists = one_array(table["s"])
+        if not pc.all(pc.equal(pc.list_value_length(lists), 1), skip_nulls=False, min_count=0).as_py():
+            raise pa.ArrowInvalid("texts that are not one value each")
+        stats = lists.flatten()
         columns = [
             _converted(child_of(stats, path), data_type, kind, len(stats))
             for (path, data_type), kind in zip(self.wanted, self.kinds, strict=True)

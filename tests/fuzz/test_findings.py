@@ -76,6 +76,16 @@ def test_a_statistic_of_a_decimal_that_does_not_fit_its_type():
     assert found.to_pylist() == [Decimal("0.5"), None, None, None]
 
 
+@pytest.mark.parametrize(
+    "text", ['{"x": 12', '{"x": 12, "y": {}', '{"x": 12}, "y": 3', '{"x": 12}, {"x": 13}', "", " ", '{"x": 12}]']
+)
+def test_statistics_that_are_cut_off_are_none(text):
+    for texts in ([text], [text, '{"x": 5}'], ['{"x": 5}', text, None]):
+        known, (found,) = read_statistics(pa.chunked_array([pa.array(texts)]), [(("x",), LONG)])
+        assert known.to_pylist() == [one == '{"x": 5}' for one in texts]
+        assert found.to_pylist() == [5 if one == '{"x": 5}' else None for one in texts]
+
+
 @pytest.mark.parametrize("text", ["294247-01-10 04:00:54.775808", "-290308-12-21 19:59:05.224191", "999999-12-31"])
 def test_a_partition_value_beyond_64_bits(text):
     with pytest.raises(InvalidLogError, match="is beyond what a timestamp can be"):
