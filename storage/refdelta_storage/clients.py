@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -81,16 +82,26 @@ class _Made:
     """The clients of this process. A forked child cannot use its parent's: their event loop's thread stays behind."""
 
     def __init__(self) -> None:
+        self.left_behind: list[Any] = []
         self.renew()
 
     def renew(self) -> None:
         self.lock = threading.Lock()
         self.clients: dict[str, Any] = {}
 
+    def leave_behind(self) -> None:
+        """Begin anew in a forked child, which would wait for that thread for ever if it closed its parent's clients."""
+        self.left_behind += self.clients.values()
+        for finalizer in [*getattr(weakref.finalize, "_registry", ())]:
+            alive = finalizer.peek()
+            if alive and any(alive[0] is client for client in self.left_behind):
+                finalizer.detach()
+        self.renew()
+
 
 _made = _Made()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_made.renew)
+    os.register_at_fork(after_in_child=_made.leave_behind)
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
