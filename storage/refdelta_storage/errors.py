@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 
 class StorageError(OSError):
@@ -52,23 +55,38 @@ def failure(
     return error
 
 
-# Signed URLs and connection strings, as client libraries put them into their messages.
+# What client libraries and servers put into their messages: signed URLs, connection strings, headers, XML and JSON.
 _SIGNED = re.compile(
-    r"(?i)\b(sig|signature|sas|x-amz-signature|x-amz-credential|x-amz-security-token|awsaccesskeyid|accountkey"
-    r"|sharedaccesssignature|token|secret|password)=[^&;\s'\"]+"
+    r"(?i)\b(sig|signature|sas|credential|x-amz-signature|x-amz-credential|x-amz-security-token|awsaccesskeyid"
+    r"|accountkey|account_key|sharedaccesssignature|access_key|secret_key|secret|token|session_token|password|passwd"
+    r"|client_secret)(=|%3d|[\"']?\s*:\s*[\"']?|>)(?!\*\*\*)[^&;,\s'\"<>]+"
 )
-_USERINFO = re.compile(r"://[^/\s@'\"]+:[^/\s@'\"]*@")
+_HEADER = re.compile(r"(?i)\b(bearer|basic|sharedkey|sharedkeylite|x-amz-security-token:)(\s+)(?!\*\*\*)[^\s,;'\"<>]+")
+_AWS_ID = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{12,}\b")
+_USERINFO = re.compile(r"://[^/\s@'\"]*:[^/\s'\"]*@")
 
 
 def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
-    """``text`` without the given secrets and without anything that looks like a signature or a password in a URL."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return _USERINFO.sub("://***@", _SIGNED.sub(lambda match: f"{match.group(1)}=***", text))
+    """``text`` without the given secrets, in whatever way they are escaped, and without what looks like a credential:
+    a password in a URL, a signature, a token, the id of a key.
+    """
+    # The longest first: one may be a part of another.
+    for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
+        text = text.replace(form, "***")
+    text = _SIGNED.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
+    text = _HEADER.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
+    return _USERINFO.sub("://***@", _AWS_ID.sub("***", text))
 
 
-_SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string")
-_PARTS = re.compile(r"(?i)(?:AccountKey|SharedAccessSignature|sig)=([^;&]+)")
+def _forms(secret: str) -> set[str]:
+    """A secret as it is, and as URLs, XML, JSON and Python's ``repr`` write it."""
+    forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret)}
+    forms |= {json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+    return {form for form in forms if form}
+
+
+_SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string", "auth")
+_PARTS = re.compile(r"(?i)(?:AccountKey|SharedAccessSignature|sig|skoid|AccessToken)=([^;&]+)")
 
 
 def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
@@ -77,6 +95,6 @@ def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
     for name, value in options.items():
         if isinstance(value, Mapping):
             found |= secrets_of(value)
-        elif isinstance(value, str) and len(value) > 3 and any(word in name.lower() for word in _SECRET_WORDS):
-            found |= {value, *_PARTS.findall(value)}
+        elif isinstance(value, str) and len(value) > 3 and any(word in str(name).lower() for word in _SECRET_WORDS):
+            found |= {value, value.lstrip("?"), *_PARTS.findall(value), *map(unquote, _PARTS.findall(value))}
     return frozenset(found)

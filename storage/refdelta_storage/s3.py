@@ -15,6 +15,8 @@ from refdelta_storage.remote import RemoteStore, milliseconds
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
 
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
+# A reply to HEAD has a status alone. Other codes of 404 tell of a missing bucket, or of a missing user at versitygw.
+_ABSENT_CODES = {"NoSuchKey", "NoSuchVersion", "NotFound", "404", None}
 # Conflicts, and requests that came in pieces, all with statuses that are final otherwise.
 _PASSING_CODES = {"RequestTimeout", "IncompleteBody", "ConditionalRequestConflict", "OperationAborted", "SlowDown"}
 # botocore's own, of requests that never left.
@@ -149,7 +151,7 @@ class S3Store(RemoteStore):
         return type(error).__name__ in _UNSENT
 
     def _is_absent(self, error: BaseException) -> bool:
-        return self._status(error) == 404 and _code(error) != "NoSuchBucket"
+        return self._status(error) == 404 and _code(error) in _ABSENT_CODES
 
     def _reason(self, error: BaseException) -> str:
         code, message = _code(error), _response(error).get("Error", {}).get("Message")
