@@ -70,6 +70,23 @@ def test_a_stale_commit_lists_once_and_reads_its_winners_in_one_go():
     ]
 
 
+@pytest.mark.parametrize(
+    ("winners", "age", "calls"),
+    [
+        (1, 1.0, ["put_if_absent", "get", "get", "put_if_absent"]),
+        (2, 1.0, ["put_if_absent", "get", "get", "list", "put_if_absent"]),
+        (4, 1.0, ["put_if_absent", "get", "get", "list", "get_many", "get_many", "put_if_absent"]),
+        (1, 100.0, ["head", "put_if_absent", "get", "list", "put_if_absent"]),
+    ],
+)
+def test_who_was_up_to_date_a_moment_ago_asks_for_the_next_version(winners, age, calls):
+    store = TracingStore(table(1 + winners, Remote()))
+    outcome = commit(store, prepare("late", 0), seen_at=0.0, clock=lambda: age)
+    assert outcome.rebased_over == tuple(range(1, 1 + winners))
+    assert outcome.log == tuple(read_commit(store.inner, version) for version in range(1, 2 + winners))
+    assert [operation for operation, _ in store.calls] == calls
+
+
 def test_creating_a_table_costs_a_listing_and_a_put():
     store = CountingStore(MemoryStore())
     commit(store, prepare("creation", -1, CREATE))
