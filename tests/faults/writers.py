@@ -52,11 +52,11 @@ class Read:
     least: int = 0
 
 
-def impatient(place: Place, *, probed: bool = False) -> Place:
+def impatient(place: Place, *, seconds: int = 1, retries: int = 2, probed: bool = False) -> Place:
     """The same with clients that give up soon: what a run takes is their waiting. They trust the server, unless they
     are to probe whether it has conditional puts, as by default they do with one that is not Amazon's.
     """
-    patience = {"timeout": "1s", "connect_timeout": "2s", "max_retries": 2}
+    patience = {"timeout": f"{seconds}s", "connect_timeout": "2s", "max_retries": retries}
     return Place(place.uri, {**place.options, **patience, **({} if probed else {"put_if_absent": "true"})})
 
 
