@@ -142,8 +142,8 @@ class AzureStore(RemoteStore):
         return isinstance(error, FileNotFoundError) or (self._status(error) == 404 and _code(error) in _ABSENT)
 
     def _reason(self, error: BaseException) -> str:
-        code, message = _code(error), super()._reason(error).partition("\n")[0]
-        return f"{code}: {message}" if code else message
+        code, message = _code(error), str(error).partition("\n")[0]
+        return f"{code}: {message}" if code else message or super()._reason(error)
 
 
 def _code(error: BaseException) -> str | None:

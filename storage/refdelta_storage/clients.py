@@ -66,9 +66,7 @@ class Client:
         with _made.lock:
             if self.name not in _made.clients:
                 arguments = {"skip_instance_cache": True, "use_listings_cache": False, **self.arguments}
-                made = _made.clients[self.name] = get_filesystem_class(self.protocol)(**arguments)
-                # s3fs would send things again by itself, conditional puts too.
-                made.retries = 1
+                _made.clients[self.name] = get_filesystem_class(self.protocol)(**arguments)
             return _made.clients[self.name]
 
     def run(self, function: Callable[..., Coroutine[Any, Any, _T]], *arguments: Any) -> _T:

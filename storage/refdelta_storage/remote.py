@@ -152,7 +152,9 @@ class RemoteStore(Store):
 
     def _reason(self, error: BaseException) -> str:
         """What an error says, in one line."""
-        return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+        return " ".join(str(error).split()) or (
+            "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+        )
 
     # -- writing
 

@@ -62,7 +62,14 @@ class S3Store(RemoteStore):
         return is_amazon(str(self._client.file_system().s3.meta.endpoint_url))
 
     async def _call(self, method: str, **arguments: Any) -> Any:
-        return await self._client.file_system()._call_s3(method, Bucket=self._bucket, **arguments)  # noqa: SLF001 - `call_s3` is the same for other threads
+        fs = self._client.file_system()
+        await fs.set_session()
+        function = getattr(await fs.get_s3(self._bucket), method)
+        arguments = {"Bucket": self._bucket, **arguments}
+        # The user's arguments for requests, where they fit. Ours are not left to this filter of s3fs: it would drop the
+        # condition of a put, of which an old botocore does not know, and not say so.
+        wanted = fs._get_s3_method_kwargs(function, **arguments)  # noqa: SLF001 - the one way to these arguments
+        return await function(**{**wanted, **arguments})
 
     async def _create(self, name: str, data: bytes) -> None:
         await self._call("put_object", Key=name, Body=data, IfNoneMatch="*")

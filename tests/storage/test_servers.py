@@ -148,6 +148,18 @@ class TestProbe:
             denied.put("a", b"")
 
 
+def test_a_client_that_does_not_know_the_condition_does_not_drop_it(s3_server):
+    """As botocore did not before August 2024; s3fs leaves out what it does not know."""
+    place = s3_server.place()
+    store = open_store(place.uri, {**place.options, "put_if_absent": "true", "connect_timeout": "7s"})
+    model = store._client.file_system().s3.meta.service_model
+    del model.operation_model("PutObject").input_shape.members["IfNoneMatch"]
+    with pytest.raises(StorageError, match="IfNoneMatch"):
+        store.put_if_absent("a", b"1")
+    store.put("b", b"")
+    assert [info.key for info in store.list()] == ["b"]
+
+
 class TestListings:
     @pytest.mark.parametrize("service", ["s3", "azure"])
     def test_many_pages(self, service, request, monkeypatch):
