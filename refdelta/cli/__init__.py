@@ -65,10 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey, or show as something else: a table's maker chose it."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]
+
+
 def _fail(message: str, status: int = 1) -> int:
     if os.environ.get("REFDELTA_DEBUG") and sys.exc_info()[0] is not None:
         traceback.print_exc()
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     sys.stderr.write(f"refdelta: {line}\n")
     return status
 

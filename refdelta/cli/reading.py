@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from refdelta.cli import printable
 from refdelta.cli.app import app, at_a_version, names, on_a_table, open_table
 from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
 from refdelta.errors import InvalidArgumentError
@@ -45,7 +46,7 @@ def read(
     shape = _shape(shape, output, as_json)
     scan = open_table(table, storage_options, version).scan(columns=columns, predicate=predicate)
     if explain:
-        click.echo(str(scan.explain()))
+        click.echo(printable(str(scan.explain())))
     elif shape == "table":
         if echo_rows(scan.to_reader(), _SHOWN if limit is None else limit) and limit is None:
             click.echo(f"... the first {_SHOWN} rows; --limit N shows more", err=True)

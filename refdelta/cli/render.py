@@ -11,6 +11,8 @@ from typing import Any
 import click
 import msgspec
 
+from refdelta.cli import printable
+
 _SHOWN = 20
 
 
@@ -40,9 +42,11 @@ def cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
-    if isinstance(value, (str, int, float, decimal.Decimal, dt.date)):
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, (int, float, decimal.Decimal, dt.date)):
         return str(value)
-    return to_json(value)
+    return printable(to_json(value))
 
 
 def moment(milliseconds: int | None) -> str | None:
@@ -69,7 +73,7 @@ def moved_over(versions: Sequence[int]) -> str:
 def echo_some(lines: Sequence[str]) -> None:
     """Print a screenful of lines, indented, and how many more there are."""
     for line in lines[:_SHOWN]:
-        click.echo(f"  {line}")
+        click.echo(f"  {printable(line)}")
     if len(lines) > _SHOWN:
         click.echo(f"  ... and {len(lines) - _SHOWN:,} more; --json lists all")
 
@@ -100,7 +104,7 @@ def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: It
     aligned = set(right)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        table.add_column(Text(name), justify="right" if name in aligned else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if name in aligned else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(value)) for value in row))
     console = Console(file=sys.stdout, highlight=False)
