@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from refdelta.engine.usual_chunks import UsualChunk
+
 _TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
@@ -80,17 +82,20 @@ def _row_group(reader: _Reader, leaves: list[_Leaf], odd: set[int]) -> None:
 class _Leaf:
     """What the schema says of a leaf column."""
 
-    __slots__ = ("levels", "path", "type", "width")
+    __slots__ = ("levels", "path", "type", "usual", "width")
 
     def __init__(self, column: Any):
         self.path = column.path
         self.type = column.physical_type
         self.width = _WIDTHS.get(self.type, column.length if self.type == "FIXED_LEN_BYTE_ARRAY" else 0)
         self.levels = {2: column.max_repetition_level, 3: column.max_definition_level}  # as in _SIZES
+        self.usual = UsualChunk(self.path, _TYPES.index(self.type), self.width, *self.levels.values())
 
 
 def _column(reader: _Reader, leaf: _Leaf) -> bool:
     """Pass over a ``ColumnChunk``. Returns whether its bounds are as long as their type asks."""
+    if reader.passes(leaf.usual):
+        return True
     bounded, seen = True, False
     for number in reader.fields(_CHUNK):
         if number in _ENCRYPTED:
@@ -126,6 +131,12 @@ class _Reader:
 
     def __init__(self, data: bytes):
         self._data, self._at, self._depth = data, 0, 0
+
+    def passes(self, usual: UsualChunk) -> bool:
+        """Pass over a column chunk, if it is one of the usual ones."""
+        end = usual.end(self._data, self._at)
+        self._at = self._at if end is None else end
+        return end is not None
 
     def fields(self, wanted: dict[int, int]) -> Iterator[int]:
         """Go through a struct: gives the number of each wanted field, whose value the caller then reads; passes over
