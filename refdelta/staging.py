@@ -367,6 +367,8 @@ class Staging:
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
     def _after(self, version: int, commits: Sequence[bytes] | None) -> Snapshot | None:
+        """The snapshot behind our commit, after what follows a commit. None where it cannot be read."""
+        snapshot = None
         try:
             if commits is not None:
                 snapshot = follow(self.store, self.snapshot, commits)
@@ -376,7 +378,6 @@ class Staging:
         except Exception as error:  # noqa: BLE001
             # The commit stands, whatever befalls the housekeeping behind it.
             log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
-            return None
         return snapshot
 
     @property

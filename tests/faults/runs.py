@@ -107,7 +107,7 @@ def run(server: Server, seed: int, shape: Shape) -> Result:
                 told = [one for future in writing for one in future.result()]
             finally:
                 done.set()
-            reads = reading.result()
+            reads = [*reading.result(), *(one.seen for one in told if one.seen)]
         with _quiet(plan, proxy):
             verdict = judge(direct, told, reads, may_be_absent=shape.creating)
             if verdict.versions:

@@ -19,27 +19,6 @@ _TRIES = 20
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the caller of a step was told.
-
-    Attributes:
-        step: the step.
-        outcome: ``committed``, ``nothing`` (there was nothing to commit), ``failed``, ``unknown``.
-        version: the version that was committed.
-        error: the name of the error's class, and its message.
-        traceback: of an error that is none of the engine's.
-        seconds: how long it took.
-    """
-
-    step: Step
-    outcome: str
-    version: int | None = None
-    error: tuple[str, str] | None = None
-    traceback: str = ""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
 class Read:
     """What a reader saw: the rows of a version, or an error; ``least`` is a version that it knew to be there when it
     asked for the newest.
@@ -50,6 +29,29 @@ class Read:
     error: tuple[str, str] | None = None
     traceback: str = ""
     least: int = 0
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the caller of a step was told.
+
+    Attributes:
+        step: the step.
+        outcome: ``committed``, ``nothing`` (there was nothing to commit), ``failed``, ``unknown``.
+        version: the version that was committed.
+        error: the name of the error's class, and its message.
+        traceback: of an error that is none of the engine's.
+        seconds: how long it took.
+        seen: what the same handle showed afterwards, where it was asked.
+    """
+
+    step: Step
+    outcome: str
+    version: int | None = None
+    error: tuple[str, str] | None = None
+    traceback: str = ""
+    seconds: float = 0.0
+    seen: Read | None = None
 
 
 def impatient(place: Place, *, seconds: int = 1, retries: int = 2, probed: bool = False) -> Place:
@@ -70,6 +72,8 @@ def write(place: Place, steps: Sequence[Step], seed: int) -> list[Told]:
             table = None
         for _ in range(_TRIES if step.kind == "once" else 1):
             table, one = _try(place, step, table)
+            if table is not None and dice.random() < 0.3:
+                one = replace(one, seen=_look(table, one.version or 0))
             told.append(one)
             if one.error is None:
                 break
@@ -105,13 +109,24 @@ def read(place: Place, seed: int, enough: Callable[[], bool]) -> list[Read]:
         version = dice.randint(0, newest) if dice.random() < 0.3 else None
         try:
             table = DeltaTable(place.uri, version, storage_options=place.options)
-            seen.append(Read(table.version(), rows_of(table), least=newest if version is None else version))
-            newest = max(newest, table.version())
-        except errors.DeltaError as failure:
-            seen.append(Read(version, error=_shown(failure)))
         except Exception as failure:
-            seen.append(Read(version, error=_shown(failure), traceback=traceback.format_exc()))
+            seen.append(_failed(failure))
+            continue
+        seen.append(_look(table, newest if version is None else version))
+        newest = max(newest, table.version())
     return seen
+
+
+def _look(table: DeltaTable, least: int) -> Read:
+    try:
+        return Read(table.version(), rows_of(table), least=least)
+    except Exception as failure:
+        return _failed(failure)
+
+
+def _failed(failure: Exception) -> Read:
+    trace = "" if isinstance(failure, errors.DeltaError) else traceback.format_exc()
+    return Read(None, error=_shown(failure), traceback=trace)
 
 
 def rows_of(table: DeltaTable) -> tuple[tuple[int, int, int], ...]:
