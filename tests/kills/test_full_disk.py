@@ -114,7 +114,10 @@ def base(request, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("base", "name"),
-    [*(("vectors", name) for name in OPERATIONS), *(("files", name) for name in ("delete", "update", "merge"))],
+    [
+        *(("vectors", name) for name in ("append", "delete", "update", "merge", "compact", "checkpoint", "vacuum")),
+        *(("files", name) for name in ("overwrite", "update", "restore")),
+    ],
     indirect=["base"],
 )
 def test_full_from_each_moment_on(base, tmp_path, disk, name):
