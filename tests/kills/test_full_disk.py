@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import random
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -205,3 +207,18 @@ def test_a_disk_that_fills_up(small_disk):
     assert table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     write_deltalake(path, rows(1, range(400), held), mode="append")
     assert len(DeltaTable(path).to_pyarrow_table()) == held + 400
+
+
+def test_no_room_on_this_machine_for_what_goes_to_s3(small_disk, monkeypatch, s3_server):
+    """Files for an object store are collected here first, as nobody else can give up an upload."""
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    place = s3_server.place()
+    write_deltalake(place.uri, rows(0, range(10), 0), storage_options=place.options)
+    numbers = random.Random(1)
+    large = rows(1, [numbers.getrandbits(62) for _ in range(200_000)], 0)
+    with pytest.raises(errors.StoreError, match="No space left on device"):
+        write_deltalake(place.uri, large, mode="append", storage_options=place.options)
+    table = DeltaTable(place.uri, storage_options=place.options)
+    assert (table.version(), table.count()) == (0, 10)
+    assert table.vacuum(0, enforce_retention_duration=False, full=True) == []
+    assert not any(small_disk.iterdir())
