@@ -8,6 +8,7 @@ It prints the seed of each run, and exits with 1 if anything was lost, doubled, 
 from __future__ import annotations
 
 import argparse
+import itertools
 import secrets
 import sys
 
@@ -18,21 +19,20 @@ from servers.running import AzureServer, S3Server, Server
 
 SERVERS: dict[str, list[type[Server]]] = {"s3": [S3Server], "azure": [AzureServer], "both": [S3Server, AzureServer]}
 ENDING = Shape("server ends", rate=0.0, writes=0.0, writers=4, steps=12, kills=1.0)
-_TOO_MUCH = 10
 
 
 def campaign(server: Server, seed: int, faults: int, kills: int) -> Result:
-    """Every fault by itself, then runs with different seeds until so many requests have met a fault, then runs in which
-    the server ends so many times.
+    """Every fault by itself, then each kind of run at least once and until so many requests have met a fault, then runs
+    in which the server ends so many times.
     """
     total = fly_all(server, [*aims()])
     print(f"{server.scheme}, one at a time: {total.lines()[0]}", flush=True)
-    while total.faults.total() < faults and len(total.wrong) <= _TOO_MUCH:
-        total.add(_told(server, seed, SHAPES[seed % len(SHAPES)]))
-        seed += 1
-    while total.ended < kills and len(total.wrong) <= _TOO_MUCH:
-        total.add(_told(server, seed, ENDING))
-        seed += 1
+    for number in itertools.count():
+        if number >= len(SHAPES) and total.faults.total() >= faults:
+            break
+        total.add(_told(server, seed + number, SHAPES[number % len(SHAPES)]))
+    while total.ended < kills:
+        total.add(_told(server, seed + total.ended, ENDING))
     return total
 
 

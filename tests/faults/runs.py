@@ -63,7 +63,7 @@ class Shape:
 SHAPES = (
     Shape("vectors"),
     Shape("partitions", layout="partitions"),
-    Shape("commits", writers=6, rate=0.3, writes=0.7, only="commit", kinds={"append": 2, "update": 1, "delete": 1}),
+    Shape("commits", writers=6, rate=0.1, writes=0.7, only="commit", kinds={"append": 2, "update": 1, "delete": 1}),
     Shape(
         "outages",
         writers=6,
