@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench precision precision-spark spec-map golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench precision precision-spark spec-map fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 
 spec-map: setup  ## count the clauses of the contracts, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
+
+fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)
 
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
 	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }

@@ -231,6 +231,7 @@ def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
     try:
         stored = json.loads(data, object_pairs_hook=unique_keys)
         hint = msgspec.convert(stored, LastCheckpoint)
+        msgspec.json.encode(hint)  # half of a surrogate pair is no text
         if hint.version < 0:
             return None
         checksum = stored.get("checksum")

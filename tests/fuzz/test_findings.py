@@ -19,6 +19,7 @@ from refdelta.engine.stats_json import read_statistics
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, PredicateError, StoreError, UnsupportedTypeError
 from refdelta.protocol.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.protocol.partition_values import parse, parse_timestamp
+from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta.protocol.stats import load_stats, statistic
 from refdelta.protocol.types import DOUBLE, LONG, TIMESTAMP, DecimalType, StructField, StructType, parse_schema
 from refdelta_storage import MemoryStore
@@ -101,6 +102,14 @@ def test_half_of_a_character_in_a_schema(text):
     with pytest.raises(InvalidLogError, match="half of a character"):
         parse_schema(f'{{"type": "struct", "fields": [{text}]}}')
     parse_schema(r'{"type": "struct", "fields": [{"name": "\ud83d\ude00", "type": "long"}]}')
+
+
+@pytest.mark.parametrize(
+    "text", [r'"tags": {"a": "\ud800"}', r'"checkpointSchema": ["\udc00"]', r'"checksum": "x", "x": "\ud800"']
+)
+def test_half_of_a_character_in_a_hint(text):
+    assert parse_last_checkpoint(f'{{"version": 3, "size": 1, {text}}}'.encode()) is None
+    assert parse_last_checkpoint(b'{"version": 3, "size": 1, "tags": {"a": "\\ud83d\\ude00"}}') is not None
 
 
 def test_a_map_whose_keys_have_no_type():

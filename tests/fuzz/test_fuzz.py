@@ -1,0 +1,65 @@
+"""A short run of every fuzz target, with its corpus; ``make fuzz`` is the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzz.faults import TARGETS
+from fuzz.mutate import mutate
+from fuzz.run import fuzz, report, shares
+from fuzz.targets import CORPUS, Target, judge, targets
+from refdelta.errors import InvalidLogError
+
+SEED = "7"
+INPUTS = 12_000
+
+
+def test_no_input_has_another_end_than_an_answer_or_an_error_of_ours(tmp_path):
+    counts = shares(list(targets()), INPUTS)
+    tallies = fuzz(counts, SEED, 1, tmp_path)
+    print(report(tallies))
+    assert [path.name for tally in tallies.values() for path in tally.findings] == []
+    assert {name: tally.inputs for name, tally in tallies.items()} == counts
+    # An empty set of outcomes, or one alone, would say that a target does not reach what it is for.
+    assert sum(tally.outcomes for tally in tallies.values()) > 100
+
+
+def test_behind_a_finding_the_run_goes_on(tmp_path):
+    tallies = fuzz({"_wrong_answer": 60, "timestamps": 50}, SEED, 1, tmp_path, most=2)
+    assert len(tallies["_wrong_answer"].findings) == 2
+    assert tallies["timestamps"].inputs == 50
+
+
+def test_the_corpus_is_small_and_belongs_to_targets():
+    files = [path for path in CORPUS.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 300_000
+    assert {path.parent.name for path in files} <= targets().keys()
+
+
+# --- the fuzzer itself -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_fault_is_found(name, tmp_path):
+    tally = fuzz({name: 200}, SEED, 1, tmp_path, most=1)[name]
+    (path,) = tally.findings
+    assert b"!" in path.read_bytes()
+    assert path.with_name(path.name + ".why").read_text()
+
+
+def test_an_error_of_ours_is_an_answer():
+    def run(data):
+        raise InvalidLogError("not so", file="f")
+
+    target = Target("x", run, "text", 1)
+    assert judge(target, b"")[0] == "InvalidLogError"
+
+
+def test_changes_depend_on_the_seed_alone():
+    from random import Random
+
+    data = b'{"add": {"path": "f", "size": 1}}\n{"txn": {"appId": "a"}}'
+    for kind in ("json", "text", "parquet", "bytes"):
+        some = [[mutate(Random(seed), data, kind, [data]) for seed in range(50)] for _ in range(2)]
+        assert some[0] == some[1]
+        assert len(set(some[0])) > 40
