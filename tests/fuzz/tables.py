@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from fuzz.targets import CORPUS, Target, shown
 from handmade import CHECKPOINT_SCHEMA, _as_arrow, parquet
 from refdelta import DeltaTable, write_deltalake
+from refdelta.engine import ranged
+from refdelta.engine.files import data_errors, open_parquet
+from refdelta.engine.limits import BoundedParquetFile
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.state import to_adds
 from refdelta.errors import DeltaError
 from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.replay import Replay
 from refdelta_storage import LocalStore, MemoryStore
+from refdelta_storage.base import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,6 +307,38 @@ def data_file(data: bytes) -> Any:
     )
 
 
+class _Far(MemoryStore):
+    """A store to which every request is a round trip."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, remote=True)
+
+
+def far(data: bytes) -> Any:
+    """A data file over a network, of which no more is fetched than its footer says: the same as read at once."""
+    store = _Far()
+    store.put("f", data)
+    with patch.multiple(ranged, WHOLE_BYTES=64, FOOTER_BYTES=512, GAP_BYTES=16, REQUEST_BYTES=256, PORTION_BYTES=600):
+        found = _batches(lambda: open_parquet(store, "f", len(data)))
+    expected = _batches(
+        lambda: BoundedParquetFile(pa.BufferReader(data), lambda start, length: data[start : start + length])
+    )
+    assert (found is None) == (expected is None)
+    assert found is None or found.equals(expected) or "nan" in str(found.to_pylist())
+    return found is None
+
+
+def _batches(opened: Callable[[], BoundedParquetFile]) -> pa.Table | None:
+    try:
+        with data_errors("f"), opened() as file:
+            batches = list(file.iter_batches(7))
+            return pa.Table.from_batches(batches) if batches else None
+    except DeltaError as error:
+        shown(str(error))
+        return None
+
+
 def _has_nan(table: pa.Table) -> bool:
     return "nan" in str(table["m"].to_pylist())
 
@@ -374,5 +412,6 @@ TARGETS = [
     Target("crc-in-table", crc, "json", 1, _corpus("checksum")),
     Target("vectors", vectors, "bytes", 1, lambda: _vector_files()[:1]),
     Target("data-file", data_file, "parquet", 3, _data_files, (*_WORDS, *_SIZES)),
+    Target("far", far, "parquet", 4, _data_files, (*_WORDS, *_SIZES)),
     Target("listing", listing, "text", 1, _corpus("names")),
 ]
