@@ -41,10 +41,10 @@ class Network:
         return open_store(place.uri, {**place.options, "put_if_absent": "true", **options})
 
     def asked(self, call):
-        """The requests of a call: how many of each method."""
+        """The requests of a call: how many of each method. Those that a busy server let down are sent again."""
         self.proxy.reset()
         call()
-        return Counter(seen.method for seen in self.proxy.seen)
+        return Counter(seen.method for seen in self.proxy.seen if 0 < seen.status < 500)
 
 
 @pytest.fixture(scope="module", params=["s3", "azure"])
@@ -120,9 +120,12 @@ class TestRequests:
         assert network.asked(lambda: store.get_many(["a", "a", "a"])) == {"GET": 3}
         assert network.asked(lambda: store.head("a")) == {"HEAD": 1}
         for call in (store.get, store.head, lambda key: store.get_range(key, 0, 5)):
-            with pytest.raises(ObjectNotFoundError):
-                network.asked(lambda call=call: call("missing"))
-            assert len(seen.seen) == 1
+
+            def find_out(call=call):
+                with pytest.raises(ObjectNotFoundError):
+                    call("missing")
+
+            assert network.asked(find_out).total() == 1
 
     def test_a_stream_of_known_size_asks_when_it_is_read(self, network):
         store = network.store()
