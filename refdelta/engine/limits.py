@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from refdelta.engine.footer import check_footer
-from refdelta.engine.page_headers import PageHeader, read_page_headers
+from refdelta.engine.page_headers import PageHeader, read_page_headers, texts_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,6 +42,7 @@ BytesAt = Callable[[int, int], bytes | memoryview]
 """The bytes of a file from a position on, so many or as many as there are."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "INT96": 12}
+_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
 _MANY_ROWS = 2**24
 _WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
 _LEVELS = 4  # bytes that each value of a repeated column takes for its place
@@ -162,7 +163,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
             return _Cost([], [], width) if width > BATCH_BYTES // most else None
         pages = self._pages(number, column.path, chunk, 0)
         data = [page for page in pages if not page.is_dictionary]
-        longest = 0 if width else self._longest(number, column.path, pages, most)
+        longest = 0 if width else self._longest(number, leaf, pages, most)
         if not repeated:
             # What each row may have that its page has not: an entry of the dictionary, or what others begin with.
             prefix = max((page.size for page in data if page.by_prefix), default=0)
@@ -172,19 +173,23 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
             raise ValueError(f"column {column.path} of row group {number} would take {whole:,} bytes")
         return _Cost([], [], whole / max(group.num_rows, 1))
 
-    def _longest(self, number: int, path: str, pages: list[PageHeader], most: int) -> int:
+    def _longest(self, number: int, leaf: int, pages: list[PageHeader], most: int) -> int:
         """How many bytes the longest value of a dictionary may have; 0 where there is none."""
         found = max((page.size - 4 * page.values for page in pages if page.is_dictionary), default=0)
         repeats = sum(page.values for page in pages if page.by_dictionary)
         if found * min(repeats, most) <= BATCH_BYTES // 4:
             return found
-        # Its size does not say: most dictionaries are long because they have many entries. So it is read, with one row.
-        probe = pq.ParquetFile(
-            self._input, metadata=self.metadata, read_dictionary=[path], pre_buffer=False, buffer_size=2**16
-        )
-        batch = next(probe.iter_batches(1, row_groups=[number], columns=[path]), None)
-        lengths = [] if batch is None else [_longest_entry(column) for column in batch.columns]
-        return max((length for length in lengths if length is not None), default=found)
+        # Its size does not say: most dictionaries are long because they have many entries. So it is read by itself.
+        codec = _CODECS.get(self.metadata.row_group(number).column(leaf).compression)
+        entries = [self._entries(page, codec) for page in pages if page.is_dictionary]
+        return max((_longest_entry(one) for one in entries if one is not None), default=0) if all(entries) else found
+
+    def _entries(self, page: PageHeader, codec: int | None) -> pq.ParquetFile | None:
+        """A file with what a dictionary holds; None where that cannot be told."""
+        body = bytes(self._bytes_at(*page.place))
+        if codec is None or len(body) < page.place[1]:
+            return None
+        return pq.ParquetFile(pa.BufferReader(texts_file(page, body, codec)), pre_buffer=False)
 
 
 @dataclass(frozen=True)
@@ -216,19 +221,8 @@ class _Cost:
         return most + int(self.a_row * rows)
 
 
-def _longest_entry(column: pa.Array) -> int | None:
-    """Of the dictionary in a column, at whatever depth."""
-    if pa.types.is_dictionary(column.type):
-        return pc.max(pc.binary_length(column.dictionary)).as_py() or 0
-    if pa.types.is_struct(column.type):
-        parts = [column.field(i) for i in range(column.type.num_fields)]
-    elif pa.types.is_map(column.type):
-        parts = [column.keys, column.items]
-    elif pa.types.is_nested(column.type):
-        parts = [column.values]
-    else:
-        return None
-    return max((found for part in parts if (found := _longest_entry(part)) is not None), default=None)
+def _longest_entry(entries: pq.ParquetFile) -> int:
+    return max((pc.max(pc.binary_length(batch.column(0))).as_py() for batch in entries.iter_batches()), default=0)
 
 
 def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:

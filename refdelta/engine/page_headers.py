@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _BY_DICTIONARY = frozenset([2, 8])  # PLAIN_DICTIONARY, RLE_DICTIONARY
@@ -32,12 +32,14 @@ class PageHeader:
         size: in bytes, when it is decompressed.
         values: how many values it has, nulls included; of a dictionary, how many entries.
         encoding: of the values, by Parquet's number.
+        place: where its body stands in the file: the first byte, and how many.
     """
 
     is_dictionary: bool
     size: int
     values: int
     encoding: int
+    place: tuple[int, int]
 
     @property
     def by_dictionary(self) -> bool:
@@ -91,14 +93,14 @@ def _read(bytes_at: Callable[[int, int], bytes | memoryview], start: int) -> tup
     while True:
         data = bytes(bytes_at(start, wanted))
         try:
-            return _parse(_Compact(data))
+            return _parse(_Compact(data), start)
         except IndexError:
             if len(data) < wanted or wanted >= _LONGEST:
                 raise ValueError(f"no page begins at byte {start}") from None
             wanted *= 16
 
 
-def _parse(compact: _Compact) -> tuple[PageHeader | None, int]:
+def _parse(compact: _Compact, start: int) -> tuple[PageHeader | None, int]:
     fields = compact.struct()
     kind, size, stored = (fields.get(number) for number in (_TYPE, _SIZE, _STORED))
     if not isinstance(kind, int) or not isinstance(size, int) or not isinstance(stored, int) or min(size, stored) < 0:
@@ -110,7 +112,67 @@ def _parse(compact: _Compact) -> tuple[PageHeader | None, int]:
     values, encoding = (inner.get(1), inner.get(_ENCODING[kind])) if isinstance(inner, dict) else (None, None)
     if not isinstance(values, int) or not isinstance(encoding, int) or values < 0:
         raise ValueError("a page without the number of its values")
-    return PageHeader(kind == _DICTIONARY, size, values, encoding), length
+    place = (start + compact.position, stored)
+    return PageHeader(kind == _DICTIONARY, size, values, encoding, place), length
+
+
+def texts_file(page: PageHeader, body: bytes, codec: int) -> bytes:
+    """A Parquet file whose one column, of byte arrays, is what a dictionary holds: the same bytes, as a page of data.
+
+    Args:
+        page: the dictionary.
+        body: its body, as it is stored.
+        codec: how that is compressed, by Parquet's number.
+    """
+    values, size = page.values, page.size
+    inner: Written = [(1, _I32, values), (2, _I32, 0), (3, _I32, 3), (4, _I32, 3)]
+    data = _write([(1, _I32, _DATA), (2, _I32, size), (3, _I32, len(body)), (5, _STRUCT, inner)]) + body
+    start = len(_MAGIC)
+    column: Written = [
+        *((1, _I32, _BYTE_ARRAY), (2, _LIST, [0]), (3, _NAMES, [b"a"]), (4, _I32, codec), (5, _I64, values)),
+        *((6, _I64, size), (7, _I64, len(data)), (9, _I64, start)),
+    ]
+    group: Written = [
+        (1, _STRUCTS, [[(2, _I64, start), (3, _STRUCT, column)]]),
+        (2, _I64, len(data)),
+        (3, _I64, values),
+    ]
+    schema: list[Written] = [
+        [(4, _BINARY, b"s"), (5, _I32, 1)],
+        [(1, _I32, _BYTE_ARRAY), (3, _I32, 0), (4, _BINARY, b"a")],
+    ]
+    footer = _write([(1, _I32, 1), (2, _STRUCTS, schema), (3, _I64, values), (4, _STRUCTS, [group])])
+    return b"".join([_MAGIC, data, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+
+
+# Kinds of fields that are written: numbers, bytes, structs, and lists of each, whose kind has its elements' above it.
+_I32, _I64 = 5, 6
+_LIST, _NAMES, _STRUCTS = (kind << 4 | 9 for kind in (_I32, _BINARY, _STRUCT))
+_MAGIC, _BYTE_ARRAY = b"PAR1", 6
+Written = list[tuple[int, int, Any]]
+
+
+def _write(fields: Written) -> bytes:
+    """A struct of numbered fields, each with its kind and its value."""
+    return b"".join(bytes([kind & 15, number << 1]) + _value(kind, value) for number, kind, value in fields) + b"\0"
+
+
+def _value(kind: int, value: Any) -> bytes:
+    if kind in (_I32, _I64):
+        return _unsigned(value << 1)
+    if kind == _BINARY:
+        return _unsigned(len(value)) + bytes(value)
+    if kind == _STRUCT:
+        return _write(value)
+    return bytes([len(value) << 4 | kind >> 4]) + b"".join(_value(kind >> 4, one) for one in value)
+
+
+def _unsigned(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
 
 
 Fields = dict[int, "int | Fields | None"]
