@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from refdelta.engine.usual_chunks import UsualChunk
+from refdelta.engine.usual_chunks import UsualChunk, end_of_element
 
 _TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
@@ -234,5 +234,10 @@ class _Reader:
             raise ValueError("the footer nests too deeply")
         for _ in range(count):
             for kind in kinds:
-                self._skip(kind, in_list=True)
+                # Almost all structs that are passed over are of the schema.
+                end = end_of_element(self._data, self._at) if kind == _STRUCT else None
+                if end is None:
+                    self._skip(kind, in_list=True)
+                else:
+                    self._at = end
         self._depth -= 1

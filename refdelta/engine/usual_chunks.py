@@ -13,9 +13,9 @@ import re
 
 # A field of a kind, its number by one to fifteen greater than the last one's. They are no more than forty, so that
 # numbers stay small: no field can be there twice.
-_INTEGER, _BINARY, _LIST, _STRUCT, _TRUTH = (
+_INTEGER, _BINARY, _LIST, _STRUCT, _TRUTH, _BYTE = (
     b"[" + b"".join(re.escape(bytes([delta << 4 | kind])) for delta in range(1, 16) for kind in kinds) + b"]"
-    for kinds in ((5, 6), (8,), (9,), (12,), (1, 2))
+    for kinds in ((5, 6), (8,), (9,), (12,), (1, 2), (3,))
 )
 _NUMBER = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
 _INTEGERS = b"(?:" + _INTEGER + _NUMBER + b"){0,40}+"
@@ -25,6 +25,10 @@ _LONG = 128  # a length from here on takes two bytes
 def _list(kind: int, element: bytes) -> bytes:
     heads = (re.escape(bytes([count << 4 | kind])) + b"(?:" + element + b"){%d}" % count for count in range(7))
     return b"(?:" + b"|".join(heads) + b")"
+
+
+def _lengths() -> bytes:
+    return b"|".join(re.escape(bytes([length])) + b".{%d}" % length for length in range(_LONG))
 
 
 # A ``ColumnChunk`` as far as the path in its ``ColumnMetaData``: the type is taken, the encodings are passed over.
@@ -38,8 +42,7 @@ def _rest(width: int) -> re.Pattern[bytes]:
     Args:
         width: how many bytes each bound has; 0 where any number will do.
     """
-    lengths = [width] if width else range(_LONG)
-    bound = b"|".join(re.escape(bytes([length])) + b".{%d}" % length for length in lengths)
+    bound = re.escape(bytes([width])) + b".{%d}" % width if width else _lengths()
     part = b"|".join([_BINARY + b"(?:" + bound + b")", _INTEGER + _NUMBER, _TRUTH])
     statistics = _STRUCT + b"(?:" + part + rb"){0,40}+\x00"
     pages = _LIST + _list(12, _INTEGERS + rb"\x00")
@@ -49,6 +52,26 @@ def _rest(width: int) -> re.Pattern[bytes]:
     sizes = _STRUCT + both.replace(b"L", _list(6, _NUMBER)) + rb"\x00"
     meta = b"(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40}+(?:" + sizes + rb")?\x00"
     return re.compile(meta + _INTEGERS + rb"\x00", re.DOTALL)
+
+
+def _struct(parts: list[bytes]) -> bytes:
+    return b"(?:" + b"|".join(parts) + rb"){0,40}+\x00"
+
+
+@functools.cache
+def _element() -> re.Pattern[bytes]:
+    """A ``SchemaElement``: numbers, a name, and a ``LogicalType``, whose structs are four deep at most."""
+    small = [_INTEGER + _NUMBER, _TRUTH, _BYTE + b"."]
+    logical = _struct(small)
+    for _ in range(3):
+        logical = _struct([*small, _STRUCT + logical])
+    return re.compile(_struct([_INTEGER + _NUMBER, _STRUCT + logical, _BINARY + b"(?:" + _lengths() + b")"]), re.DOTALL)
+
+
+def end_of_element(data: bytes, at: int) -> int | None:
+    """Where the ``SchemaElement`` that begins there ends, or None: the loop has to look."""
+    found = _element().match(data, at)
+    return None if found is None else found.end()
 
 
 class UsualChunk:

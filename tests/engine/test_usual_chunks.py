@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refdelta.engine import footer
-from refdelta.engine.usual_chunks import UsualChunk
+from refdelta.engine.usual_chunks import UsualChunk, end_of_element
 
 COLUMNS = pa.table(
     {
@@ -58,6 +58,7 @@ def slow(monkeypatch):
     def check(content, metadata):
         with monkeypatch.context() as patch:
             patch.setattr(UsualChunk, "end", lambda self, data, at: None)
+            patch.setattr(footer, "end_of_element", lambda data, at: None)
             return look(content, metadata)
 
     return check
@@ -70,6 +71,12 @@ def test_usual_files_need_no_loop(options, monkeypatch):
     end = UsualChunk.end
     monkeypatch.setattr(UsualChunk, "end", lambda *args: taken.append(end(*args)) or taken[-1])
     assert look(content, metadata) == frozenset()
+    elements = []
+    monkeypatch.setattr(footer, "end_of_element", lambda *args: elements.append(end_of_element(*args)) or elements[-1])
+    look(content, metadata)
+    assert elements.count(None) <= 1  # one note beside the rows, of Arrow's schema, is long
+    assert len(elements) > metadata.num_columns
+    del taken[len(taken) // 2 :]
     assert len(taken) == metadata.num_columns * metadata.num_row_groups
     # Bounds of 128 bytes and more are left to the loop, and names with dots.
     assert sum(found is None for found in taken) <= 2 * metadata.num_row_groups
@@ -79,6 +86,7 @@ def test_usual_files_need_no_loop(options, monkeypatch):
 def test_patterns_and_loop_say_the_same_of_damaged_footers(options, slow):
     content, metadata = written(options)
     first = len(content) - 8 - metadata.serialized_size
+    assert look(content, metadata) == slow(content, metadata) == frozenset()
 
     @settings(max_examples=150)
     @given(
