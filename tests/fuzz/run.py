@@ -22,8 +22,8 @@ from fuzz.targets import Target, judge, target_of, targets
 from fuzz.worker import FOUND, Current
 
 TESTS = Path(__file__).resolve().parent.parent
-CHILD = 25_000
-"""Inputs of one child at most: it goes through several targets where these are small."""
+CHILD, TOGETHER = 25_000, 4_000
+"""Inputs of one child at most: of one target, and of several, which are whole tables that take their time."""
 
 Work = list[tuple[str, int]]
 
@@ -56,16 +56,19 @@ def fuzz(counts: dict[str, int], seed: str, jobs: int, findings: Path, most: int
 
 def _tasks(counts: dict[str, int], jobs: int) -> list[Work]:
     """The work of each child: large shares in pieces, small ones together, and enough for every job."""
-    most = min(CHILD, max(1, sum(counts.values()) // jobs))
+    whole = sum(counts.values())
+    most, together = (min(limit, max(1, whole // jobs)) for limit in (CHILD, TOGETHER))
     tasks: list[Work] = []
     for name, count in counts.items():
         left = count
         while left >= most:
             tasks.append([(name, most)])
             left -= most
-        if tasks and left > 0 and sum(n for _, n in tasks[-1]) + left <= most and tasks[-1][-1][0] != name:
+        if not left:
+            continue
+        if tasks and tasks[-1][-1][0] != name and sum(n for _, n in tasks[-1]) + left <= together:
             tasks[-1].append((name, left))
-        elif left:
+        else:
             tasks.append([(name, left)])
     return tasks
 
