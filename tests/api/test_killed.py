@@ -28,7 +28,7 @@ PROGRAM = Path(killed_writers.__file__)
 def killed(*arguments):
     """Where the program left copies of the table."""
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -37,7 +37,7 @@ def child(code, *arguments, prepare=None):
         check=False,
         text=True,
         preexec_fn=prepare,
-        timeout=120,
+        timeout=300,
     )
 
 
