@@ -109,8 +109,10 @@ def everything(place) -> list[BaseException | object]:
         lambda: table().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True),
         lambda: table().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True),
     )
+    # Paths become keys before any store sees them; what is left for the remote ones is that names stay names.
+    some = verbs[:1] + verbs[-1:] if place.options else verbs
     found: list[BaseException | object] = []
-    for verb in verbs:
+    for verb in some:
         try:
             found.append(verb())
         except DeltaError as error:
