@@ -38,7 +38,7 @@ def campaign(server: Server, seed: int, faults: int, kills: int) -> Result:
 
 def _told(server: Server, seed: int, shape: Shape) -> Result:
     result = run(server, seed, shape)
-    print(f"{server.scheme}, seed {seed}, {shape.name}: {result.lines()[0]}", flush=True)
+    print("\n".join([f"{server.scheme}, seed {seed}, {shape.name}: {result.lines()[0]}", *result.wrong]), flush=True)
     return result
 
 
