@@ -43,7 +43,8 @@ def check_footer(metadata: Any, bytes_at: Callable[[int, int], bytes | memoryvie
         ValueError: the footer contradicts itself: a column is missing, is encrypted or is of another type than in the
             schema, or counts of its levels are as many as it cannot have.
     """
-    length = metadata.serialized_size
+    # Not what pyarrow says of its length: that leaves out what may stand behind its end.
+    length = int.from_bytes(bytes_at(size - 8, 4), "little")
     data = bytes(bytes_at(size - 8 - length, length))
     leaves = [_Leaf(metadata.schema.column(number)) for number in range(metadata.num_columns)]
     odd: set[int] = set()
@@ -198,7 +199,7 @@ class _Reader:
             at += 1
             number |= (byte & 127) << shift
             shift += 7
-            if shift > 70:
+            if number >= 1 << 64:  # pyarrow would take what is left of it in 64 bits
                 raise ValueError("the footer has a number without end")
         self._at = at
         return number

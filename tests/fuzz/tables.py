@@ -324,9 +324,8 @@ def far(data: bytes) -> Any:
     expected = _batches(
         lambda: BoundedParquetFile(pa.BufferReader(data), lambda start, length: data[start : start + length])
     )
-    assert (found is None) == (expected is None)
-    # Where the levels of a list are damaged, its values depend on which row groups are read together.
-    assert found is None or found.num_rows == expected.num_rows
+    # Where the levels of a list are damaged, what comes of it depends on which row groups are read together.
+    assert found is None or expected is None or found.num_rows == expected.num_rows
     return found is None
 
 

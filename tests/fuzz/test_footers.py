@@ -87,3 +87,16 @@ def test_a_file_that_says_it_is_encrypted():
     # An algorithm of encryption, empty: field 8, a struct.
     with pytest.raises(ValueError, match="the file is encrypted"):
         _check(_with_footer((b"\x19\x1c\x1c\x00\x00\x00", b"\x19\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00")))
+
+
+def test_a_number_of_rows_beyond_64_bits():
+    last = b"\x16\x02\x26\xdc\x01\x16\xc4\x01"
+    with pytest.raises(ValueError, match="number without end"):
+        _check(_with_footer((last, b"\x16" + b"\xff" * 9 + b"\x7f" + last[2:])))
+
+
+def test_a_footer_with_something_behind_its_end():
+    end = b"\x19\x1c\x1c\x00\x00\x00"
+    assert _check(_with_footer((end, end + bytes(20)))) == frozenset()
+    with pytest.raises(ValueError, match="of another type"):
+        _check(_with_footer((end, end + bytes(20)), CONTRADICTIONS["another type"][:2]))
