@@ -14,7 +14,7 @@ from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.insert import MODES, describe_write
 from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
 from refdelta.ops.rewrite import Rewritten
-from refdelta.ops.source import Source, open_source
+from refdelta.ops.source import Rows, open_source
 from refdelta.ops.target import Target, existing_table, new_table
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.staging import Staging
@@ -24,23 +24,25 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from refdelta_storage import Store
 
 
 @dataclass(frozen=True)
-class _Request:
-    """The arguments of a write that decide what becomes of the table."""
+class WriteRequest:
+    """The arguments of a write that decide what becomes of the table; see :func:`write_deltalake`."""
 
-    mode: str
-    partition_by: Sequence[str] | str | None
-    cluster_by: Sequence[str] | str | None
-    schema_mode: str | None
-    predicate: str | None
-    configuration: Mapping[str, str | None] | None
-    name: str | None
-    description: str | None
-    target_file_size: int | None
-    partition_overwrite: str | None
+    mode: str = "error"
+    partition_by: Sequence[str] | str | None = None
+    cluster_by: Sequence[str] | str | None = None
+    schema_mode: str | None = None
+    predicate: str | None = None
+    configuration: Mapping[str, str | None] | None = None
+    name: str | None = None
+    description: str | None = None
+    target_file_size: int | None = None
+    partition_overwrite: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, tuple(MODES))
@@ -64,6 +66,38 @@ class _Request:
             raise InvalidArgumentError(
                 'schema_mode="overwrite" replaces the whole table: it takes no predicate or partitions'
             )
+
+    def goes_ahead(self, snapshot: Snapshot | None) -> bool:
+        """Whether there is something to write: not where the mode is ``ignore`` and the table exists.
+
+        Raises ``TableAlreadyExistsError`` where the mode is ``error`` and the table exists.
+        """
+        if snapshot is not None and self.mode == "error":
+            raise TableAlreadyExistsError(
+                f'there is a table at {snapshot.store.uri}; mode="append" or mode="overwrite" writes to it'
+            )
+        return snapshot is None or self.mode != "ignore"
+
+    def target(self, snapshot: Snapshot | None, schema: pa.Schema) -> Target:
+        """What the table will be, with data of this schema. Raises what :func:`write_deltalake` does, but for rows."""
+        data = from_arrow(schema)
+        if snapshot is None:
+            return new_table(
+                data,
+                partition_by=self.partition_by,
+                cluster_by=self.cluster_by,
+                configuration=self.configuration,
+                name=self.name,
+                description=self.description,
+            )
+        return existing_table(
+            snapshot,
+            data,
+            schema_mode=self.schema_mode,
+            partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
+            configuration=self.configuration,
+        )
 
 
 def write_deltalake(
@@ -129,7 +163,7 @@ def write_deltalake(
         InvalidArgumentError: arguments that do not go together, or an isolation weaker than the table's.
         CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
     """
-    request = _Request(
+    request = WriteRequest(
         mode,
         partition_by,
         cluster_by,
@@ -143,12 +177,8 @@ def write_deltalake(
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     store = table.store if table else open_location(table_or_uri, storage_options)  # type: ignore[arg-type]
-    snapshot = table.newest_for_writing() if table else _existing(store)
-    if snapshot is not None and mode == "error":
-        raise TableAlreadyExistsError(
-            f'there is a table at {store.uri}; mode="append" or mode="overwrite" writes to it'
-        )
-    if snapshot is not None and mode == "ignore":
+    snapshot = table.newest_for_writing() if table else existing(store)
+    if not request.goes_ahead(snapshot):
         return CommitResult(version=None)
     source = open_source(data.scan() if isinstance(data, DeltaTable) else data)
     reads_target = source.snapshot is not None and source.snapshot.store.uri == store.uri
@@ -156,7 +186,7 @@ def write_deltalake(
         # The rows are those of that snapshot, so the transaction begins there. A version that the caller named never
         # changes.
         snapshot = source.snapshot
-    with Staging(
+    txn = Staging(
         store,
         snapshot,
         commit_properties=commit_properties,
@@ -164,20 +194,34 @@ def write_deltalake(
         app_version=app_version,
         fresh=not (reads_target and snapshot is source.snapshot),
         isolation=isolation,
-    ) as txn:
-        if reads_target:
-            txn.read_whole_table()
-        if txn.already_recorded:
-            return CommitResult(version=None)
-        result = _write(txn, source, request)
-        auto_compact(txn)
+    )
+    result = write_rows(txn, source, request, reads_target=reads_target)
     if table and txn.result_snapshot:
         table.adopt(txn.result_snapshot)
     return result
 
 
-def _write(txn: Staging, source: Source, request: _Request) -> CommitResult:
-    target = _target(txn.snapshot, source, request)
+def write_rows(txn: Staging, rows: Rows, request: WriteRequest, *, reads_target: bool = False) -> CommitResult:
+    """Write rows and commit them: the part of :func:`write_deltalake` that knows its snapshot.
+
+    Args:
+        txn: the transaction. It is over afterwards.
+        rows: what to write, wherever that is done.
+        request: what becomes of the table.
+        reads_target: whether the rows are made from those of the transaction's snapshot.
+    """
+    with txn:
+        if reads_target:
+            txn.read_whole_table()
+        if txn.already_recorded:
+            return CommitResult(version=None)
+        result = _write(txn, rows, request)
+        auto_compact(txn)
+    return result
+
+
+def _write(txn: Staging, source: Rows, request: WriteRequest) -> CommitResult:
+    target = request.target(txn.snapshot, source.schema)
     written, rewritten = _stage(txn, source, target, request)
     describe_write(
         txn,
@@ -197,28 +241,7 @@ def _write(txn: Staging, source: Source, request: _Request) -> CommitResult:
         raise
 
 
-def _target(snapshot: Snapshot | None, source: Source, request: _Request) -> Target:
-    data = from_arrow(source.reader.schema)
-    if snapshot is None:
-        return new_table(
-            data,
-            partition_by=request.partition_by,
-            cluster_by=request.cluster_by,
-            configuration=request.configuration,
-            name=request.name,
-            description=request.description,
-        )
-    return existing_table(
-        snapshot,
-        data,
-        schema_mode=request.schema_mode,
-        partition_by=request.partition_by,
-        cluster_by=request.cluster_by,
-        configuration=request.configuration,
-    )
-
-
-def _stage(txn: Staging, source: Source, target: Target, request: _Request) -> tuple[Written, Rewritten]:
+def _stage(txn: Staging, source: Rows, target: Target, request: WriteRequest) -> tuple[Written, Rewritten]:
     size = request.target_file_size
     if request.mode != "overwrite":
         return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
@@ -229,7 +252,8 @@ def _stage(txn: Staging, source: Source, target: Target, request: _Request) -> t
     return overwrite(txn, source, target, target_file_size=size)
 
 
-def _existing(store: Store) -> Snapshot | None:
+def existing(store: Store) -> Snapshot | None:
+    """The newest snapshot of a table, or None where there is no table."""
     try:
         return load_snapshot(store)
     except TableNotFoundError:

@@ -53,6 +53,7 @@ def write_files(
     data_change: bool = True,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
+    unique: str | None = None,
 ) -> list[Add]:
     """Write rows as data files of a table, and describe them as actions; nothing is committed.
 
@@ -69,6 +70,7 @@ def write_files(
         data_change: whether the rows are new, or only moved from other files.
         workers: how many threads encode; None for one a processor, at most 8.
         progress: called with the number of rows of each batch that was taken in.
+        unique: what makes the files' names unlike all others; None for a new UUID.
 
     Returns:
         One action a file, in the order in which the files were begun; none for no rows.
@@ -87,7 +89,7 @@ def write_files(
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(schema, partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, os.cpu_count() or 1))
-    router = _Router(layout, encoder, codec, target)
+    router = _Router(layout, encoder, codec, target, unique or str(uuid.uuid4()))
     try:
         for batch in _even(data, router.row_group_bytes):
             router.add(batch)
@@ -139,14 +141,14 @@ class _Partition:
 class _Router:
     """Brings every row to a file of its partition."""
 
-    def __init__(self, layout: Layout, encoder: Encoder, codec: str, target: int):
+    def __init__(self, layout: Layout, encoder: Encoder, codec: str, target: int, unique: str):
         self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target
         self.row_group_bytes = max(_LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, target))
         self._partitions: dict[PartitionKey, _Partition] = {}
         # Partitions with an open file, least recently written first.
         self._open: dict[PartitionKey, _Partition] = {}
         self._buffered = 0
-        self._unique = str(uuid.uuid4())
+        self._unique = unique
         self._files: list[tuple[PartitionKey, DataFile]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -12,12 +12,13 @@ from refdelta.engine.schema import to_arrow
 from refdelta.engine.write import write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from refdelta.ops.source import Source
+    from refdelta.ops.source import Rows
     from refdelta.ops.target import Target
     from refdelta.protocol.actions import Add
     from refdelta.staging import Staging
+    from refdelta_storage import Store
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,63 @@ class Written:
         return sum(add.size for add in self.adds)
 
 
+@dataclass(frozen=True)
+class FileWriter:
+    """Writes rows as files of a table. It can be pickled: other processes write parts of the rows.
+
+    Attributes:
+        store: the table's folder.
+        target: what the table will be.
+        target_file_size: in bytes; None for the table's own.
+        check: called with every batch in the table's schema before it is written; raises what it objects to.
+    """
+
+    store: Store
+    target: Target
+    target_file_size: int | None = None
+    check: Callable[[pa.RecordBatch], None] | None = None
+
+    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, unique: str | None = None) -> Written:
+        """Write batches; nothing is staged.
+
+        Args:
+            schema: of the batches; columns are found by name, and may come in any order.
+            batches: the rows.
+            unique: a part of the files' names; None for a new UUID.
+
+        Raises:
+            SchemaMismatchError: before a byte is written, with all that does not fit.
+            ConstraintViolationError: a null where the schema has none; the files are removed again.
+        """
+        target = self.target
+        fitter = plan_fit(schema, target.schema)
+        rows = 0
+
+        def fitted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in batches:
+                rows += batch.num_rows
+                fit = fitter.apply(batch)
+                if self.check:
+                    self.check(fit)
+                yield fit
+
+        adds = write_files(
+            self.store,
+            pa.RecordBatchReader.from_batches(to_arrow(target.schema), fitted()),
+            schema=target.schema,
+            partition_columns=list(target.partition_columns),
+            properties=target.properties,
+            clustering=target.clustering_columns,
+            target_file_size=self.target_file_size,
+            unique=unique,
+        )
+        return Written(adds, rows)
+
+
 def append(
     txn: Staging,
-    source: Source,
+    source: Rows,
     target: Target,
     *,
     target_file_size: int | None = None,
@@ -52,35 +107,14 @@ def append(
         txn: the transaction.
         source: the rows; their columns are found by name, and may come in any order.
         target: what the table will be.
-        target_file_size: in bytes; None for the table's own.
-        check: called with every batch in the table's schema before it is written; raises what it objects to.
+        target_file_size: see :class:`FileWriter`.
+        check: see :class:`FileWriter`.
 
     Raises:
         SchemaMismatchError: before a byte is written, with all that does not fit.
         ConstraintViolationError: a null where the schema has none; the files are removed again.
     """
-    fitter = plan_fit(source.reader.schema, target.schema)
-    rows = 0
-
-    def fitted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in source.reader:
-            rows += batch.num_rows
-            fit = fitter.apply(batch)
-            if check:
-                check(fit)
-            yield fit
-
+    written = source.write(FileWriter(txn.store, target, target_file_size, check))
     txn.stage(target.changes)
-    reader = pa.RecordBatchReader.from_batches(to_arrow(target.schema), fitted())
-    adds = write_files(
-        txn.store,
-        reader,
-        schema=target.schema,
-        partition_columns=list(target.partition_columns),
-        properties=target.properties,
-        clustering=target.clustering_columns,
-        target_file_size=target_file_size,
-    )
-    txn.stage_written(adds)
-    return Written(adds, rows)
+    txn.stage_written(written.adds)
+    return written

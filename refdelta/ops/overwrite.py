@@ -21,14 +21,14 @@ from refdelta.protocol.predicate import Column, Comparison, Literal, Predicate, 
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.source import Source
+    from refdelta.ops.source import Rows
     from refdelta.ops.target import Target
     from refdelta.protocol.types import StructType
     from refdelta.staging import Staging
 
 
 def overwrite(
-    txn: Staging, source: Source, target: Target, *, target_file_size: int | None = None
+    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace all rows.
 
@@ -41,7 +41,7 @@ def overwrite(
 
 
 def replace_where(
-    txn: Staging, source: Source, target: Target, sql: str, *, target_file_size: int | None = None
+    txn: Staging, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the rows for which ``sql`` is true.
 
@@ -57,7 +57,7 @@ def replace_where(
 
 
 def overwrite_partitions(
-    txn: Staging, source: Source, target: Target, *, target_file_size: int | None = None
+    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the partitions that the data has rows of, and leave the others.
 

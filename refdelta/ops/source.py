@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -13,11 +13,23 @@ from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.append import FileWriter, Written
 
 _ACCEPTED = (
     "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
     "a pyarrow dataset, an iterable of record batches, a DeltaTable or a scan of one"
 )
+
+
+class Rows(Protocol):
+    """Rows to write, wherever they are written."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their Arrow schema."""
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write them, once, as ``writer`` says: all of them here, or parts of them in other processes."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,15 @@ class Source:
 
     reader: pa.RecordBatchReader
     snapshot: Snapshot | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.reader.schema
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write the rows in this process."""
+        return writer.write(self.reader.schema, self.reader)
 
 
 def open_source(data: Any) -> Source:
