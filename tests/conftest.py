@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 # The JARs of delta-spark live in the project's ignored cache folder, so that a run leaves the home folder alone.
 os.environ.setdefault("REFDELTA_CACHE", str(ROOT / ".cache"))
+# Spark's workers need the packages that this Python has, and take the first python3 of the path otherwise.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)

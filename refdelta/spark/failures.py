@@ -1,0 +1,132 @@
+"""Errors on their way through Spark, which keeps the text of what a worker raised and nothing else.
+
+A worker's :class:`~refdelta.errors.DeltaError` goes into the text of another error, as JSON between two marks; the
+driver finds it there and raises it again. So a caller catches what it would catch without Spark. It is never pickled:
+the texts of errors hold what logs and users wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta import errors
+from refdelta.errors import ConflictDetails, DeltaError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARKED = re.compile(r"\[refdelta:([A-Za-z0-9+/=]+)\]")
+_MISSING = re.compile(r"No module named '((?:refdelta|msgspec|pyarrow|numpy|pyroaring|sqlglot|fsspec)\w*)")
+_ADVICE = (
+    "the Python of Spark's workers has no {}: install refdelta there as here, or name a Python that has it by "
+    "PYSPARK_PYTHON or spark.pyspark.python before the session starts"
+)
+
+
+class _Reported(msgspec.Struct):
+    """An error as it travels: the name of its class in :mod:`refdelta.errors`, its text and its attributes."""
+
+    kind: str
+    text: str
+    attributes: dict[str, Any]
+
+
+class SparkUnavailableError(DeltaError):
+    """Spark cannot run what is asked: it is missing here, or this package is missing where its workers run."""
+
+
+class ReportedError(Exception):
+    """What a worker raises in the place of an error of ours."""
+
+
+def to_text(error: DeltaError) -> str:
+    """An error as text from which :func:`from_text` makes it again."""
+    attributes = msgspec.to_builtins(vars(error), enc_hook=str)
+    packed = msgspec.json.encode(_Reported(_kind(error).__name__, str(error), attributes))
+    # What a log or a user wrote may look like a mark; only the one behind it counts.
+    shown = str(error).replace("[refdelta:", "[refdelta :")
+    return f"{_kind(error).__name__}: {shown} [refdelta:{base64.b64encode(packed).decode()}]"
+
+
+def from_text(text: str) -> DeltaError | None:
+    """The error that a text carries, or None where it carries none."""
+    found = _MARKED.search(text)
+    if found is None:
+        return None
+    try:
+        told = msgspec.json.decode(base64.b64decode(found.group(1)), type=_Reported)
+        kind = getattr(errors, told.kind, None)
+        if not (isinstance(kind, type) and issubclass(kind, DeltaError)):
+            return None
+        # A class with attributes makes its text of them; the text is there already.
+        error = kind.__new__(kind, told.text) if told.attributes else kind(told.text)
+        error.args = (told.text,)
+        for name, value in told.attributes.items():
+            was = _as_it_was(value)
+            setattr(error, name, ConflictDetails(**was) if name == "conflict" else was)
+    except (ValueError, AttributeError, TypeError):  # what looks like a mark and is none
+        return None
+    return error
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """On a worker: turn an error of ours into one that arrives."""
+    try:
+        yield
+    except DeltaError as error:
+        raise ReportedError(to_text(error)) from None
+
+
+@contextmanager
+def raise_again() -> Iterator[None]:
+    """On the driver: raise the error that a worker has reported; anything else stays what it is.
+
+    Raises:
+        DeltaError: what the worker raised; :class:`SparkUnavailableError` where it lacks this package.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        ours = from_text(text)
+        if ours is None and (missing := _MISSING.search(text)):
+            ours = SparkUnavailableError(_ADVICE.format(missing.group(1)))
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def check_session(spark: Any) -> None:
+    """See that there is Spark, and that this is a session of it.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed.
+        InvalidArgumentError: it is something else.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkUnavailableError("this needs the Python package pyspark: pip install 'refdelta[spark]'")
+    if not hasattr(spark, "createDataFrame"):
+        raise InvalidArgumentError(f"spark is a SparkSession, not {type(spark).__name__}")
+
+
+def _kind(error: DeltaError) -> type[DeltaError]:
+    """The nearest public class of an error."""
+    for kind in type(error).__mro__:
+        public = getattr(errors, kind.__name__, None)
+        if isinstance(public, type) and public is kind and issubclass(public, DeltaError):
+            return public
+    return DeltaError
+
+
+def _as_it_was(value: Any) -> Any:
+    """JSON has one kind of sequence; errors hold tuples."""
+    if isinstance(value, dict):
+        return {name: _as_it_was(item) for name, item in value.items()}
+    return tuple(value) if isinstance(value, list) else value

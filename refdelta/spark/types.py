@@ -1,0 +1,85 @@
+"""Delta's types as Spark's: both write a schema as the same JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from refdelta.errors import InvalidLogError, UnsupportedTypeError
+from refdelta.protocol.types import (
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    parse_schema,
+    physical_name,
+    schema_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def spark_schema(fields: Iterable[StructField]) -> Any:
+    """Spark's ``StructType`` of these columns, without their metadata, which is the log's."""
+    from pyspark.sql.types import StructType as SparkStruct
+
+    bare = StructType(tuple(_field(item, item.name, logical=True) for item in fields))
+    return SparkStruct.fromJson(json.loads(schema_json(bare)))
+
+
+def delta_schema(schema: Any) -> StructType:
+    """Delta's type of a Spark ``StructType``, all of it nullable and without metadata.
+
+    Raises:
+        UnsupportedTypeError: Delta has no such type.
+    """
+    try:
+        fields = parse_schema(schema.json())
+    except InvalidLogError as error:
+        raise UnsupportedTypeError(f"the DataFrame has a type that a table cannot have: {error}") from None
+    return StructType(tuple(_field(item, item.name, logical=True) for item in fields))
+
+
+def physical(item: StructField) -> StructField:
+    """The column as data files hold it: under its physical name, nested ones too (PROTOCOL.md, "Column Mapping")."""
+    return _field(item, physical_name(item), logical=False)
+
+
+def has_void(data_type: DataType) -> bool:
+    """Whether a type is ``void`` or holds it: Parquet has no such column."""
+    match data_type:
+        case StructType():
+            return any(has_void(item.type) for item in data_type)
+        case ArrayType():
+            return has_void(data_type.element)
+        case MapType():
+            return has_void(data_type.key) or has_void(data_type.value)
+    return data_type == VOID
+
+
+def _field(item: StructField, name: str, *, logical: bool) -> StructField:
+    # A file of another engine may have nulls where the table has none; whoever reads it does not judge it.
+    return dataclasses.replace(item, name=name, type=_type(item.type, logical=logical), nullable=True, metadata={})
+
+
+def _type(data_type: DataType, *, logical: bool) -> DataType:
+    match data_type:
+        case StructType():
+            fields = (
+                _field(item, item.name if logical else physical_name(item), logical=logical) for item in data_type
+            )
+            return StructType(tuple(fields))
+        case ArrayType():
+            return dataclasses.replace(data_type, element=_type(data_type.element, logical=logical), contains_null=True)
+        case MapType():
+            return dataclasses.replace(
+                data_type,
+                key=_type(data_type.key, logical=logical),
+                value=_type(data_type.value, logical=logical),
+                value_contains_null=True,
+            )
+    return data_type
