@@ -32,6 +32,17 @@ MINIMUM_JAVA: Final = 17
 JAVA_HINT: Final = "for example: apt-get install openjdk-17-jre-headless"
 CACHE_VARIABLE: Final = "REFDELTA_CACHE"
 
+QUICK: Final = {
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.stateReconstructionValidation.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for many statements on tiny tables: no checksums, no tasks without work, and no Java compiled for each."""
+
 _LOG_NAME: Final = "spark.log"
 _gateways: dict[int, tuple[Any, tempfile.TemporaryDirectory[str]]] = {}
 
@@ -180,9 +191,10 @@ def identifier(path: str | Path) -> str:
     return f"delta.`{quoted}`"
 
 
-def history(spark: Any, path: str | Path) -> list[dict[str, Any]]:
-    """``DESCRIBE HISTORY``: one dictionary a version, newest first."""
-    return [row.asDict(recursive=True) for row in spark.sql(f"DESCRIBE HISTORY {identifier(path)}").collect()]
+def history(spark: Any, path: str | Path, limit: int | None = None) -> list[dict[str, Any]]:
+    """``DESCRIBE HISTORY``: one dictionary a version, newest first, of all or of so many."""
+    statement = f"DESCRIBE HISTORY {identifier(path)}" + ("" if limit is None else f" LIMIT {limit}")
+    return [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
 
 
 def detail(spark: Any, path: str | Path) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from model.judge import LEVELS, accepts
 from model.layouts import LAYOUTS, Layout
 from refdelta.protocol.paths import commit_key
 from refdelta.spark import oracle
-from scenarios.run import OnSpark
-from scenarios.scenario import Transaction
+from refdelta.spark.oracle_transaction import OnSpark
+from refdelta.spark.scenarios import Transaction
 
 ANSWERS = Path(__file__).with_suffix(".toml")
 
@@ -101,7 +101,8 @@ def _answer(spark: Any, path: Path, pair: Pair) -> str:
         (path / commit_key(version)).write_bytes(data)
     transaction = OnSpark(spark, path, Transaction("second", _reads(pair.second), ()), first=False)
     (path / commit_key(len(seen))).write_bytes(won)
-    return LETTERS[transaction.commit(pair.actions)]
+    failure = transaction.commit(pair.actions)
+    return LETTERS[failure and failure.error]
 
 
 def _reads(case: Case) -> tuple[str, ...]:

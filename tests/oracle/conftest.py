@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from refdelta.spark.oracle import QUICK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-QUICK = {
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.stateReconstructionValidation.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from refdelta import errors
-from scenarios.run import on_refdelta, on_spark
-from scenarios.scenario import ALL_COMMIT, LEVELS, Case, cases
+from refdelta.spark.replay import on_refdelta, on_spark
+from refdelta.spark.scenarios import ALL_COMMIT, LEVELS, Case, read_scenarios
 
-CASES = cases()
+CASES = read_scenarios(Path(__file__).resolve().parents[1] / "scenarios")
 REGISTER = Path(__file__).resolve().parents[2] / "spec_notes" / "divergences.md"
 STANCES = {"stricter", "more lenient", "other exception"}
 

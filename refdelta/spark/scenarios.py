@@ -1,8 +1,12 @@
-"""Scenarios: a table, two or three transactions, the order in which they begin and commit, and how that ends.
+"""Scenarios: a table, two or more transactions, the order in which they begin and commit, and how that ends.
 
-They are written down in the TOML files beside this one, in a few words that both engines are fed from. A transaction::
+They are written down in TOML files, in a few words that both engines are fed from. A transaction::
 
+    [[scenario]]
+    id = "delete-same-partition-append"
     T = { reads = ["p = 0", "app stream"], does = ["remove f0", "add t p=0 a=0..9", "txn stream 1"] }
+    W = { does = ["add w p=0 a=0..9"] }
+    then = { Serializable = "T ConcurrentAppend" }
 
 reads at its beginning and stages what it does for its commit. ``reads`` has predicates, ``everything``, or ``app`` and
 an application id. ``does`` has
@@ -15,28 +19,43 @@ an application id. ``does`` has
 * ``txn APP VERSION``, ``domain NAME TEXT``;
 * ``property [KEY=VALUE]``, ``column NAME``: a metaData action; ``protocol READER WRITER [FEATURE]``; ``create``.
 
-Where no ``order`` is given, W is the winner: both begin, W commits, T commits. ``then`` says what delta-spark does, for
-each level: which transactions fail, and of what; the others commit.
+Where no ``order`` is given, W is the winner: both begin, W commits, T commits. ``levels`` are the values of the table's
+property ``delta.isolationLevel`` with which the scenario runs, both unless said; ``default`` is a table without it.
+``then`` says what delta-spark does, for each level: which transactions fail, and of what; the others commit.
+
+``table`` names what the scenario begins with, ``parts`` unless said: ``[tables.NAME]`` of the same file, or ``[NAME]``
+of the file ``tables.toml`` beside it. Its columns are p long, q string, a long; it says ``partition_by``, ``files`` (as
+``add`` has them), ``properties``, ``reader_features``, ``writer_features``, ``applications`` (their last versions) and
+``identity`` (a column). One without ``files`` does not exist yet.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pyroaring import BitMap64
 
+from refdelta.engine.sql import parse_predicate
+from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 from refdelta.protocol.deletion_vector import encode_inline, serialize_bitmap
+from refdelta.schema import Schema
 
-HERE = Path(__file__).parent
-LEVELS = ("Serializable", "WriteSerializable")
-ALL_COMMIT = "all commit"
+LEVELS: Final = ("Serializable", "WriteSerializable")
+ALL_COMMIT: Final = "all commit"
+TABLES: Final = "tables.toml"
 _ORDER = "begin T, begin W, commit W, commit T"
 _COLUMNS = {"p": "long", "q": "string", "a": "long"}
 _REARRANGED = {"moved", "sorted", "unrecorded"}
+_OF_A_FILE = {"p", "q", "a", "rows", "vector"}
+_OF_A_SCENARIO = {"id", "about", "table", "levels", "order", "then"}
+_OF_A_TABLE = {
+    "partition_by", "files", "properties", "reader_features", "writer_features", "applications", "identity"
+}  # fmt: skip
 
 Action = dict[str, dict[str, Any]]
 """An action as the log has it."""
@@ -52,13 +71,28 @@ class Transaction:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """How a transaction failed.
+
+    Attributes:
+        error: the exception, without ``Exception``, as ``then`` has it.
+        why: what the engine says, on one line.
+        rule: the rule of this engine that decided (``refdelta conflicts`` explains them); None in delta-spark.
+    """
+
+    error: str
+    why: str
+    rule: str | None = None
+
+
+@dataclass(frozen=True)
 class Case:
     """A scenario at one level, which is the table's property; ``default`` where the table has none.
 
     Attributes:
         scenario: its id.
         level: see above.
-        table: what is written of the table in tables.toml.
+        table: what is written of the table.
         transactions: by name.
         steps: pairs such as ``("begin", "T")``.
         then: what delta-spark does.
@@ -73,16 +107,19 @@ class Case:
 
     @property
     def id(self) -> str:
+        """``SCENARIO@LEVEL``."""
         return f"{self.scenario}@{self.level}"
 
     # --- the table ---
 
     @property
     def exists(self) -> bool:
+        """Whether there is a table in the beginning."""
         return "files" in self.table
 
     @property
     def partition_columns(self) -> list[str]:
+        """The table's."""
         return list(self.table.get("partition_by", []))
 
     def beginning(self) -> list[Action]:
@@ -132,13 +169,12 @@ class Case:
 
     def _staged(self, words: list[str]) -> list[Action]:
         match words:
-            case ["add", *file]:
-                return [self._add(file)]
-            case ["remove", file, *moved]:
+            case ["add", name, *more]:
+                return [self._add([name, *more])]
+            case ["remove", file, *moved] if moved in ([], ["moved"], ["unrecorded"], ["sorted"]):
                 added = self._add(self.described(file))["add"]
-                kept = {
-                    key: added[key] for key in ("path", "partitionValues", "size", "deletionVector") if key in added
-                }
+                names = ("path", "partitionValues", "size", "deletionVector")
+                kept: dict[str, Any] = {name: added[name] for name in names if name in added}
                 extra = {"deletionTimestamp": 1, "extendedFileMetadata": True, "dataChange": not moved}
                 return [{"remove": {**kept, **extra}}]
             case ["txn", app, version]:
@@ -154,21 +190,25 @@ class Case:
                 return [{"protocol": {"minReaderVersion": int(reader), "minWriterVersion": int(writer), **lists}}]
             case ["create"]:
                 return [self._protocol(), self.metadata()]
-        raise ValueError(f"{self.scenario}: {' '.join(words)}")
+        raise InvalidArgumentError(f"nothing that a transaction does: {' '.join(words)!r}")
 
     def described(self, file: str) -> list[str]:
         """What is written of a file: where the table begins with it, there, else where it is added."""
         everywhere = [t.does for t in self.transactions.values()]
         staged = [words[4:] for does in everywhere for words in does if words.startswith("add ")]
-        return next(words.split() for words in [*self.table["files"], *staged] if words.split()[0] == file)
+        written: Iterator[list[str]] = (words.split() for words in [*self.table.get("files", []), *staged])
+        found = next((words for words in written if words[0] == file), None)
+        if found is None:
+            raise InvalidArgumentError(f"no file {file!r} is in the table, or added")
+        return found
 
     def rows(self, file: str) -> list[dict[str, Any]]:
         """The rows of a file, hidden ones included."""
-        given = _given(self.described(file))
+        given = _given(self.described(file)[1:])
         count = int(given.get("rows", 10))
         low, high = map(int, given["a"].split("..")) if "a" in given else (0, count - 1)
         whole = {"p": int(given["p"]) if "p" in given else None, "q": given.get("q")}
-        return [{**whole, "a": low + (high - low) * row // (count - 1)} for row in range(count)]
+        return [{**whole, "a": low + (high - low) * row // max(count - 1, 1)} for row in range(count)]
 
     def _add(self, words: list[str]) -> Action:
         name, *more = words
@@ -193,7 +233,11 @@ class Case:
 
 
 def _given(words: list[str]) -> dict[str, str]:
-    return dict(word.split("=") for word in words if "=" in word)
+    """What is said of a file behind its name."""
+    for word in words:
+        if word.partition("=")[0] not in (_OF_A_FILE if "=" in word else _REARRANGED):
+            raise InvalidArgumentError(f"nothing that is said of a file: {word!r}")
+    return dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def hidden_rows(text: str) -> BitMap64:
@@ -212,34 +256,115 @@ def _txn(app: str, version: int) -> Action:
     return {"txn": {"appId": app, "version": version, "lastUpdated": 1}}
 
 
-def cases() -> list[Case]:
-    """All scenarios at all of their levels, in the order of their files."""
-    tables = tomllib.loads((HERE / "tables.toml").read_text())
-    found = []
-    for path in sorted(HERE.glob("*.toml")):
-        for told in tomllib.loads(path.read_text()).get("scenario", []):
-            found += _levels(told, tables)
-    assert len({case.id for case in found}) == len(found), "two scenarios have one id"
+def read_scenarios(path: str | Path) -> list[Case]:
+    """Read the scenarios of a file, or of the files of a folder, each at all of its levels.
+
+    Args:
+        path: a TOML file as described at the top of this module, or a folder of such files.
+
+    Returns:
+        The cases, in the order of the files.
+
+    Raises:
+        DataFileNotFoundError: there is no such file.
+        DataFileError: it cannot be read, or is not TOML.
+        InvalidArgumentError: something in it is no scenario; names the file and the scenario.
+    """
+    path = Path(path)
+    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    found = [case for file in files for case in _read_file(file)]
+    if not found:
+        raise InvalidArgumentError(f"{path}: there is no [[scenario]] in it")
+    twice = [case.id for place, case in enumerate(found) if case.id in {other.id for other in found[:place]}]
+    if twice:
+        raise InvalidArgumentError(f"{path}: two scenarios have one id: {twice[0]}")
     return found
 
 
+def _read_file(file: Path) -> list[Case]:
+    document = _toml(file)
+    beside = file.with_name(TABLES)
+    if file == beside:
+        return []
+    if unknown := document.keys() - {"scenario", "tables"}:
+        raise InvalidArgumentError(f"{file}: neither [[scenario]] nor [tables.NAME]: {min(unknown)}")
+    tables = {**(_toml(beside) if beside.exists() else {}), **document.get("tables", {})}
+    cases = []
+    for told in document.get("scenario", []):
+        try:
+            some = _levels(told, tables)
+            for case in some:
+                _check(case)
+        except (InvalidArgumentError, ValueError, TypeError, AttributeError) as error:
+            raise InvalidArgumentError(f"{file}, scenario {told.get('id', '(without id)')}: {error}") from error
+        cases += some
+    return cases
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise DataFileNotFoundError("there is no such file", file=str(file)) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DataFileError(f"not readable as TOML: {error}", file=str(file)) from error
+
+
 def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[Case]:
-    transactions = {
-        name: Transaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
-        for name, body in told.items()
-        if isinstance(body, dict) and name != "then"
-    }
-    steps = [step.split() for step in told.get("order", _ORDER).split(", ")]
-    assert sorted(name for _, name in steps) == sorted([*transactions, *transactions]), told["id"]
+    if "id" not in told:
+        raise InvalidArgumentError("it has no id")
+    transactions = {name: _transaction(name, body) for name, body in told.items() if name not in _OF_A_SCENARIO}
+    table, levels = told.get("table", "parts"), told.get("levels", LEVELS)
+    if table not in tables:
+        raise InvalidArgumentError(f"no table {table!r} here or in {TABLES} beside it")
+    if unknown := tables[table].keys() - _OF_A_TABLE:
+        raise InvalidArgumentError(f"table {table!r} says {min(unknown)}, which is nothing that a table has")
+    if unknown := set(levels) - {*LEVELS, "default"}:
+        raise InvalidArgumentError(f"no isolation level: {min(unknown)}")
     then = told.get("then", ALL_COMMIT)
     return [
         Case(
             scenario=told["id"],
             level=level,
-            table=tables[told.get("table", "parts")],
+            table=tables[table],
             transactions=transactions,
-            steps=tuple((verb, name) for verb, name in steps),
+            steps=_steps(told.get("order", _ORDER), transactions),
             then=then.get(level, ALL_COMMIT) if isinstance(then, dict) else then,
         )
-        for level in told.get("levels", LEVELS)
+        for level in levels
     ]
+
+
+def _transaction(name: str, body: Any) -> Transaction:
+    if not isinstance(body, dict) or body.keys() - {"reads", "does"} or "does" not in body:
+        raise InvalidArgumentError(f"{name} is no transaction: it takes {{ reads = [...], does = [...] }}")
+    return Transaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
+
+
+def _steps(order: str, transactions: dict[str, Transaction]) -> tuple[tuple[str, str], ...]:
+    steps = [tuple(step.split()) for step in order.split(",")]
+    wanted = [(verb, name) for name in transactions for verb in ("begin", "commit")]
+    if sorted(steps) != sorted(wanted):
+        named = ", ".join(" ".join(step) for step in wanted)
+        raise InvalidArgumentError(f"the order {order!r} is not one of these steps: {named}")
+    for name in transactions:
+        if steps.index(("begin", name)) > steps.index(("commit", name)):
+            raise InvalidArgumentError(f"{name} commits before it begins")
+    return tuple((verb, name) for verb, name in steps)
+
+
+def _check(case: Case) -> None:
+    """Find out what no engine could run."""
+    begun = case.beginning()
+    schema = Schema.from_json(begun[1]["metaData"]["schemaString"]).struct
+    for name, transaction in case.transactions.items():
+        case.actions(name)
+        for words in transaction.reads:
+            if words == "everything" or words.startswith("app "):
+                continue
+            if not case.exists:
+                raise InvalidArgumentError(f"{name} reads where {words}, but there is no table yet")
+            try:
+                parse_predicate(words, schema)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{name} reads: {error}") from error

@@ -1,4 +1,4 @@
-"""A transaction of a scenario on refdelta's commit core: staged as the engine's own statements stage it."""
+"""A transaction of a scenario on this engine's commit core: staged as its own statements stage it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from refdelta.concurrency.commit import PreparedCommit
 from refdelta.concurrency.edits import Edit
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.concurrency.prepared import PreparedCommit
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work
@@ -24,11 +24,11 @@ from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
-from refdelta.errors import ConcurrentModificationError
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.codec import decode_action
+from refdelta.spark.scenarios import Case, Failure, Transaction
 from refdelta_storage import LocalStore
-from scenarios.scenario import Case, Transaction
 
 
 class OnRefdelta:
@@ -54,7 +54,12 @@ class OnRefdelta:
 
     @property
     def table(self) -> Snapshot:
-        assert self.snapshot is not None
+        """What it reads.
+
+        Raises ``InvalidArgumentError`` where there is no table yet.
+        """
+        if self.snapshot is None:
+            raise InvalidArgumentError(f"{self.case.scenario}: {self.transaction.name} reads what does not exist yet")
         return self.snapshot
 
     # --- reading ---
@@ -81,7 +86,8 @@ class OnRefdelta:
         rows = pa.Table.from_pylist(self.case.rows(add.path), to_arrow(self.table.schema))
         rows = rows.append_column("row", pa.array(range(rows.num_rows)))
         flt = row_filter(words, self.table.schema)
-        assert flt is not None
+        if flt is None:
+            return BitMap64(range(rows.num_rows)) - self._hidden(add)
         return BitMap64(flt.apply(rows.to_batches()[0])["row"].to_pylist()) - self._hidden(add)
 
     def _look(self, files: Sequence[Add]) -> Iterator[bool]:
@@ -91,7 +97,8 @@ class OnRefdelta:
 
     # --- writing ---
 
-    def commit(self, actions: list[dict[str, Any]]) -> str | None:
+    def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
+        """Commit it, or say how it failed."""
         decoded = [action for given in actions if (action := decode_action(given, "staged")) is not None]
         removes = {action.path: action for action in decoded if isinstance(action, Remove)}
         adds = {action.path: action for action in decoded if isinstance(action, Add)}
@@ -124,7 +131,7 @@ class OnRefdelta:
         try:
             commit(self.store, prepared, look=self._look)
         except ConcurrentModificationError as error:
-            return short(type(error).__name__)
+            return Failure(short(type(error).__name__), " ".join(str(error).split()), error.conflict.rule)
         return None
 
     def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[Edit]:
@@ -141,20 +148,21 @@ class OnRefdelta:
     def _group(self, removes: dict[str, Remove], adds: dict[str, Add], *, permuted: bool) -> Group:
         """The live rows of the inputs, one after the other, fill the outputs."""
         inputs = tuple(Input(self.live[path], self._hidden(self.live[path])) for path in removes)
-        left = [[each, 0, len(self.case.rows(each.add.path)) - len(each.base)] for each in inputs]
+        left = [(each, 0, len(self.case.rows(each.add.path)) - len(each.base)) for each in inputs]
         outputs = []
         for add in adds.values():
             room, places = len(self.case.rows(add.path)), []
             while room:
+                if not left:
+                    raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than were moved")
                 each, start, rows = left[0]
                 taken = min(room, rows)
                 places.append(Place(each.add.path, each.add.deletion_vector, start, taken))
                 room -= taken
-                left[0] = [each, start + taken, rows - taken]
-                if taken == rows:
-                    left.pop(0)
+                left[:1] = [(each, start + taken, rows - taken)] if taken < rows else []
             outputs.append(Output(add, () if permuted else tuple(places)))
-        assert not left, f"{self.case.scenario}: {len(left)} inputs with rows that are in no output"
+        if left:
+            raise InvalidArgumentError(f"{self.case.scenario}: {len(left)} inputs with rows that are in no output")
         return Group(inputs, tuple(outputs), permuted)
 
     def _read_table(self) -> ReadTable:
