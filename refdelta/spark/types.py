@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.errors import InvalidLogError, UnsupportedTypeError
+from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
 from refdelta.protocol.types import (
     VOID,
     ArrayType,
@@ -39,7 +39,7 @@ def delta_schema(schema: Any) -> StructType:
     """
     try:
         fields = parse_schema(schema.json())
-    except InvalidLogError as error:
+    except (InvalidLogError, UnsupportedFeatureError) as error:
         raise UnsupportedTypeError(f"the DataFrame has a type that a table cannot have: {error}") from None
     return StructType(tuple(_field(item, item.name, logical=True) for item in fields))
 

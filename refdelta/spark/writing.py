@@ -1,0 +1,236 @@
+"""Writes of DataFrames: Spark's workers write the data files, and the driver commits them.
+
+The commit is that of :func:`refdelta.write_deltalake`, in the caller's process: conflicts come out as what they are. A
+task that Spark runs twice writes twice, under other names; only the files of the attempt whose result arrived are
+committed. The names of all files of a job hold its token, so that what a failed job leaves behind is found.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import to_arrow
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.errors import InvalidArgumentError, StoreError
+from refdelta.location import open_location
+from refdelta.ops.append import FileWriter, Written
+from refdelta.results import CommitResult
+from refdelta.spark import origin
+from refdelta.spark.failures import raise_again, reported
+from refdelta.spark.types import delta_schema
+from refdelta.staging import Staging
+from refdelta.writer import WriteRequest, existing, write_rows
+from refdelta_storage import StorageError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.results import CommitProperties
+    from refdelta_storage import Store
+
+log = logging.getLogger("refdelta")
+
+_WRITTEN = "written binary"
+# How a stream is written.
+STREAMS = (
+    "writeStream.foreachBatch with refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id) "
+    "writes one, each batch once"
+)
+
+
+def write(
+    df: Any,
+    uri: str | os.PathLike[str],
+    mode: str = "error",
+    partition_by: Sequence[str] | str | None = None,
+    predicate: str | None = None,
+    schema_mode: str | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    commit_properties: CommitProperties | None = None,
+    target_file_size: int | None = None,
+    partition_overwrite: str | None = None,
+    cluster_by: Sequence[str] | str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    isolation: str | None = None,
+    reads_target: bool | int = False,
+) -> CommitResult:
+    """Write a DataFrame to a Delta table, and create it where it does not exist. One call is one commit.
+
+    Each partition of the DataFrame becomes at least one file for each partition of the table that it has rows of. All
+    columns of a new table may hold nulls, whatever Spark thinks of the DataFrame's.
+
+    Args:
+        df: the rows. Columns are found by name.
+        uri: where the table is; not ``memory://``, which no worker can reach.
+        mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
+        partition_by: the partition columns of a new table, or of one whose schema is overwritten.
+        predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
+            every new row must satisfy it.
+        schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
+        app_id: with ``app_version``, makes the write idempotent: it is skipped, and the DataFrame not computed, if
+            the table records this version of the application, or a later one.
+        app_version: see ``app_id``.
+        configuration: table properties of a new table.
+        storage_options: what the store needs; workers get them, too.
+        commit_properties: how to commit, and what to note in the commit.
+        target_file_size: at which size in bytes a data file is closed; None for the table's own.
+        partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
+            replaced, the others stay.
+        cluster_by: the clustering columns, as ``partition_by``, and instead of them.
+        name: the new table's name.
+        description: the new table's description.
+        isolation: ``WriteSerializable`` or ``Serializable``; None for the table's own.
+        reads_target: the version of the table from which the rows are made; True for the newest. Where the rows come
+            from :func:`refdelta.spark.read` of the same table, that is found out. Such a write is no blind append:
+            it conflicts with what changed the table since.
+
+    Returns:
+        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
+        is already recorded).
+
+    Raises:
+        TableAlreadyExistsError: the table exists and the mode is ``error``.
+        SchemaMismatchError: the data does not fit; nothing was written.
+        ConstraintViolationError: a row outside of ``predicate``; nothing stays written.
+        ConcurrentModificationError: another writer's commit conflicts; nothing stays written.
+        UnsupportedFeatureError: the table needs a feature, or the data a type, that this engine cannot write.
+        InvalidArgumentError: arguments that do not go together, or a store that workers cannot reach.
+        CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
+    """
+    request = WriteRequest(
+        mode=mode,
+        partition_by=partition_by,
+        cluster_by=cluster_by,
+        schema_mode=schema_mode,
+        predicate=predicate,
+        configuration=configuration,
+        name=name,
+        description=description,
+        target_file_size=target_file_size,
+        partition_overwrite=partition_overwrite,
+    )
+    rows = FrameRows(df)
+    store = shared_store(uri, storage_options)
+    newest = existing(store)
+    if not request.goes_ahead(newest):
+        return CommitResult(version=None)
+    made_from = _made_from(df, store, newest, reads_target)
+    snapshot = made_from or newest
+    txn = Staging(
+        store,
+        snapshot,
+        commit_properties=commit_properties,
+        app_id=app_id,
+        app_version=app_version,
+        fresh=snapshot is newest,
+        isolation=isolation,
+    )
+    return write_rows(txn, rows, request, reads_target=made_from is not None)
+
+
+class FrameRows:
+    """The rows of a DataFrame, which Spark's workers write.
+
+    Args:
+        df: the DataFrame.
+
+    Attributes:
+        schema: their Arrow schema, all of it nullable.
+    """
+
+    def __init__(self, df: Any):
+        if not hasattr(df, "mapInArrow"):
+            raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
+        if df.isStreaming:
+            raise InvalidArgumentError(f"df is a stream: {STREAMS}")
+        self.schema = to_arrow(delta_schema(df.schema))
+        self._df = df
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write them in one Spark job. What a job that fails has written is removed."""
+        plan_fit(self.schema, writer.target.schema)
+        token = str(uuid.uuid4())
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            written = write_part(writer, token, batches)
+            yield pa.record_batch({"written": pa.array([pickle.dumps(written)], pa.binary())})
+
+        try:
+            with raise_again():
+                parts = self._df.mapInArrow(work, _WRITTEN).collect()
+        except BaseException:
+            remove_leftovers(writer.store, token)
+            raise
+        return together([pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
+
+
+def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    """On a worker: write one partition of a DataFrame, under names of this attempt's own."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    first = next(batches, None)
+    if first is None:
+        return Written([], 0)
+
+    def all_of_them() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    with reported():
+        return writer.write(first.schema, all_of_them(), unique=f"{token}-{context.taskAttemptId() if context else 0}")
+
+
+def together(parts: Iterable[Written]) -> Written:
+    """What several tasks have written."""
+    listed = list(parts)
+    return Written([add for part in listed for add in part.adds], sum(part.rows for part in listed))
+
+
+def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:
+    """The store of a table, where other processes reach it too.
+
+    Raises ``InvalidArgumentError`` for one in memory.
+    """
+    store = open_location(uri, storage_options)
+    if store.uri.startswith("memory:"):
+        raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
+    return store
+
+
+def remove_leftovers(store: Store, token: str) -> None:
+    """Remove the data files that a job has left behind which did not commit, as far as the store lets us.
+
+    Args:
+        store: the table's folder.
+        token: what their names hold. No commit may name such a file.
+    """
+    try:
+        keys = [item.key for item in store.list() if token in item.key and not item.key.startswith("_delta_log/")]
+        if keys:
+            store.delete(keys)
+    except (StorageError, StoreError) as error:  # invisible, and vacuum takes them
+        log.warning("data files whose names hold %s may be left behind: %s", token, error)
+
+
+def _made_from(df: Any, store: Store, newest: Snapshot | None, told: bool | int) -> Snapshot | None:
+    """The snapshot of the store's table that the rows are made from; None where they are not."""
+    if newest is None:
+        return None
+    version = origin.oldest_version(df, store.uri) if isinstance(told, bool) else told
+    if version is None:
+        return newest if told else None
+    return newest if version == newest.version else load_snapshot(store, version)
