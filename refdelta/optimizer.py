@@ -11,6 +11,7 @@ from refdelta.ops.optimize import Progress, Request, Work, combined
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from refdelta.engine.executor import Executor
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.transaction import WriteTransaction
 
@@ -38,6 +39,7 @@ class TableOptimizer:
         min_file_size: int | None = None,
         commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Put small files together (OPTIMIZE), and rewrite those of which more than one row in twenty is deleted.
 
@@ -58,6 +60,8 @@ class TableOptimizer:
                 target size.
             commit_properties: how to commit, and what to note in the commit.
             progress: called with the number of bins that are done, and of all.
+            executor: who reads and writes the files, as for :meth:`refdelta.DeltaTable.begin`; it decides how many
+                bins are put together at once.
 
         Returns:
             What was committed; its version is None where there was nothing to do, and the last one where there were
@@ -81,7 +85,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties)
+        return self._run(request, min_commit_interval, commit_properties, executor)
 
     def z_order(
         self,
@@ -95,6 +99,7 @@ class TableOptimizer:
         *,
         commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Rewrite all files, with the rows of each partition in the order of a Z-curve (OPTIMIZE ZORDER BY).
 
@@ -112,6 +117,7 @@ class TableOptimizer:
             min_commit_interval: see :meth:`compact`; a bin is a partition.
             commit_properties: see :meth:`compact`.
             progress: see :meth:`compact`.
+            executor: see :meth:`compact`.
 
         Returns:
             What was committed, with the metrics of :meth:`compact`.
@@ -131,7 +137,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties)
+        return self._run(request, min_commit_interval, commit_properties, executor)
 
     def purge(
         self,
@@ -142,6 +148,7 @@ class TableOptimizer:
         *,
         commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """As :meth:`refdelta.DeltaTable.reorg_purge`."""
         request = Request(
@@ -151,10 +158,14 @@ class TableOptimizer:
             tasks=max_concurrent_tasks,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties)
+        return self._run(request, min_commit_interval, commit_properties, executor)
 
     def _run(
-        self, request: Request, interval: float | dt.timedelta | None, commit_properties: CommitProperties | None
+        self,
+        request: Request,
+        interval: float | dt.timedelta | None,
+        commit_properties: CommitProperties | None,
+        executor: Executor | None,
     ) -> CommitResult:
         if interval is not None and getattr(commit_properties, "app_transactions", None):
             raise InvalidArgumentError(
@@ -162,7 +173,7 @@ class TableOptimizer:
             )
         work, results = Work(_seconds(interval)), []
         while work.plan is None or work.left:
-            with self._begin(commit_properties=commit_properties) as txn:
+            with self._begin(commit_properties=commit_properties, executor=executor) as txn:
                 txn.rearrange(request, work)
                 results.append(txn.commit())
         return combined(results)

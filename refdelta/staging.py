@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from refdelta.engine.executor import Executor
     from refdelta.protocol.predicate import Predicate
     from refdelta_storage import Store
 
@@ -58,6 +59,7 @@ class Staging:
         app_version: see ``app_id``.
         fresh: whether the snapshot was the newest a moment ago, or the log was just seen to be empty.
         isolation: the level at which to commit: the table's, or a stricter one; None for the table's.
+        executor: who reads and writes the files of statements; None for threads of this process.
 
     Raises:
         InvalidArgumentError: half an application transaction, or two of one application; a level that does not exist
@@ -74,11 +76,13 @@ class Staging:
         app_version: int | None = None,
         fresh: bool = True,
         isolation: str | None = None,
+        executor: Executor | None = None,
     ) -> None:
         if (app_id is None) != (app_version is None):
             raise InvalidArgumentError("app_id and app_version go together: give both or neither")
         self.store = store
         self.snapshot = snapshot
+        self.executor = executor
         self.properties = commit_properties or CommitProperties()
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from refdelta.engine.executor import Executor
     from refdelta.protocol.actions import Metadata, Protocol
     from refdelta.results import CommitProperties, CommitResult, VacuumResult
     from refdelta_storage import Store
@@ -286,6 +287,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> WriteTransaction:
         """Begin a transaction by hand, on the newest version. Nothing is visible before its ``commit()``.
 
@@ -296,6 +298,9 @@ class DeltaTable:
                 the application, or a later one.
             app_version: see ``app_id``.
             commit_properties: how to commit, and what to note in the commit.
+            executor: who reads and writes the files of statements: threads of this process where it is None, the
+                workers of a Spark cluster by :class:`refdelta.spark.SparkExecutor`. What is committed, and whether it
+                may be, is decided here in any case.
 
         Raises:
             ReadOnlyTableError: the handle is pinned to a version.
@@ -309,6 +314,7 @@ class DeltaTable:
             app_id=app_id,
             app_version=app_version,
             isolation=isolation,
+            executor=executor,
         )
         return WriteTransaction(staging, snapshot, self._follow)
 
@@ -320,6 +326,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
 
@@ -331,6 +338,7 @@ class DeltaTable:
             app_id: see :meth:`begin`.
             app_version: see :meth:`begin`.
             commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
 
         Returns:
             What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
@@ -342,7 +350,11 @@ class DeltaTable:
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
         with self.begin(
-            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
         ) as txn:
             txn.delete(predicate)
             return txn.commit()
@@ -357,6 +369,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Set columns of the rows for which ``predicate`` is true, or of all rows, in one commit.
 
@@ -370,6 +383,7 @@ class DeltaTable:
             app_id: see :meth:`begin`.
             app_version: see :meth:`begin`.
             commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
 
         Returns:
             What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
@@ -381,7 +395,11 @@ class DeltaTable:
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
         with self.begin(
-            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
         ) as txn:
             txn.update(updates, new_values, predicate)
             return txn.commit()
@@ -398,6 +416,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> TableMerger[CommitResult]:
         """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
 
@@ -412,6 +431,7 @@ class DeltaTable:
             app_id: see :meth:`begin`.
             app_version: see :meth:`begin`.
             commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
 
         Returns:
             The MERGE, to which clauses are added. Metrics of its result: ``num_source_rows``,
@@ -421,7 +441,11 @@ class DeltaTable:
 
         def run(clauses: tuple[Clause, ...]) -> CommitResult:
             with self.begin(
-                isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+                isolation=isolation,
+                app_id=app_id,
+                app_version=app_version,
+                commit_properties=commit_properties,
+                executor=executor,
             ) as txn:
                 txn.merge(source, predicate, source_alias, target_alias, merge_schema).add(clauses).execute()
                 return txn.commit()
@@ -445,6 +469,7 @@ class DeltaTable:
         max_concurrent_tasks: int | None = None,
         *,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Rewrite all files that have deletion vectors, so that deleted rows are in no live file any more (REORG TABLE
         APPLY (PURGE)). ``vacuum`` then removes the old files.
@@ -455,6 +480,7 @@ class DeltaTable:
                 128 MiB.
             max_concurrent_tasks: how many files are written at once.
             commit_properties: how to commit, and what to note in the commit.
+            executor: see :meth:`begin`; it decides how many files are written at once.
 
         Returns:
             What was committed, with the metrics of :meth:`refdelta.optimizer.TableOptimizer.compact`; its version is
@@ -465,7 +491,11 @@ class DeltaTable:
             ConcurrentModificationError: another writer's commit conflicts, as for ``optimize.compact``.
         """
         return self.optimize.purge(
-            partition_filters, target_size, max_concurrent_tasks, commit_properties=commit_properties
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            commit_properties=commit_properties,
+            executor=executor,
         )
 
     # --- files that are no longer needed ---
@@ -480,6 +510,7 @@ class DeltaTable:
         keep_versions: Sequence[int] | None = None,
         commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
+        executor: Executor | None = None,
     ) -> VacuumResult:
         """Remove the files that no retained version needs, or tell which these are.
 
@@ -506,6 +537,7 @@ class DeltaTable:
             commit_properties: what to note in the two entries of the history, VACUUM START and VACUUM END. They are
                 made only where there is something to remove.
             progress: called with how many files are removed by now, and how many there are to remove.
+            executor: who removes them; see :meth:`begin`. Which ones, is found out here.
 
         Returns:
             The files that were removed, or would be: a list of keys relative to the table's folder.
@@ -529,6 +561,7 @@ class DeltaTable:
             dry_run=dry_run,
             commit_properties=commit_properties,
             progress=progress,
+            executor=executor,
         )
         self._follow(snapshot)
         return result
@@ -544,6 +577,7 @@ class DeltaTable:
         app_id: str | None = None,
         app_version: int | None = None,
         commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
     ) -> CommitResult:
         """Make the table what it was: rows, schema, partition columns and properties of an earlier version, in a new
         version. Only the log is written.
@@ -559,6 +593,7 @@ class DeltaTable:
             app_id: see :meth:`begin`.
             app_version: see :meth:`begin`.
             commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
 
         Returns:
             What was committed; its version is None where the table is so already. Metrics:
@@ -574,7 +609,11 @@ class DeltaTable:
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
         with self.begin(
-            isolation=isolation, app_id=app_id, app_version=app_version, commit_properties=commit_properties
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
         ) as txn:
             txn.restore(target, ignore_missing_files=ignore_missing_files)
             return txn.commit()

@@ -123,10 +123,12 @@ class WriteTransaction:
 
         plan = dataclasses.replace(scan.plan, positions=True)
 
-        def rows(file: ScanFile) -> pa.Table:
-            return pa.Table.from_batches(list(read_file(scan.store, file, plan)), plan.schema)
+        store = scan.store
 
-        tables = list(scan.executor.map(rows, scan_files(scan)))
+        def rows(file: ScanFile) -> pa.Table:
+            return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
+
+        tables = list((self._staging.executor or scan.executor).map(rows, scan_files(scan)))
         hit = [index for index, table in enumerate(tables) if table.num_rows]
         for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
             self._staging.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))

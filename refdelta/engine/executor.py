@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -27,12 +27,54 @@ REQUESTS = 32
 
 
 class Executor(Protocol):
-    """Runs one function over many tasks."""
+    """Runs one function over many tasks.
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The results in the order of the tasks. The first exception, in that order, is raised; no task starts after
-        it.
+    Where they run in other processes, the function, what it holds, tasks and results are pickled. What is committed,
+    and whether it may be, is decided where the executor was called.
+    """
+
+    @property
+    def group_bytes(self) -> int | None:
+        """Up to how many bytes of files one task writes anew; None where one task is to write all, so that little
+        data ends up in one file.
         """
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        done: Callable[[Result], None] | None = None,
+    ) -> Iterator[Result]:
+        """The results in the order of the tasks. The first exception, in that order, is raised; no task starts after
+        it that has not started by then.
+
+        Args:
+            function: what to do.
+            tasks: what to do it with.
+            done: called in this process with every result, one at a time, even where another task fails.
+        """
+
+
+def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:
+    """Which files a task writes anew together: their numbers, ascending, in the order of the groups.
+
+    Args:
+        executor: who runs the tasks; None for threads of this process.
+        sizes: of the files, in bytes.
+    """
+    most = None if executor is None else executor.group_bytes
+    if most is None:
+        return [list(range(len(sizes)))] if sizes else []
+    groups: list[list[int]] = []
+    room = 0
+    for number, size in enumerate(sizes):
+        if not groups or size > room:
+            groups.append([])
+            room = most
+        groups[-1].append(number)
+        room -= size
+    return groups
 
 
 class ThreadExecutor:
@@ -42,8 +84,10 @@ class ThreadExecutor:
         workers: how many threads; None is one for each core that this process may use, and at least two.
     """
 
+    group_bytes: int | None = None
+
     def __init__(self, workers: int | None = None):
-        self.workers = workers or max(2, _cores())
+        self.workers = workers or max(2, cores())
 
     @classmethod
     def for_store(
@@ -66,14 +110,28 @@ class ThreadExecutor:
         fitting = int((sizes.take(largest).to_numpy().cumsum() <= LOOK_AHEAD_BYTES).sum())
         return cls(max(near.workers, REQUESTS if fitting == len(sizes) else fitting))
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The results in the order of the tasks; at most two for each thread are begun before they are asked for."""
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        done: Callable[[Result], None] | None = None,
+    ) -> Iterator[Result]:
+        """The results in the order of the tasks; at most two for each thread are begun before they are asked for.
+
+        A single task of a list runs in the caller's thread. ``done`` is called in the threads, as soon as there is a
+        result.
+        """
+        run = function if done is None else _told(function, done)
+        if isinstance(tasks, list) and len(tasks) == 1:
+            yield run(tasks[0])
+            return
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="refdelta")
         waiting: deque[Future[Result]] = deque()
         source = iter(tasks)
         try:
             for task in source:
-                waiting.append(pool.submit(function, task))
+                waiting.append(pool.submit(run, task))
                 if len(waiting) >= 2 * self.workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -112,6 +170,18 @@ class ThreadExecutor:
             lanes.stop()
             for thread in threads:
                 thread.join()
+
+
+def _told(function: Callable[[Task], Result], done: Callable[[Result], None]) -> Callable[[Task], Result]:
+    lock = threading.Lock()
+
+    def run(task: Task) -> Result:
+        result = function(task)
+        with lock:
+            done(result)
+        return result
+
+    return run
 
 
 class _StoppedError(Exception):
@@ -215,5 +285,21 @@ def _generator(results: Iterator[Result]) -> Generator[Result, None, None]:
     yield from results
 
 
-def _cores() -> int:
+def limit_threads(count: int) -> None:
+    """Say how many processors this process has to itself, where others that do the same run beside it.
+
+    Args:
+        count: so many; at least 1.
+    """
+    global _limit  # noqa: PLW0603 - of the process
+    _limit = count
+
+
+_limit: int | None = None
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if _limit is not None:
+        return _limit
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,6 +7,7 @@ hold.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ from refdelta.engine.scan import scan_files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from refdelta.engine.executor import Executor
     from refdelta.engine.scan import Scan
+    from refdelta_storage.base import Store
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,14 @@ class RowsByFile(dict[int, BitMap64]):
             start = end
 
 
-def find_rows(scan: Scan) -> Iterator[FileRows]:
+def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows]:
     """The rows that a scan gives, by position: for each of its files in their order, which are read in parallel.
 
     Only the columns that the filter looks at are read. Raises as :meth:`Scan.to_batches`.
+
+    Args:
+        scan: which rows of which files.
+        executor: who reads; None for the scan's own.
     """
     plan = dataclasses.replace(
         scan.plan,
@@ -78,15 +85,17 @@ def find_rows(scan: Scan) -> Iterator[FileRows]:
         positions=True,
     )
 
-    def find(file: ScanFile) -> FileRows:
-        with open_file(scan.store, file, plan) as opened:
-            rows = BitMap64()
-            for batch in opened.batches:
-                rows |= to_bitmap(batch.column(POSITION.name))
-            rows.run_optimize()
-            return FileRows(rows, opened.deleted, opened.physical_rows)
+    files = scan_files(dataclasses.replace(scan, plan=plan))
+    return (executor or scan.executor).map(functools.partial(_find, scan.store, plan), files)
 
-    return scan.executor.map(find, scan_files(dataclasses.replace(scan, plan=plan)))
+
+def _find(store: Store, plan: ReadPlan, file: ScanFile) -> FileRows:
+    with open_file(store, file, plan) as opened:
+        rows = BitMap64()
+        for batch in opened.batches:
+            rows |= to_bitmap(batch.column(POSITION.name))
+        rows.run_optimize()
+        return FileRows(rows, opened.deleted, opened.physical_rows)
 
 
 def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:

@@ -7,7 +7,6 @@ open; the one that was written to longest ago is completed when another is neede
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.encode import DataFile, Encoder
+from refdelta.engine.executor import cores
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.protocol.actions import Add
@@ -88,7 +88,7 @@ def write_files(
     layout = Layout.of(schema, partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(schema, partition_columns, properties, clustering)
-    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, os.cpu_count() or 1))
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()))
     router = _Router(layout, encoder, codec, target, unique or str(uuid.uuid4()))
     try:
         for batch in _even(data, router.row_group_bytes):

@@ -8,8 +8,8 @@ are counted from the rows that were read and written, never from statistics.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,17 +42,15 @@ class Rewriter:
     Attributes:
         snapshot: which the files are of.
         target: about how many bytes a new file should have.
-        workers: how many threads read, and how many write, for one bin.
+        workers: how many threads read, and how many write, for one bin; None for as many as the process may use.
         columns: the columns of the Z-curve; none to keep rows as they lie.
         memory: how many bytes are sorted at once; None for the default.
         disk: how many bytes of temporary files sorting may take; None for no limit.
-        own: called with the new files of a bin as soon as they are there, so that they are removed if the rest fails.
     """
 
     snapshot: Snapshot
     target: int
-    workers: int
-    own: Callable[[Sequence[Add]], None] = field(repr=False)
+    workers: int | None
     columns: tuple[Column, ...] = ()
     memory: int | None = None
     disk: int | None = None
@@ -71,7 +69,6 @@ class Rewriter:
         source = _Source(self.snapshot, bin_.files, readers)
         rows = source.in_order() if not self.columns else self._sorted(source)
         added = self._write(rows, {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)})
-        self.own(added)
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
         vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
         read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))

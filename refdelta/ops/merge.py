@@ -15,6 +15,7 @@ from refdelta.engine.schema import from_arrow, to_arrow
 from refdelta.engine.sql import parse_predicate
 from refdelta.ops.merge_clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
 from refdelta.ops.merge_join import Matcher, On
+from refdelta.ops.merge_pieces import Pieces
 from refdelta.ops.merge_run import Run
 from refdelta.ops.rewrite import Rewritten, may_remove
 from refdelta.ops.target import with_schema
@@ -73,7 +74,7 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source, request: Merge) -> N
     clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
     fitter = plan_fit(source.reader.schema, struct)
     rows = pa.Table.from_batches([fitter.apply(batch) for batch in source.reader], to_arrow(struct))
-    run = Run(txn, snapshot, Matcher(on, request.target_alias, request.source_alias, rows), clauses)
+    run = Run(txn, snapshot, Pieces(Matcher(on, request.target_alias, request.source_alias, rows), clauses))
     run.find()
     scanned = time.monotonic()
     txn.stage(changes)

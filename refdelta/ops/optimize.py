@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -211,20 +211,24 @@ def _rewrite(
 ) -> list[tuple[Bin, Group]]:
     cores = os.cpu_count() or 1
     tasks = min(request.tasks or min(_TASKS, cores), max(1, len(work.left)))
-    lock = threading.Lock()
+    executor = txn.executor or ThreadExecutor(tasks)
+    # Where another than this decides how many bins are rewritten at once, each takes what threads there are.
+    workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
+    # A bin has its own files: of the list of all, which may be long, no task needs more.
+    bare = dataclasses.replace(snapshot, files=snapshot.files.schema.empty_table())
+    rewriter = Rewriter(bare, target, workers, columns, memory=request.memory, disk=request.disk)
+    total, done, taken = len(work.left), [], deque[Bin]()
 
-    def own(adds: Sequence[Add]) -> None:
-        with lock:
-            txn.own_files(adds)
+    def own(group: Group) -> None:
+        txn.own_files(output.add for output in group.outputs)
 
-    rewriter = Rewriter(
-        snapshot, target, max(1, min(8, cores) // tasks), own, columns, memory=request.memory, disk=request.disk
-    )
-    total, done = len(work.left), []
-    taken = _taken(work)
-    results = ThreadExecutor(tasks).map(lambda each: (each, rewriter.rewrite(each)), taken)
-    for result in results:
-        done.append(result)
+    def tell() -> Iterator[Bin]:
+        for each in _taken(work):
+            taken.append(each)
+            yield each
+
+    for group in executor.map(rewriter.rewrite, tell(), done=own):
+        done.append((taken.popleft(), group))
         if request.progress:
             request.progress(len(done), total)
     return done

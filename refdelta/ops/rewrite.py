@@ -7,16 +7,18 @@ are removed, and others written with what remains: copy on write.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.evaluate import row_mask
-from refdelta.engine.positions import FileRows, find_rows
+from refdelta.engine.executor import ThreadExecutor, grouped
+from refdelta.engine.positions import FileRows, find_rows, read_rows
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.state import to_adds
@@ -27,9 +29,10 @@ from refdelta.protocol.actions import Add
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
-    from refdelta.engine.scan import Scan
     from refdelta.engine.snapshot import Snapshot
     from refdelta.staging import Staging
+
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def may_remove(txn: Staging) -> None:
         )
 
 
-def find_matches(snapshot: Snapshot, predicate: Predicate) -> list[Match]:
+def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> list[Match]:
     """The files that hold rows for which ``predicate`` is true, and which rows.
 
     Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
@@ -174,27 +177,78 @@ def find_matches(snapshot: Snapshot, predicate: Predicate) -> list[Match]:
     if scan.plan.row_filter is None:
         counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
         return [Match(file, add, count) for file, add, count in counted if count]
-    return [Match.of_rows(file, found) for file, found in zip(files, find_rows(scan), strict=True) if found.rows]
+    located = zip(files, find_rows(scan, txn.executor), strict=True)
+    return [Match.of_rows(file, found) for file, found in located if found.rows]
 
 
-def scan_matches(snapshot: Snapshot, matches: Sequence[Match]) -> Scan:
-    """A scan of all columns of the files of matches, in their order."""
-    files = [match.file for match in matches] or [snapshot.files.slice(0, 0)]
-    return plan_scan(dataclasses.replace(snapshot, files=pa.concat_tables(files)))
+@dataclass(frozen=True)
+class Share:
+    """Files of which one task makes new ones.
+
+    Attributes:
+        files: their rows of the snapshot's file list.
+        rows: for each the positions of the rows to read; None for all that are live.
+    """
+
+    files: pa.Table
+    rows: list[BitMap64 | None]
+
+    def to_batches(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        """All columns of these rows, with the schema of a snapshot of the table."""
+        return read_rows(plan_scan(dataclasses.replace(snapshot, files=self.files)), self.rows)
 
 
-def write_rows(txn: Staging, snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> list[Add]:
-    """Write rows of the table's schema as new files, and stage these."""
-    added = write_files(
-        txn.store,
-        pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), rows),
+def shares(txn: Staging, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
+    """Files, divided among tasks as the executor wants it."""
+    groups = grouped(txn.executor, files.column("size").to_pylist())
+    return [Share(chosen(files, group), [rows[number] for number in group]) for group in groups]
+
+
+def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    """Some of the files, by their ascending numbers. They are copied: a slice is pickled with all that it is one of."""
+    return files if len(numbers) == files.num_rows else files.take(pa.array(numbers, pa.int64()))
+
+
+def shares_of(txn: Staging, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
+    """As :func:`shares`, for the files of matches, with all of their rows or those that were selected."""
+    if not matches:
+        return []
+    return shares(
+        txn, pa.concat_tables([match.file for match in matches]), [m.rows if matched_only else None for m in matches]
+    )
+
+
+Anew = Callable[["Snapshot", Work], Iterator[pa.RecordBatch]]
+"""The rows to write for one task, with the table's schema; called where the task runs, with the table and the task."""
+
+
+def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work]) -> list[Add]:
+    """Write rows as new files, some for each task, and stage these.
+
+    Args:
+        txn: the transaction.
+        snapshot: the table, with the schema to write.
+        work: a task's share each; see ``Share``.
+        anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
+    """
+    # Of the list of files, which may be long, a task needs its own ones alone.
+    bare = dataclasses.replace(snapshot, files=snapshot.files.schema.empty_table())
+    executor = txn.executor or ThreadExecutor()
+    written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files)
+    added = [add for adds in written for add in adds]
+    txn.stage(added)
+    return added
+
+
+def _write(snapshot: Snapshot, anew: Anew[Work], share: Work) -> list[Add]:
+    return write_files(
+        snapshot.store,
+        pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), anew(snapshot, share)),
         schema=snapshot.schema,
         partition_columns=list(snapshot.partition_columns),
         properties=snapshot.properties,
         clustering=snapshot.clustering_columns,
     )
-    txn.stage_written(added)
-    return added
 
 
 def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewritten:
@@ -202,7 +256,7 @@ def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewr
 
     What was read is recorded.
     """
-    matches = find_matches(snapshot, predicate)
+    matches = find_matches(txn, snapshot, predicate)
     txn.read_predicate(predicate)
     if txn.vectors:
         return hide_rows(txn, matches)
@@ -210,8 +264,11 @@ def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewr
     remove_files(txn, removed)
     # Only a file that holds rows of both kinds is written anew.
     mixed = [match for match in matches if not match.whole]
-    kept = (batch.filter(others(row_mask(predicate, batch))) for batch in scan_matches(snapshot, mixed).to_batches())
-    added = write_rows(txn, snapshot, kept) if mixed else []
+
+    def kept(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        return (batch.filter(others(row_mask(predicate, batch))) for batch in share.to_batches(table))
+
+    added = write_anew(txn, snapshot, shares_of(txn, mixed, matched_only=False), kept)
     copied = sum(match.live - match.matched for match in mixed)
     return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 

@@ -11,25 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.evaluate import row_mask
-from refdelta.engine.positions import read_rows
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.assign import Assignment, Setter, constants, expressions, merged_rows
 from refdelta.ops.rewrite import (
     Match,
     Rewritten,
+    Share,
     find_matches,
     hide_rows,
     may_remove,
     operation_metrics,
     remove_files,
-    scan_matches,
-    write_rows,
+    shares_of,
+    write_anew,
 )
 from refdelta.protocol.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.staging import Staging
@@ -63,7 +63,7 @@ def update(
     started = time.monotonic()
     condition = TRUE if predicate is None else parse_predicate(predicate, snapshot.schema, now=txn.now)
     change = Setter(snapshot.schema, _assignments(txn, snapshot, updates, new_values))
-    matches = find_matches(snapshot, condition)
+    matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
     if predicate is None:
         txn.read_whole_table()
@@ -98,8 +98,11 @@ def _changed_rows(
 ) -> Rewritten:
     """The old rows are hidden, and only they are read and written with their new values."""
     done = hide_rows(txn, matches)
-    old = read_rows(scan_matches(snapshot, matches), [match.rows for match in matches])
-    return replace(done, added=write_rows(txn, snapshot, (change(batch, batch) for batch in old)))
+
+    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        return (change(batch, batch) for batch in share.to_batches(table))
+
+    return replace(done, added=write_anew(txn, snapshot, shares_of(txn, matches, matched_only=True), anew))
 
 
 def _changed_files(
@@ -112,9 +115,12 @@ def _changed_files(
         chosen = batch.filter(mask)
         return merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
 
+    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        return map(updated, share.to_batches(table))
+
     removed = [match.add for match in matches]
     remove_files(txn, removed)
-    added = write_rows(txn, snapshot, map(updated, scan_matches(snapshot, matches).to_batches()))
+    added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew)
     copied = sum(match.live - match.matched for match in matches)
     return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 

@@ -6,6 +6,7 @@ writes them: commits without actions, which conflict with nothing.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import math
@@ -24,6 +25,7 @@ from refdelta.staging import Staging
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from refdelta.engine.executor import Executor
     from refdelta.engine.snapshot import Snapshot
     from refdelta_storage import Store
 
@@ -89,6 +91,7 @@ def vacuum(
     dry_run: bool,
     commit_properties: CommitProperties | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> tuple[VacuumResult, Snapshot]:
     """Remove what no retained version needs, or tell what that would be.
 
@@ -98,6 +101,7 @@ def vacuum(
         dry_run: whether to tell only.
         commit_properties: what to note in the entries of the history.
         progress: see :data:`Progress`.
+        executor: who removes the files; None for threads of this process.
 
     Returns:
         What was removed, and the newest snapshot.
@@ -120,7 +124,7 @@ def vacuum(
     garbage = look(snapshot)
     if dry_run or not garbage.objects.num_rows:
         return _result(garbage, dry_run=dry_run, version=None), snapshot
-    run = _Run(snapshot.store, commit_properties or CommitProperties())
+    run = _Run(snapshot.store, commit_properties or CommitProperties(), executor or ThreadExecutor(_WORKERS))
     snapshot, others_committed = run.start(snapshot, garbage, request, retention_ms)
     if others_committed:
         # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.
@@ -145,6 +149,7 @@ class _Run:
 
     store: Store
     properties: CommitProperties
+    executor: Executor
 
     def start(self, snapshot: Snapshot, garbage: Garbage, request: Vacuum, retention_ms: int) -> tuple[Snapshot, bool]:
         """Commit VACUUM START; the snapshot behind it, and whether others committed meanwhile."""
@@ -175,19 +180,14 @@ class _Run:
     def _delete(self, garbage: Garbage, progress: Progress | None) -> int:
         keys = iter(garbage.objects.column("key").to_pylist())
         total, done = garbage.objects.num_rows, 0
-
-        def delete(some: list[str]) -> int:
-            self.store.delete(some)
-            return len(some)
-
         portions = iter(lambda: list(itertools.islice(keys, _KEYS_AT_ONCE)), [])
         try:
-            for count in ThreadExecutor(_WORKERS).map(delete, portions):
+            for count in self.executor.map(functools.partial(_delete, self.store), portions):
                 done += count
                 log.info("VACUUM has removed %d of %d files", done, total)
                 if progress:
                     progress(done, total)
-        except StorageError as error:
+        except StoreError as error:
             raise StoreError(f"cannot remove files, at least {done} of {total} are removed: {error}") from error
         return done
 
@@ -213,3 +213,11 @@ class _Run:
         txn = Staging(self.store, snapshot, commit_properties=properties, fresh=False)
         txn.describe(operation, parameters, metrics, always=True)
         return txn.commit(), txn.result_snapshot or snapshot.advance()
+
+
+def _delete(store: Store, keys: list[str]) -> int:
+    try:
+        store.delete(keys)
+    except StorageError as error:
+        raise StoreError(str(error)) from error
+    return len(keys)

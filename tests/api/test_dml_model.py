@@ -19,7 +19,7 @@ from refdelta.engine import reader
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import ConstraintViolationError
 from refdelta.location import open_location
-from refdelta.ops import merge_run
+from refdelta.ops import merge_pieces
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 numbers = itertools.count()
@@ -332,7 +332,7 @@ def test_merge(made, source, request, row_by_row):
         return
     with pytest.MonkeyPatch.context() as patch:
         if row_by_row:  # so that the target comes in many pieces
-            patch.setattr(merge_run, "_LARGEST_PIECE", 1)
+            patch.setattr(merge_pieces, "_LARGEST_PIECE", 1)
             patch.setattr(reader, "BATCH_ROWS", 1)
         result = run(table, source, on, clauses)
     assert held(table) == bag(wanted)

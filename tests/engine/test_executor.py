@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.executor import ThreadExecutor, grouped
 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=5), max_size=12), st.integers(1, 4), st.integers(1, 60))
@@ -104,3 +105,39 @@ def test_one_task_needs_no_thread():
     names = set()
     list(ThreadExecutor(3).stream(lambda _: iter([names.add(threading.current_thread())]), [1]))
     assert names == {threading.current_thread()}
+
+
+def test_what_is_done_is_told_even_where_another_task_fails():
+    told = []
+
+    def task(number):
+        if number == 1:
+            raise Boom
+        return number
+
+    with pytest.raises(Boom):
+        list(ThreadExecutor(1).map(task, [0, 1], done=told.append))
+    assert told == [0]
+
+
+def test_a_single_task_of_a_list_runs_in_the_thread_that_asks():
+    assert list(ThreadExecutor(3).map(lambda _: threading.current_thread(), [1])) == [threading.current_thread()]
+
+
+class _Apart:
+    group_bytes = 100
+
+
+@given(st.lists(st.integers(0, 150), max_size=20))
+def test_groups_hold_all_files_in_order_and_no_more_than_fits(sizes):
+    groups = grouped(_Apart(), sizes)
+    assert [number for group in groups for number in group] == list(range(len(sizes)))
+    assert all(group and (len(group) == 1 or sum(sizes[n] for n in group) <= 100) for group in groups)
+    # No two neighbours would have fitted into one.
+    for left, right in itertools.pairwise(groups):
+        assert sum(sizes[n] for n in left) + sizes[right[0]] > 100
+
+
+def test_threads_of_this_process_write_all_together():
+    assert grouped(None, [1, 2]) == grouped(ThreadExecutor(), [1, 2]) == [[0, 1]]
+    assert grouped(None, []) == []

@@ -1,0 +1,353 @@
+"""What a MERGE does with pieces of its target: which of their rows match, and what becomes of them.
+
+It runs where the files are read, which may be another process than the one that commits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.arrays import one_array
+from refdelta.engine.evaluate import row_mask
+from refdelta.engine.positions import RowsByFile
+from refdelta.engine.reader import POSITION, read_file
+from refdelta.engine.scan import plan_scan, scan_files
+from refdelta.engine.schema import to_arrow
+from refdelta.errors import ConstraintViolationError
+from refdelta.ops.assign import Setter
+from refdelta.ops.merge_clauses import BoundClause
+from refdelta.ops.merge_join import Matcher, Pairs, joined
+from refdelta.ops.rewrite import Share, others, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from refdelta.engine.snapshot import Snapshot
+
+_LEAST_PIECE, _LARGEST_PIECE = 8 * 2**20, 256 * 2**20
+_INSERT_ROWS = 64 * 1024
+
+
+@dataclass
+class Found:
+    """What the first pass finds in some files, which are told by their numbers.
+
+    Attributes:
+        matching: the rows that match a row of the source.
+        acting: the rows in which anything changes.
+        updated: those of them that are not deleted.
+        matched: the numbers of the source's rows that match.
+        counts: of rows, by what becomes of them.
+    """
+
+    matching: RowsByFile = field(default_factory=RowsByFile)
+    acting: RowsByFile = field(default_factory=RowsByFile)
+    updated: RowsByFile = field(default_factory=RowsByFile)
+    matched: pa.Array = field(default_factory=lambda: pa.array([], pa.int64()))
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take_in(self, other: Found, numbers: Sequence[int]) -> None:
+        """Add what was found in files of which there was nothing yet.
+
+        Args:
+            other: what was found.
+            numbers: the numbers that its files have here.
+        """
+        for own, more in (
+            (self.matching, other.matching),
+            (self.acting, other.acting),
+            (self.updated, other.updated),
+        ):
+            own.update({numbers[index]: rows for index, rows in more.items()})
+        self.hit(other.matched)
+        self.counts.update(other.counts)
+
+    def hit(self, rows: pa.Array) -> None:
+        """Note rows of the source that match."""
+        self.matched = pc.unique(pa.concat_arrays([self.matched, rows]))
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What one task of the second pass writes.
+
+    Attributes:
+        share: the files, and the rows of them that are read; None for none.
+        inserts: the numbers of the source's rows that may be inserted.
+    """
+
+    share: Share | None
+    inserts: pa.Array
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A MERGE's clauses over pieces of the table.
+
+    Attributes:
+        matcher: finds the pairs.
+        clauses: bound, in their order.
+    """
+
+    matcher: Matcher
+    clauses: Sequence[BoundClause]
+
+    @property
+    def of_pairs(self) -> list[BoundClause]:
+        """The clauses for rows that match."""
+        return self._of("matched")
+
+    @property
+    def of_rest(self) -> list[BoundClause]:
+        """Those for rows of the table that no row of the source matches."""
+        return self._of("not matched by source")
+
+    @property
+    def of_source(self) -> list[BoundClause]:
+        """Those for rows of the source that match none."""
+        return self._of("not matched")
+
+    def _of(self, when: str) -> list[BoundClause]:
+        return [clause for clause in self.clauses if clause.clause.when == when]
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether several rows of the source may match one of the table."""
+        pairs = self.of_pairs
+        only = pairs[0] if len(pairs) == 1 else None
+        # Deleting a row twice deletes it; anything else that two rows of the source do to it has no defined outcome.
+        only_deleted = only is not None and only.clause.kind == "delete" and only.condition is None
+        return only_deleted or not (pairs or self.of_rest)
+
+    # --- the first pass ---
+
+    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
+        """Whether some row matches a row of the source."""
+        return any(len(self.matcher.pairs(piece)) for piece in self._gathered(rows))
+
+    def find(self, snapshot: Snapshot, columns: Sequence[str]) -> Found:
+        """Which rows match and in which rows something changes.
+
+        Args:
+            snapshot: the table with those files that are to be looked at, by whose places in it they are numbered.
+            columns: what the conditions look at.
+
+        Raises ``ConstraintViolationError`` for a row of the table that several rows of the source match.
+        """
+        found = Found()
+        may_repeat = self.may_repeat
+        for rows, files, positions in self._located(snapshot, columns):
+            pairs = self.matcher.pairs(rows)
+            if not may_repeat:
+                self._check_single(rows, pairs)
+            found.hit(pairs.source)
+            found.matching.note(files.take(pairs.target), positions.take(pairs.target))
+            for action in self._actions(rows, pairs):
+                where = files.take(action.rows), positions.take(action.rows)
+                found.acting.note(*where)
+                if not action.deletes:
+                    found.updated.note(*where)
+                verb = "deleted" if action.deletes else "updated"
+                found.counts[f"{action.clause.clause.when} {verb}"] += len(action.rows)
+        return found
+
+    def _located(self, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
+        """Some columns of a table in pieces; for each row the number of its file, and its position in it."""
+        scan = plan_scan(snapshot, columns=names)
+        plan = dataclasses.replace(scan.plan, positions=True)
+        batches = scan.executor.stream(
+            lambda task: ((task[0], batch) for batch in read_file(scan.store, task[1], plan)),
+            list(enumerate(scan_files(scan))),
+            weigh=lambda item: int(item[1].nbytes),
+        )
+        held: list[tuple[int, pa.RecordBatch]] = []
+        size = 0
+        for item in batches:
+            held.append(item)
+            size += item[1].nbytes
+            if size >= self._piece_bytes:
+                yield _piece(held)
+                held, size = [], 0
+        if held:
+            yield _piece(held)
+
+    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """The same rows in pieces."""
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            if size >= self._piece_bytes:
+                yield pa.Table.from_batches(held).combine_chunks()
+                held, size = [], 0
+        if held:
+            yield pa.Table.from_batches(held).combine_chunks()
+
+    @property
+    def _piece_bytes(self) -> int:
+        # The join builds its table of the source anew for each piece; pieces of the source's size make up for that.
+        return min(_LARGEST_PIECE, max(_LEAST_PIECE, int(self.matcher.source.nbytes)))
+
+    def _check_single(self, rows: pa.Table, pairs: Pairs) -> None:
+        """Raise for a row of the table that several rows of the source match."""
+        if len(pairs) < 2:
+            return
+        twice = pc.equal(pairs.target.slice(1), pairs.target.slice(0, len(pairs) - 1))
+        place = pc.index(twice, True).as_py()
+        if place < 0:
+            return
+        number = pairs.target[place].as_py()
+        count = pc.sum(pc.equal(pairs.target, number)).as_py()
+        keys = {path[1] for path in self.matcher.on.columns if path[0] == self.matcher.target_alias}
+        row = rows.slice(number, 1).select([name for name in rows.column_names if name in keys]).to_pylist()[0]
+        raise ConstraintViolationError(
+            f"{count} rows of the source match one row of the table ({shown(row)}), so that what becomes of it is not "
+            "defined; leave one row of the source for each, for example by its key"
+        )
+
+    # --- what becomes of rows ---
+
+    def _actions(self, rows: pa.Table, pairs: Pairs) -> list[_Action]:
+        """What becomes of the rows of a piece that change, by clause; each row is in one of them at most."""
+        found: list[_Action] = []
+        of_rest = self.of_rest
+        left = pairs
+        for clause in self.of_pairs:
+            if not len(left):
+                break
+            if clause.condition is None:
+                found.append(_Action(clause, left))
+                left = left.filter(pa.repeat(pa.scalar(False), len(left)))
+                continue
+            mask = row_mask(clause.condition, self.matcher.rows(left, rows, clause.condition_columns))
+            found.append(_Action(clause, left.filter(mask)))
+            left = left.filter(others(mask))
+        if of_rest:
+            numbers = pa.arange(0, rows.num_rows)
+            rest = numbers.filter(pc.invert(pc.is_in(numbers, value_set=pairs.target)))
+            nothing = pa.nulls(len(rest), pa.int64())
+            unmatched = Pairs(rest, nothing)
+            for clause in of_rest:
+                if clause.condition is None:
+                    found.append(_Action(clause, unmatched))
+                    break
+                own = self.matcher.rows(unmatched, rows, clause.condition_columns)
+                mask = row_mask(clause.condition, own)
+                found.append(_Action(clause, unmatched.filter(mask)))
+                unmatched = unmatched.filter(others(mask))
+        return [action for action in found if len(action.pairs)]
+
+    # --- the second pass ---
+
+    def anew(self, snapshot: Snapshot, portion: Portion, *, vectors: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that one task writes.
+
+        Args:
+            snapshot: the table with the schema to come.
+            portion: what the task has.
+            vectors: whether the old rows are hidden, so that only the changed ones are written.
+        """
+        change = {id(clause): Setter(snapshot.schema, clause.assignments) for clause in self.clauses}
+        made = self._changed if vectors else self._rewritten
+        if portion.share is not None:
+            for rows in self._gathered(portion.share.to_batches(snapshot)):
+                yield from made(rows, change)
+        for clause, chosen in self.inserted(portion.inserts):
+            schema = to_arrow(snapshot.schema)
+            empty = pa.RecordBatch.from_arrays(
+                [pa.nulls(chosen.num_rows, f.type) for f in schema],
+                schema=pa.schema([f.with_nullable(True) for f in schema]),
+            )
+            yield change[id(clause)](empty, joined({self.matcher.source_alias: chosen}, chosen.num_rows))
+
+    def _changed(self, rows: pa.Table, change: dict[int, Setter]) -> Iterator[pa.RecordBatch]:
+        """The new values of rows that are updated."""
+        for action in self._actions(rows, self.matcher.pairs(rows)):
+            yield self._new(action, rows, change)
+
+    def _new(self, action: _Action, rows: pa.Table, change: dict[int, Setter]) -> pa.RecordBatch:
+        inputs = self.matcher.rows(action.pairs, rows, action.clause.value_columns)
+        return change[id(action.clause)](_one_batch(rows.take(action.pairs.target)), inputs)
+
+    def _rewritten(self, rows: pa.Table, change: dict[int, Setter]) -> Iterator[pa.RecordBatch]:
+        """All rows that are left of files that are written anew."""
+        place = own = pa.arange(0, rows.num_rows)
+        pieces = [rows]
+        size = rows.num_rows
+        gone: list[pa.Array] = []
+        for action in self._actions(rows, self.matcher.pairs(rows)):
+            if action.deletes:
+                gone.append(action.rows)
+                continue
+            pieces.append(pa.Table.from_batches([self._new(action, rows, change)]))
+            mask = pc.is_in(own, value_set=action.rows)
+            place = pc.replace_with_mask(place, mask, pa.arange(size, size + len(action.rows)))
+            size += len(action.rows)
+        if gone:
+            place = place.filter(pc.invert(pc.is_in(own, value_set=pa.concat_arrays(gone))))
+        if len(pieces) == 1 and not gone:
+            yield from rows.to_batches()
+        else:
+            yield from pa.concat_tables(pieces).take(place).to_batches()
+
+    def count_inserted(self, numbers: pa.Array) -> int:
+        """How many of some of the source's rows are inserted."""
+        if any(clause.condition is None for clause in self.of_source):
+            return len(numbers)
+        return sum(chosen.num_rows for _, chosen in self.inserted(numbers))
+
+    def inserted(self, numbers: pa.Array) -> Iterator[tuple[BoundClause, pa.RecordBatch]]:
+        """Those of some of the source's rows that are inserted, and by which clause."""
+        alias, of_source = self.matcher.source_alias, self.of_source
+        if not of_source:
+            return
+        for batch in self.matcher.source.take(numbers).to_batches(max_chunksize=_INSERT_ROWS):
+            left = batch
+            for clause in of_source:
+                if not left.num_rows:
+                    break
+                chosen = left
+                if clause.condition is not None:
+                    mask = row_mask(clause.condition, joined({alias: left}, left.num_rows))
+                    chosen, left = left.filter(mask), left.filter(others(mask))
+                else:
+                    left = left.slice(0, 0)
+                if chosen.num_rows:
+                    yield clause, chosen
+
+
+@dataclass(frozen=True)
+class _Action:
+    """What one clause does to rows of a piece."""
+
+    clause: BoundClause
+    pairs: Pairs
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the rows go without another in their place."""
+        return self.clause.clause.kind == "delete"
+
+    @property
+    def rows(self) -> pa.Array:
+        """Their numbers in the piece, ascending, each once."""
+        return pc.unique(self.pairs.target)
+
+
+def _piece(held: list[tuple[int, pa.RecordBatch]]) -> tuple[pa.Table, pa.Array, pa.Array]:
+    files = pa.concat_arrays([pa.repeat(pa.scalar(index, pa.int64()), batch.num_rows) for index, batch in held])
+    table = pa.Table.from_batches([batch for _, batch in held]).combine_chunks()
+    positions = one_array(table.column(POSITION.name))
+    return table.drop_columns([POSITION.name]), files, positions
+
+
+def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+    return rows.combine_chunks().to_batches()[0]
