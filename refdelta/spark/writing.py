@@ -42,7 +42,7 @@ _WRITTEN = "written binary"
 # How a stream is written.
 STREAMS = (
     "writeStream.foreachBatch with refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id) "
-    "writes one, each batch once"
+    "writes a stream, each batch once"
 )
 
 
@@ -155,7 +155,7 @@ class FrameRows:
         if not hasattr(df, "mapInArrow"):
             raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
         if df.isStreaming:
-            raise InvalidArgumentError(f"df is a stream: {STREAMS}")
+            raise InvalidArgumentError(f"df is a stream; {STREAMS}")
         self.schema = to_arrow(delta_schema(df.schema))
         self._df = df
 

@@ -1,0 +1,128 @@
+"""The options of the data source: texts, by names that are compared without regard to case."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from refdelta.errors import InvalidArgumentError
+from refdelta.results import CommitProperties
+from refdelta.writer import WriteRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+READ = ("path", "storageOptions", "versionAsOf", "timestampAsOf", "filter")
+WRITE = (
+    "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
+    "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
+)  # fmt: skip
+
+
+def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+    """Raises ``InvalidArgumentError`` for an option that there is not."""
+    names = {name.lower() for name in known}
+    for name in options:
+        if name.lower() not in names:
+            raise InvalidArgumentError(
+                f"{what} with the data source refdelta have no option {name!r}; there are {', '.join(known)}"
+            )
+
+
+def path_of(options: Mapping[str, str]) -> str:
+    """Where the table is. Raises ``InvalidArgumentError`` where nothing says so."""
+    path = options.get("path")
+    if not path:
+        raise InvalidArgumentError(
+            "the data source refdelta needs a path: load(path), save(path) or option('path', ...)"
+        )
+    return path
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str] | None:
+    """What the store needs: ``storageOptions``, a JSON object of texts."""
+    text = options.get("storageOptions")
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        # The text may hold a secret.
+        raise InvalidArgumentError("storageOptions is not a JSON object of texts")
+    return found
+
+
+def version_of(options: Mapping[str, str]) -> int | str | None:
+    """``versionAsOf`` or ``timestampAsOf``; None for the newest version."""
+    version, moment = options.get("versionAsOf"), options.get("timestampAsOf")
+    if version is not None and moment is not None:
+        raise InvalidArgumentError("versionAsOf and timestampAsOf are two ways to name a version: give one")
+    return moment if version is None else _number("versionAsOf", version)
+
+
+def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
+    """What a write is to do with the table."""
+    schema_mode = None
+    if _flag(options, "overwriteSchema"):
+        schema_mode = "overwrite"
+    elif _flag(options, "mergeSchema"):
+        schema_mode = "merge"
+    partitions = options.get("partitionOverwriteMode", "static").lower()
+    if partitions not in ("static", "dynamic"):
+        raise InvalidArgumentError(f"partitionOverwriteMode is static or dynamic, not {partitions!r}")
+    size = options.get("targetFileSize")
+    return WriteRequest(
+        mode="overwrite" if overwrite else "append",
+        partition_by=_names(options.get("partitionBy")),
+        schema_mode=schema_mode,
+        predicate=options.get("replaceWhere"),
+        target_file_size=None if size is None else _number("targetFileSize", size),
+        partition_overwrite="dynamic" if partitions == "dynamic" else None,
+    )
+
+
+def commit_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """What a commit records of who made it, as arguments of a transaction."""
+    version, note = options.get("txnVersion"), options.get("userMetadata")
+    return {
+        "app_id": options.get("txnAppId"),
+        "app_version": None if version is None else _number("txnVersion", version),
+        "commit_properties": None if note is None else CommitProperties(user_metadata=note),
+    }
+
+
+def reads_target(options: Mapping[str, str]) -> bool | int:
+    """The version of the table that the rows are made from; True for the newest, False where they are not."""
+    told = options.get("readsTarget", "false").lower()
+    return told == "true" if told in ("true", "false") else _number("readsTarget", told)
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    told = options.get(name, "false").lower()
+    if told not in ("true", "false"):
+        raise InvalidArgumentError(f"{name} is true or false, not {told!r}")
+    return told == "true"
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgumentError(f"{name} is a whole number, not {text!r}") from None
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Names of columns between commas, or as a JSON list where a name has a comma."""
+    if text is None:
+        return None
+    if text.startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise InvalidArgumentError(f"partitionBy is not a list of names: {text!r}")
+        return found
+    return [name.strip() for name in text.split(",") if name.strip()]

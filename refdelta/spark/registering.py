@@ -1,0 +1,33 @@
+"""Making the data source ``refdelta`` known to a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refdelta.spark.failures import check_session
+from refdelta.spark.failures import raise_again as typed_errors
+
+__all__ = ["register", "typed_errors"]
+
+
+def register(spark: Any) -> None:
+    """Make the format ``refdelta`` known to a session: to ``spark.read``, ``df.write`` and temporary views.
+
+    Reads take the options ``versionAsOf``, ``timestampAsOf``, ``filter`` (SQL) and ``storageOptions`` (a JSON object).
+    Writes, in the modes ``append`` and ``overwrite`` that Spark knows for such a source, take ``partitionBy``
+    (names between commas), ``replaceWhere``, ``partitionOverwriteMode``, ``mergeSchema``, ``overwriteSchema``,
+    ``targetFileSize``, ``txnAppId`` with ``txnVersion``, ``userMetadata``, ``storageOptions``, and ``readsTarget``:
+    ``true`` or the version of the table that the rows are made from. For the other modes, for table properties and
+    for speed there are :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
+
+    Errors come out as Spark's, with the class and a code in the text; within ``typed_errors()`` they are raised as
+    what they are.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed.
+        InvalidArgumentError: ``spark`` is no session.
+    """
+    check_session(spark)
+    from refdelta.spark.source import RefdeltaSource
+
+    spark.dataSource.register(RefdeltaSource)
