@@ -44,6 +44,10 @@ def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
     assert loaded & (HEAVY | {"refdelta", "pyarrow"}) == set()
 
 
+def test_importing_what_runs_on_spark_needs_no_spark():
+    assert modules_after("import refdelta.spark") & HEAVY == set()
+
+
 def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     statement = (
         "import pyarrow as pa, refdelta; "

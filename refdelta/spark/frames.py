@@ -1,0 +1,334 @@
+"""A read of a table as a Spark DataFrame: planned by the engine, scanned by Spark.
+
+Spark's own reader of Parquet is several times as fast as rows that go through Python, and takes pushed-down columns
+and filters. What Delta adds to the files comes by joins: partition values and the number of a file by its path, the
+rows that deletion vectors hide by the number of the file and the row's place in it. Where Spark's reader cannot go (a
+store that it has no file system for, columns found by field id) workers read by the engine's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.dv import load_deletion_vectors, to_positions
+from refdelta.engine.filters import BoundFilter
+from refdelta.engine.reader import ScanFile, read_file
+from refdelta.engine.scan import scan_files
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
+from refdelta.protocol.expression import Call, Convert, In, walk
+from refdelta.protocol.types import LONG, STRING, TIMESTAMP, StructField
+from refdelta.spark import origin, tasks
+from refdelta.spark.failures import check_session
+from refdelta.spark.types import has_void, physical, spark_schema
+from refdelta.table import DeltaTable
+
+if TYPE_CHECKING:
+    import os
+
+    from refdelta.engine.scan import Scan
+    from refdelta.protocol.actions import DeletionVectorDescriptor
+    from refdelta_storage import Store
+
+Item = TypeVar("Item")
+
+# Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.
+_BROADCAST_ROWS = 5_000_000
+# How many deleted rows one task fetches.
+_TASK_ROWS = 1_000_000
+# A file's number and a row's place in it are one key; places of 40 bits are a million million rows.
+_PLACE_BITS = 40
+# Bytes of data files that one task of the engine's own reader takes.
+_TASK_BYTES = 128 * 2**20
+
+# What a session can be told to pass over or to change while it reads is neither here. Names of files count for
+# nothing, and what files say of their calendar counts, as in the engine.
+_STRICTLY = {
+    "recursiveFileLookup": "true",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+_UTC = frozenset(["UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"])
+
+# Names that no column of a table has: Delta's may not hold line breaks.
+_FILE, _PATH, _ROW, _KEY = "file\n", "path\n", "row\n", "key\n"
+
+
+def read(
+    spark: Any,
+    uri: str | os.PathLike[str],
+    *,
+    version: Any = None,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,  # noqa: A002 - the name that users of readers know
+    storage_options: Mapping[str, str] | None = None,
+) -> Any:
+    """A version of a table as a DataFrame.
+
+    Files are pruned by ``filter`` now, with the table's statistics; a ``where`` on the DataFrame prunes row groups
+    only. The version is settled now, too: every action on the DataFrame sees the same rows.
+
+    Args:
+        spark: the session.
+        uri: where the table is.
+        version: a version's number, or a time; None for the newest.
+        columns: the columns that come out, in this order; None for all.
+        filter: a predicate in Spark's dialect, which the engine reads, in UTC.
+        storage_options: what the store needs.
+
+    Returns:
+        The DataFrame.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        VersionNotFoundError: there is no such version.
+        ColumnNotFoundError: there is no such column.
+        PredicateError: the filter cannot be parsed or bound.
+        UnsupportedFeatureError: the table needs what this engine lacks.
+        DataFileNotFoundError: a file that the log names is gone.
+    """
+    check_session(spark)
+    if filter is not None and not isinstance(filter, str):
+        raise InvalidArgumentError(f"filter is SQL text, not {type(filter).__name__}")
+    table = DeltaTable(uri, version=version, storage_options=storage_options)
+    frame = scan_frame(spark, table.scan(columns, filter))
+    # A version that the caller named never changes: whoever writes what is made of it rests on nothing newer.
+    return frame if table.pinned else origin.noted(frame, table.store.uri, table.version())
+
+
+def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_column: str | None = None) -> Any:
+    """A planned read as a DataFrame.
+
+    Args:
+        spark: the session.
+        scan: the read.
+        file_column: a name for a further column: the number of the row's file in the scan, a long.
+        row_column: a name for a further column: the row's place in its file, a long, deleted rows counted.
+
+    Returns:
+        The DataFrame: the scan's columns, then the further ones. An error of a worker comes out of Spark's actions on
+        it; around them :func:`~refdelta.spark.failures.raise_again` raises it as what it was.
+
+    Raises:
+        DataFileNotFoundError: a file that the log names is gone.
+    """
+    located = {name: column for name, column in ((file_column, _FILE), (row_column, _ROW)) if name is not None}
+    files = scan_files(scan)
+    frame = _native(spark, scan, files, located=bool(located)) if _is_native(spark, scan) else None
+    if frame is None:
+        frame = _by_engine(spark, scan, files)
+    elif scan.plan.row_filter is not None:
+        frame = frame.where(str(scan.plan.row_filter))
+    column = _functions().col
+    wanted = [column(_quoted(item.name)) for item in scan.plan.columns]
+    return frame.select(*wanted, *(column(_quoted(inner)).alias(name) for name, inner in located.items()))
+
+
+def _is_native(spark: Any, scan: Scan) -> bool:
+    """Whether Spark's own reader finds the files and the columns, and says the same of the filter."""
+    plan = scan.plan
+    if plan.by_id or not scan.files.num_rows or scan.store.local_path("x") is None:
+        return False
+    if any(has_void(item.type) for item in plan.read) or spark.conf.get("spark.sql.caseSensitive") == "true":
+        return False
+    if plan.row_filter is None:
+        return True
+    return isinstance(plan.row_filter, BoundFilter) and _means_the_same(spark, plan.row_filter.predicate)
+
+
+def _means_the_same(spark: Any, predicate: Any) -> bool:
+    """Whether Spark reads a predicate's text as the engine does: in UTC, with errors where there is no value."""
+    nodes = list(walk(predicate))
+    if any(isinstance(node, In) and not node.items for node in nodes):  # no text in SQL
+        return False
+    strict = spark.conf.get("spark.sql.ansi.enabled") == "true"
+    if not strict and any(isinstance(node, (Call, Convert)) for node in nodes):
+        return False
+    in_utc = spark.conf.get("spark.sql.session.timeZone") in _UTC
+    return in_utc or not any(getattr(node, "type", None) == TIMESTAMP for node in nodes)
+
+
+# --- Spark's own reader ------------------------------------------------------------------------------------------
+
+
+def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool) -> Any | None:
+    """The rows by Spark's own reader, unfiltered; None where it does not see the files that were planned."""
+    hidden = [number for number, file in enumerate(files) if file.deletion_vector is not None]
+    if located or not hidden or len(hidden) == len(files):
+        return _parquet(spark, scan, files, range(len(files)), located=located or bool(hidden))
+    plain = sorted(set(range(len(files))) - set(hidden))
+    whole = _parquet(spark, scan, files, plain, located=False)
+    rest = _parquet(spark, scan, files, hidden, located=True)
+    names = [_quoted(item.name) for item in scan.plan.read]
+    return None if whole is None or rest is None else whole.select(*names).union(rest.select(*names))
+
+
+def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int], *, located: bool) -> Any | None:
+    """Some files of a scan, by their numbers, without the rows that their deletion vectors hide."""
+    f = _functions()
+    frame = _opened(spark, scan, files, numbers)
+    found = _found(frame, scan, files, numbers)
+    if found is None:
+        return None
+    columns = [_logical(item) for item in _stored(scan)]
+    partitions = [item for item in scan.plan.read if item.name in scan.plan.partition_columns]
+    if not located and not partitions:
+        return frame.select(*columns)
+    place = frame.metadataColumn("_metadata")
+    frame = frame.select(*columns, place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
+    frame = frame.join(f.broadcast(_places(spark, files, found, partitions)), _PATH, "left").drop(_PATH)
+    # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
+    is_known, number = f.col(_quoted(_FILE)).isNotNull(), f.col(_quoted(_FILE))
+    unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
+    for name in (*(item.name for item in partitions), _FILE):
+        frame = frame.withColumn(name, f.when(is_known, f.col(_quoted(name))).otherwise(unknown))
+    gone = [(key, file.deletion_vector) for key in numbers if (file := files[key]).deletion_vector is not None]
+    if not gone:
+        return frame
+    frame = frame.withColumn(_KEY, f.shiftleft(number, _PLACE_BITS) + f.col(_quoted(_ROW)))
+    return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti").drop(_KEY)
+
+
+def _stored(scan: Scan) -> list[StructField]:
+    return [item for item in scan.plan.read if item.name not in scan.plan.partition_columns]
+
+
+def _logical(item: StructField) -> Any:
+    """A column of a file as one of the table: under its name, and so the columns within it."""
+    stored, table = spark_schema([physical(item)])[0], spark_schema([item])[0]
+    column = _functions().col(_quoted(stored.name))
+    if stored.dataType != table.dataType:
+        column = column.cast(table.dataType)
+    return column.alias(item.name)
+
+
+def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> Any:
+    """Files in Spark's reader, with nothing left out and nothing moved, whatever the session has set."""
+    reader = spark.read.schema(spark_schema(map(physical, _stored(scan)))).options(**_STRICTLY)
+    try:
+        return reader.parquet(*(_pattern(_local(scan.store, files[number].key)) for number in numbers))
+    except Exception as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        raise _gone(scan.store, [files[number].key for number in numbers]) from None
+
+
+def _found(frame: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> dict[str, int] | None:
+    """The number of each file by the path that Spark gives its rows; None unless each is there, and nothing else."""
+    wanted = {_local(scan.store, files[number].key): number for number in numbers}
+    found = {_plain(path): path for path in frame.inputFiles()}
+    if found.keys() != wanted.keys() or len(wanted) != len(numbers):
+        return None
+    return {_in_metadata(path): wanted[plain] for plain, path in found.items()}
+
+
+def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], partitions: Sequence[StructField]) -> Any:
+    """Path, number and partition values of files."""
+    columns: dict[str, Any] = {
+        _PATH: pa.array(list(found), pa.string()),
+        _FILE: pa.array(list(found.values()), pa.int64()),
+    }
+    for item in partitions:
+        values = [files[number].partition_values[item.name] for number in found.values()]
+        columns[item.name] = pa.concat_arrays([pa.repeat(value, 1) for value in values])
+    schema = spark_schema([StructField(_PATH, STRING), StructField(_FILE, LONG), *partitions])
+    return spark.createDataFrame(pa.table(columns), schema)
+
+
+def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Any:
+    """The keys of the rows that deletion vectors hide, read by the workers."""
+
+    def keys(group: list[tuple[int, DeletionVectorDescriptor]]) -> Iterator[pa.RecordBatch]:
+        vectors = load_deletion_vectors(store, [vector for _, vector in group])
+        for (number, _), rows in zip(group, vectors, strict=True):
+            places = to_positions(rows).cast(pa.int64())
+            yield pa.record_batch({_KEY: pc.add(places, pa.scalar(number << _PLACE_BITS, pa.int64()))})
+
+    groups = _grouped(gone, lambda one: one[1].cardinality, _TASK_ROWS)
+    frame = tasks.frame(spark, keys, groups, spark_schema([StructField(_KEY, LONG)]))
+    few = sum(vector.cardinality for _, vector in gone) <= _BROADCAST_ROWS
+    return _functions().broadcast(frame) if few else frame
+
+
+def _local(store: Store, key: str) -> str:
+    path = store.local_path(key)
+    assert path is not None  # noqa: S101 - asked before
+    return path
+
+
+def _pattern(path: str) -> str:
+    """A path as Spark's reader takes it, which reads patterns."""
+    escaped = "".join(f"\\{char}" if char in "\\*?[]{}" else char for char in path)
+    return f"file://{escaped}"
+
+
+def _plain(uri: str) -> str:
+    return unquote(uri.removeprefix("file:").removeprefix("//"))
+
+
+def _in_metadata(uri: str) -> str:
+    """What ``_metadata.file_path`` calls an input file: a local one has one slash there, and three here."""
+    return "file:/" + uri.removeprefix("file:///") if uri.startswith("file:///") else uri
+
+
+def _gone(store: Store, keys: Sequence[str]) -> Exception:
+    for key in keys:
+        try:
+            store.head(key)
+        except FileNotFoundError:
+            return DataFileNotFoundError("the log names this file, but it does not exist", file=key)
+    return StoreError(f"Spark finds none of the files in {store.uri}")
+
+
+# --- the engine's own reader -------------------------------------------------------------------------------------
+
+
+def _by_engine(spark: Any, scan: Scan, files: Sequence[ScanFile]) -> Any:
+    """The rows as workers read them, filtered, with the number of their file and their place in it."""
+    store, plan = scan.store, dataclasses.replace(scan.plan, positions=True)
+
+    def rows(group: list[tuple[int, ScanFile]]) -> Iterator[pa.RecordBatch]:
+        for number, file in group:
+            for batch in read_file(store, file, plan):
+                yield _numbered(batch, number)
+
+    groups = _grouped(list(enumerate(files)), lambda one: one[1].size, _TASK_BYTES)
+    located = (StructField(_FILE, LONG), StructField(_ROW, LONG))
+    return tasks.frame(spark, rows, groups, spark_schema([*plan.columns, *located]))
+
+
+def _numbered(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    *columns, row = batch.columns
+    file = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
+    names = [*batch.schema.names[:-1], _FILE, _ROW]
+    return pa.RecordBatch.from_arrays([*columns, file, row.cast(pa.int64())], names=names)
+
+
+def _grouped(items: Sequence[Item], weigh: Callable[[Item], int], most: int) -> list[list[Item]]:
+    """Items that follow each other, as many together as make a task."""
+    groups: list[list[Item]] = []
+    weight = most
+    for item in items:
+        if weight + weigh(item) > most:
+            groups.append([])
+            weight = 0
+        groups[-1].append(item)
+        weight += weigh(item)
+    return groups
+
+
+def _functions() -> Any:
+    from pyspark.sql import functions
+
+    return functions
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

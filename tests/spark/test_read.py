@@ -1,0 +1,305 @@
+"""A table read by Spark has the rows that the engine reads, whatever the table is made of."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spark_tables
+import strategies
+from comparison import assert_same_rows, assert_same_table
+from handmade import MAPPED, Handmade, field, metadata, struct
+from refdelta import DeltaTable, write_deltalake
+from refdelta.errors import (
+    ColumnNotFoundError,
+    DataFileNotFoundError,
+    InvalidArgumentError,
+    PredicateError,
+    StoreError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from refdelta.spark import frames, read
+from refdelta.spark.failures import raise_again
+from refdelta_storage import LocalStore
+from spark_tables import examples
+
+pytestmark = pytest.mark.spark
+
+VECTORS_ON = {"delta.enableDeletionVectors": "true"}
+
+
+def assert_read_alike(spark, path, *, native=True, **options):
+    """Spark's rows are the engine's, by the way that is meant."""
+    scan = DeltaTable(path, version=options.get("version")).scan(options.get("columns"), options.get("filter"))
+    assert frames._is_native(spark, scan) == native
+    found = read(spark, path, **options).toArrow()
+    assert_same_table(found, scan.to_table())
+    return found
+
+
+def by_engine(monkeypatch):
+    monkeypatch.setattr(frames, "_is_native", lambda *_: False)
+
+
+@pytest.fixture
+def deleted(tmp_path):
+    """Files by a partition column of nulls and odd values, some with vectors, one without."""
+    path = tmp_path / "a table [of] {odd} *names? #1%20"
+    parts = [None, "a b", "x/y", "é%=&", "[*]", "_hidden", "plain"]
+    data = pa.table({"part": [part for part in parts for _ in range(10)], "row": range(70), "half": [0.5] * 70})
+    write_deltalake(path, data, partition_by=["part"], configuration=VECTORS_ON)
+    DeltaTable(path).delete("row % 4 = 1 AND row < 60")
+    write_deltalake(path, data.slice(0, 25), mode="append")
+    return path
+
+
+@examples(6)
+@given(table=strategies.tables(columns=5), data=st.data())
+def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):
+    path = fresh_path()
+    for part in table.parts:
+        write_deltalake(path, part, mode="append", partition_by=table.partition_by or None)
+    columns = data.draw(st.none() | st.permutations(table.schema.names).map(lambda names: names[:2]), label="columns")
+    scan = DeltaTable(path).scan(columns)
+    with raise_again():
+        found = read(spark, path, columns=columns).toArrow()
+    assert_same_table(found, scan.to_table())
+
+
+def test_vectors_partitions_and_odd_paths(spark, deleted):
+    found = assert_read_alike(spark, deleted)
+    assert found.num_rows == 70 - 15 + 25
+    assert read(spark, deleted).count() == found.num_rows
+    assert_read_alike(spark, deleted, columns=["half"])
+    assert_read_alike(spark, deleted, version=0)
+
+
+def test_the_engine_s_own_reader_gives_the_same(spark, deleted, monkeypatch):
+    by_engine(monkeypatch)
+    assert_read_alike(spark, deleted, native=False)
+    assert_read_alike(spark, deleted, native=False, columns=["half"], filter="row > 12")
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_row_is_found_again_by_its_file_and_place(spark, deleted, monkeypatch, native):
+    if not native:
+        by_engine(monkeypatch)
+    scan = DeltaTable(deleted).scan(["row"])
+    frame = frames.scan_frame(spark, scan, file_column="file", row_column="place")
+    assert frame.columns == ["row", "file", "place"]
+    assert [kind for _, kind in frame.dtypes[1:]] == ["bigint", "bigint"]
+    paths = scan.files.column("path").to_pylist()
+    stored = {}
+    for found in frame.collect():
+        if found.file not in stored:
+            key = frames.scan_files(scan)[found.file].key
+            stored[found.file] = pq.read_table(LocalStore(deleted).local_path(key)).column("row").to_pylist()
+        assert stored[found.file][found.place] == found.row
+    assert set(stored) == set(range(len(paths)))
+
+
+def test_many_deleted_rows_are_joined_by_a_shuffle(spark, deleted, monkeypatch):
+    monkeypatch.setattr(frames, "_BROADCAST_ROWS", 1)
+    monkeypatch.setattr(frames, "_TASK_ROWS", 1)
+    assert_read_alike(spark, deleted)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "row > 12",
+        "part = 'a b'",
+        "part IS NULL AND row % 2 = 0",
+        "half < 1 AND NOT part = 'plain'",
+        "`row` IN (1, 2, 60)",
+    ],
+)
+def test_a_filter_keeps_the_rows_that_the_engine_keeps(spark, deleted, predicate):
+    assert_read_alike(spark, deleted, filter=predicate)
+    assert_read_alike(spark, deleted, columns=["half"], filter=predicate)
+
+
+def test_files_are_pruned_by_the_filter(spark, tmp_path):
+    for start in (0, 100, 200):
+        write_deltalake(tmp_path, pa.table({"x": range(start, start + 100)}), mode="append")
+    assert len(read(spark, tmp_path, filter="x < 120").inputFiles()) == 2
+    assert read(spark, tmp_path, filter="x < 120").count() == 120
+
+
+def test_a_filter_is_in_utc_whatever_the_session_says(spark, tmp_path):
+    times = [dt.datetime(2024, 1, 1, hour, tzinfo=dt.UTC) for hour in range(6)]
+    write_deltalake(tmp_path, pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))}))
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        frame = read(spark, tmp_path, filter="t > '2024-01-01 03:00:00'")
+        assert frame.count() == 2
+        assert read(spark, tmp_path).count() == 6
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_version_is_settled_once(spark, tmp_path):
+    write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
+    frame = read(spark, tmp_path)
+    write_deltalake(tmp_path, pa.table({"x": [4]}), mode="append")
+    assert frame.count() == 3
+    assert frame.join(frame.withColumnRenamed("x", "y"), frame.x < 2).count() == 3
+    assert read(spark, tmp_path).count() == 4
+    assert read(spark, tmp_path, version=0).count() == 3
+
+
+def test_rows_of_earlier_schemas(spark, tmp_path):
+    table = Handmade(struct(field("a", "integer")), store=LocalStore(tmp_path))
+    table.commit(table.data("1.parquet", pa.table({"a": pa.array([1, None], pa.int32())})))
+    inner = struct(field("x", "long"), field("y", "string"))
+    many = {"type": "array", "elementType": inner, "containsNull": True}
+    table.commit(metadata(struct(field("a", "long"), field("s", inner), field("many", many))))
+    older = pa.struct([("x", pa.int64())])
+    table.commit(
+        table.data(
+            "2.parquet",
+            pa.table(
+                {
+                    "A": [3, 4],
+                    "s": pa.array([{"x": 1}, None], older),
+                    "many": pa.array([[{"x": 5}, None], []], pa.list_(older)),
+                }
+            ),
+        ),
+        table.data("3.parquet", pa.table({"s": pa.array([{"y": "only"}, None], pa.struct([("y", pa.string())]))})),
+    )
+    assert assert_read_alike(spark, tmp_path).num_rows == 6
+
+
+def test_columns_under_physical_names(spark, tmp_path):
+    def mapped(name, number, kind):
+        annotations = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}.`x"}
+        return {"name": name, "type": kind, "nullable": True, "metadata": annotations}
+
+    inner = struct(mapped("in", 3, "string"), mapped("IN.2", 4, "long"))
+    schema = struct(
+        mapped("a b", 1, "long"),
+        mapped("part`s", 2, "date"),
+        mapped("nested", 5, inner),
+        mapped("map", 6, {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True}),
+    )
+    mode = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "6"}
+    table = Handmade(schema, "part`s", protocol=MAPPED, configuration=mode, store=LocalStore(tmp_path))
+    row = {"col-3.`x": "text", "col-4.`x": 7}
+    kind = pa.struct([("col-3.`x", pa.string()), ("col-4.`x", pa.int64())])
+    data = pa.table(
+        {
+            "col-5.`x": pa.array([row, None], kind),
+            "col-1.`x": [1, 2],
+            "col-6.`x": pa.array([[("k", row)], None], pa.map_(pa.string(), kind)),
+        }
+    )
+    table.commit(table.data("1.parquet", data, partitionValues={"col-2.`x": "2024-02-29"}))
+    found = assert_read_alike(spark, tmp_path)
+    assert found.column_names == ["a b", "part`s", "nested", "map"]
+    assert_read_alike(spark, tmp_path, filter="`a b` = 2 AND `part``s` = '2024-02-29'")
+
+
+def test_columns_found_by_their_id(spark, fresh_path):
+    path = fresh_path()
+    data = pa.table({"a": [1, 2, 3], "b": [{"c": "x"}, None, {"c": "z"}]})
+    spark_tables.write(spark, path, data, options={"delta.columnMapping.mode": "id"})
+    assert_same_table(assert_read_alike(spark, path, native=False), data)
+
+
+def test_a_column_of_type_void(spark, tmp_path):
+    table = Handmade(struct(field("a", "long"), field("nothing", "void")), store=LocalStore(tmp_path))
+    table.commit(table.data("1.parquet", pa.table({"a": [1, 2]})))
+    found = read(spark, tmp_path).collect()
+    assert sorted((row.a, row.nothing) for row in found) == [(1, None), (2, None)]
+
+
+def test_a_column_that_is_named_as_spark_s_own(spark, deleted, tmp_path):
+    path = tmp_path / "other"
+    data = pa.table({"_metadata": [1, 2, 3], "p": ["a", "a", "b"]})
+    write_deltalake(path, data, partition_by=["p"])
+    assert_read_alike(spark, path)
+
+
+def test_no_rows_and_no_columns(spark, deleted, tmp_path):
+    path = tmp_path / "empty"
+    write_deltalake(path, pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}))
+    assert_read_alike(spark, path, native=False)
+    assert read(spark, deleted, columns=[]).count() == 80
+
+
+def test_what_a_session_is_told_to_pass_over_is_missed_all_the_same(spark, tmp_path):
+    write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
+    settings = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+    for name in settings:
+        spark.conf.set(name, "true")
+    try:
+        frame = read(spark, tmp_path)
+        for file in tmp_path.glob("*.parquet"):
+            file.unlink()
+        with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+            frame.collect()
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+
+
+def test_a_file_that_is_gone_is_named(spark, tmp_path):
+    write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
+    (file,) = tmp_path.glob("*.parquet")
+    file.unlink()
+    with pytest.raises(DataFileNotFoundError, match=file.name):
+        read(spark, tmp_path)
+
+
+def test_a_vector_that_is_gone_is_named(spark, deleted):
+    frame = read(spark, deleted)
+    for file in deleted.rglob("*.bin"):
+        file.unlink()
+    with pytest.raises(DataFileNotFoundError, match=r"deletion_vector_.*\.bin"), raise_again():
+        frame.collect()
+
+
+def test_a_file_that_spark_does_not_see_is_read_all_the_same(spark, deleted, monkeypatch):
+    monkeypatch.setattr(frames, "_plain", lambda uri: uri + "other")
+    assert_read_alike(spark, deleted)
+
+
+def test_rows_of_a_file_that_the_plan_does_not_know_are_an_error(spark, deleted, monkeypatch):
+    monkeypatch.setattr(frames, "_in_metadata", lambda uri: uri + "other")
+    frame = read(spark, deleted, columns=["part"])
+    with pytest.raises(Exception, match="another path than was planned"):
+        frame.collect()
+
+
+def test_one_clear_error(spark, tmp_path, deleted):
+    with pytest.raises(TableNotFoundError):
+        read(spark, tmp_path / "none")
+    with pytest.raises(VersionNotFoundError):
+        read(spark, deleted, version=7)
+    with pytest.raises(ColumnNotFoundError):
+        read(spark, deleted, columns=["other"])
+    with pytest.raises(PredicateError):
+        read(spark, deleted, filter="row >")
+    with pytest.raises(InvalidArgumentError, match="filter is SQL"):
+        read(spark, deleted, filter=["row > 1"])
+    with pytest.raises(InvalidArgumentError, match="SparkSession"):
+        read(None, deleted)
+
+
+def test_a_store_of_this_process_alone(spark):
+    uri = "memory://read-by-spark"
+    write_deltalake(uri, pa.table({"x": [1]}))
+    with pytest.raises(StoreError), raise_again():
+        read(spark, uri).collect()
+
+
+def test_rows_are_compared_with_delta_spark_too(spark, deleted):
+    theirs = spark.read.format("delta").load(str(deleted)).toArrow()
+    assert_same_rows(read(spark, deleted).toArrow(), theirs)
