@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark.registering import register, typed_errors
+from refdelta.spark import register, typed_errors
 
 pytestmark = pytest.mark.spark
 
