@@ -94,8 +94,8 @@ def write(
         description: the new table's description.
         isolation: ``WriteSerializable`` or ``Serializable``; None for the table's own.
         reads_target: the version of the table from which the rows are made; True for the newest. Where the rows come
-            from :func:`refdelta.spark.read` of the same table, that is found out. Such a write is no blind append:
-            it conflicts with what changed the table since.
+            from :func:`refdelta.spark.read` of the same table, that is found out; where they come through the data
+            source, it has to be said. Such a write is no blind append: it conflicts with what changed the table since.
 
     Returns:
         What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
