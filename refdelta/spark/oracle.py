@@ -191,10 +191,9 @@ def identifier(path: str | Path) -> str:
     return f"delta.`{quoted}`"
 
 
-def history(spark: Any, path: str | Path, limit: int | None = None) -> list[dict[str, Any]]:
-    """``DESCRIBE HISTORY``: one dictionary a version, newest first, of all or of so many."""
-    statement = f"DESCRIBE HISTORY {identifier(path)}" + ("" if limit is None else f" LIMIT {limit}")
-    return [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+def history(spark: Any, path: str | Path) -> list[dict[str, Any]]:
+    """``DESCRIBE HISTORY``: one dictionary a version, newest first."""
+    return [row.asDict(recursive=True) for row in spark.sql(f"DESCRIBE HISTORY {identifier(path)}").collect()]
 
 
 def detail(spark: Any, path: str | Path) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""``refdelta crosscheck``: what delta-spark sees in a table, and what it does with transactions, beside refdelta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from refdelta.cli import printable
+from refdelta.cli.app import app, at_a_version, open_table, storage_options
+from refdelta.cli.render import counted, echo_json
+from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.observe import StatusLine
+from refdelta.spark import crosscheck as tables
+from refdelta.spark import oracle
+from refdelta.spark.replay import Outcome, Replayed, replay
+from refdelta.spark.scenarios import Case, read_scenarios
+
+_STARTING = "delta-spark starts (its first start fetches its JARs)"
+
+
+class CrosscheckFailedError(DeltaError):
+    """refdelta and delta-spark differ."""
+
+
+@app.command("crosscheck")
+@click.argument("table", required=False)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@storage_options
+@at_a_version
+@click.option(
+    "--versions",
+    type=click.IntRange(min=0),
+    default=tables.VERSIONS,
+    show_default=True,
+    help="Of how many versions, newest first, the rows are counted and the history compared.",
+)
+@click.option(
+    "--where",
+    "predicates",
+    metavar="SQL",
+    multiple=True,
+    help="A filter: how many rows match, and which files are read. May be repeated; some are made up unless said.",
+)
+@click.option(
+    "--spark-path",
+    metavar="DIR|URI",
+    help="Where delta-spark finds a TABLE that is in a store: the folder that the store serves it from.",
+)
+@click.option(
+    "--scenario",
+    metavar="FILE|DIR",
+    help="Instead of a TABLE: transactions and their order in a TOML file, or all such files of a folder.",
+)
+@click.option("--only", metavar="ID", multiple=True, help="Of the scenarios, this one. May be repeated.")
+def run(
+    table: str | None,
+    as_json: bool,
+    storage_options: dict[str, str],
+    version: str | None,
+    versions: int,
+    predicates: tuple[str, ...],
+    spark_path: str | None,
+    scenario: str | None,
+    only: tuple[str, ...],
+) -> None:
+    """Compare with delta-spark what refdelta sees in TABLE, or does in a scenario.
+
+    Of a TABLE: the schema, all rows, how many there were at each version, the history, the detail, and for filters the
+    matching rows and the files that are read. A scenario's transactions run on the commit core of either engine, on
+    copies of one table; side by side stand which failed and of what, with the rule that decided. The exit status is 1
+    where the two differ. This needs Java 17 and the extra 'spark'.
+    """
+    if (table is None) == (scenario is None):
+        raise click.UsageError("give either a TABLE or --scenario FILE")
+    if scenario is not None:
+        if version is not None or predicates or spark_path is not None:
+            raise click.UsageError("--version, --where and --spark-path go with a TABLE")
+        _replay(_chosen(read_scenarios(scenario), only), as_json)
+    elif table is not None:
+        if only:
+            raise click.UsageError("--only goes with --scenario")
+        _compare(table, storage_options, version, versions, predicates, spark_path, as_json)
+
+
+def _compare(
+    uri: str,
+    options: dict[str, str],
+    version: str | None,
+    versions: int,
+    predicates: Sequence[str],
+    spark_path: str | None,
+    as_json: bool,
+) -> None:
+    table = open_table(uri, options, version)
+    for predicate in predicates:
+        table.scan(predicate=predicate)  # what is no filter is said before Java starts
+    place = tables.place_of(table, spark_path)
+    checks = []
+    with StatusLine() as line:
+        line.show(_STARTING, force=True)
+        with oracle.session() as spark:
+            if not as_json:
+                line.clear()
+                click.echo(printable(f"{table.table_uri}, version {table.version()}"))
+            for check in tables.compare_table(
+                spark,
+                table,
+                place=place,
+                versions=versions,
+                predicates=predicates or None,
+                storage_options=options or None,
+                told=lambda what: line.show(printable(what), force=True),
+            ):
+                checks.append(check)
+                if not as_json:
+                    line.clear()
+                    _show_check(check)
+    if as_json:
+        shown = [{"what": c.what, "ok": c.problem is None, "found": c.found, "problem": c.problem} for c in checks]
+        echo_json({"table": table.table_uri, "version": table.version(), "checks": shown})
+    failed = [check for check in checks if check.problem]
+    if failed:
+        raise CrosscheckFailedError(f"{len(failed)} of {counted(len(checks), 'comparison')} differ: {failed[0].what}")
+
+
+def _show_check(check: tables.Check) -> None:
+    said = ": ".join(part for part in (check.what, check.problem or check.found) if part)
+    click.echo(printable(f"{'DIFFERS' if check.problem else 'ok':>9}  {said}"))
+
+
+def _chosen(cases: list[Case], only: Sequence[str]) -> list[Case]:
+    """The cases that were asked for, by the ids of their scenarios or their own."""
+    known = {case.scenario for case in cases} | {case.id for case in cases}
+    for name in only:
+        if name not in known:
+            raise InvalidArgumentError(f"there is no scenario {name!r}")
+    return [case for case in cases if not only or {case.scenario, case.id} & {*only}]
+
+
+def _replay(cases: list[Case], as_json: bool) -> None:
+    with StatusLine() as line:
+        line.show(_STARTING, force=True)
+        with oracle.session(conf=oracle.QUICK) as spark:
+            replayed = replay(spark, cases, lambda done: line.show(f"{done:,} of {counted(len(cases), 'case')}"))
+    if as_json:
+        echo_json([_as_json(one) for one in replayed])
+    else:
+        for one in replayed:
+            _show_replayed(one)
+    differ = [one for one in replayed if not one.alike]
+    if differ:
+        message = f"{len(differ)} of {counted(len(replayed), 'case')} end differently: {differ[0].case.id}"
+        raise CrosscheckFailedError(message)
+
+
+def _show_replayed(one: Replayed) -> None:
+    click.echo(printable(f"{one.case.id}: {'alike' if one.alike else 'DIFFERENT'}"))
+    for engine, outcome in (("refdelta", one.refdelta), ("delta-spark", one.delta_spark)):
+        click.echo(printable(f"  {engine:<11}  {outcome.text}"))
+        for name, failure in outcome.failures.items():
+            rule = f"rule {failure.rule}: " if failure.rule else ""
+            click.echo(printable(f"  {'':<11}    {name}: {rule}{failure.why}"))
+    if one.case.then != one.delta_spark.text:
+        click.echo(printable(f"  {'the file':<11}  {one.case.then}"))
+
+
+def _as_json(one: Replayed) -> dict[str, Any]:
+    engines = {"refdelta": one.refdelta, "delta_spark": one.delta_spark}
+    return {
+        "scenario": one.case.scenario,
+        "level": one.case.level,
+        "alike": one.alike,
+        "then": one.case.then,
+        **{engine: _outcome(outcome) for engine, outcome in engines.items()},
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    failures = {
+        name: {"error": failure.error, "rule": failure.rule, "why": failure.why}
+        for name, failure in outcome.failures.items()
+    }
+    return {"outcome": outcome.text, "failures": failures}

@@ -1,0 +1,115 @@
+"""``refdelta crosscheck`` without Spark: what is wrong with a call is said before Java starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from refdelta.spark import oracle
+from refdelta.spark.scenarios import LEVELS, read_scenarios
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
+TABLE = '[tables.t]\nfiles = ["f0 a=0..9"]\n'
+GOOD = '[[scenario]]\nid = "s"\ntable = "t"\nT = { does = ["remove f0"] }\nW = { does = ["add w"] }\n'
+
+
+@pytest.fixture(autouse=True)
+def without_java(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """Write a file of scenarios and return its path."""
+
+    def write(text):
+        path = tmp_path / "mine.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_without_java_it_says_how_to_get_it(fails, table, scenario):
+    for arguments in ((table,), ("--scenario", scenario(TABLE + GOOD))):
+        assert "needs Java 17 and there is no java here; for example: apt-get" in fails("crosscheck", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "either a TABLE or --scenario"),
+        (("t", "--scenario", "x.toml"), "either a TABLE or --scenario"),
+        (("--scenario", "x.toml", "--where", "a = 1"), "go with a TABLE"),
+        (("--scenario", "x.toml", "--version", "1"), "go with a TABLE"),
+        (("--scenario", "x.toml"), "x.toml: there is no such file"),
+        (("t", "--only", "x"), "goes with --scenario"),
+        (("no-such-table",), "no Delta table at"),
+    ],
+)
+def test_calls_that_make_no_sense(fails, arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in fails("crosscheck", *arguments)
+
+
+def test_a_filter_that_is_none_is_told(fails, table):
+    assert "nothing" in fails("crosscheck", table, "--where", "nothing = 1")
+
+
+def test_a_table_that_only_this_engine_has_a_way_to(fails, cli, table, fresh_path):
+    uri = f"memory://{fresh_path()}"
+    rows = table.parent / "rows.parquet"
+    assert cli("read", table, "--output", rows).status == 0
+    assert cli("write", uri, rows).status == 0
+    assert "--spark-path" in fails("crosscheck", uri)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[scenario]\n", "not readable as TOML"),
+        ("", "there is no [[scenario]] in it"),
+        ("[table]\n", "neither [[scenario]] nor [tables.NAME]: table"),
+        (GOOD, "scenario s: no table 't' here or in tables.toml"),
+        (TABLE + GOOD.replace('id = "s"\n', ""), "(without id): it has no id"),
+        (TABLE + GOOD + GOOD, "two scenarios have one id: s@Serializable"),
+        (TABLE + GOOD + 'levels = ["Snapshot"]\n', "no isolation level: Snapshot"),
+        (TABLE + GOOD + 'order = "begin T, commit T"\n', "is not one of these steps: begin T, commit T, begin W"),
+        (TABLE + GOOD + 'order = "commit T, begin T, begin W, commit W"\n', "T commits before it begins"),
+        (TABLE + GOOD.replace("remove f0", "remove f9"), "no file 'f9' is in the table, or added"),
+        (TABLE + GOOD.replace("remove f0", "drop f0"), "nothing that a transaction does: 'drop f0'"),
+        (TABLE + GOOD.replace("add w", "add w b=1"), "nothing that is said of a file: 'b=1'"),
+        (TABLE + GOOD.replace("add w", "add w a=1"), "scenario s: "),
+        (TABLE + GOOD.replace("does", "dose"), "T is no transaction"),
+        (TABLE + GOOD.replace("T = {", 'T = { reads = ["z = 1"],'), "T reads: "),
+        (TABLE.replace("files", "fils") + GOOD, "table 't' says fils"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_told_with_its_name(fails, scenario, text, said):
+    path = scenario(text)
+    error = fails("crosscheck", "--scenario", path)
+    assert str(path) in error
+    assert said in error
+
+
+def test_a_scenario_that_is_not_there(fails, scenario):
+    path = scenario(TABLE + GOOD)
+    assert "no scenario 'x'" in fails("crosscheck", "--scenario", path, "--only", "x")
+    assert "Java" in fails("crosscheck", "--scenario", path, "--only", "s@Serializable")
+
+
+def test_a_file_of_ones_own_runs_at_both_levels(scenario):
+    cases = read_scenarios(scenario(TABLE + GOOD + 'then = { Serializable = "T ConcurrentAppend" }\n'))
+    assert [(case.id, case.then) for case in cases] == [
+        ("s@Serializable", "T ConcurrentAppend"),
+        ("s@WriteSerializable", "all commit"),
+    ]
+    assert tuple(case.level for case in cases) == LEVELS
+
+
+def test_one_file_of_the_projects_own_is_read_with_the_tables_beside_it():
+    cases = read_scenarios(SCENARIOS / "rewrites.toml")
+    assert {case.scenario for case in cases} < {case.scenario for case in read_scenarios(SCENARIOS)}
+    assert oracle.availability() is not None, "and that without Java"
