@@ -71,7 +71,7 @@ def _compact(txn: Staging, snapshot: Snapshot) -> Snapshot | None:
     )
     if not plan.bins:
         return None
-    with Staging(txn.store, snapshot) as compaction:
+    with Staging(txn.store, snapshot, executor=txn.executor) as compaction:
         work = Work(plan=plan, left=deque(plan.bins))
         report = optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
         compaction.commit()

@@ -17,7 +17,8 @@ from refdelta.errors import (
     InvalidArgumentError,
     StoreError,
 )
-from refdelta.spark.executor import SparkExecutor
+from refdelta.ops import auto_compact
+from refdelta.spark import SparkExecutor
 
 
 class Pickled:
@@ -278,3 +279,18 @@ def test_inserts_of_a_merge_are_shared_out(path, spark):
     result = merge.when_not_matched_insert_all().execute()
     assert result["num_target_files_added"] in (3, 4)
     assert [row[0] for row in held(path)][-100:] == list(range(100, 200))
+
+
+def test_a_compaction_after_a_statement_is_its_executors_too(path, monkeypatch):
+    monkeypatch.setattr(auto_compact, "MIN_FILES", 2)
+    DeltaTable(path).alter.set_table_properties({"delta.autoOptimize.autoCompact": "true"})
+    calls = []
+
+    class Counting(ThreadExecutor):
+        def map(self, function, tasks, *, done=None):
+            calls.append(function)
+            return super().map(function, tasks, done=done)
+
+    DeltaTable(path).update({"name": "'x'"}, predicate="id in (1, 2)", executor=Counting(2))
+    assert held(path) == [(i, p, "x" if i in (1, 2) else n) for i, p, n in START]
+    assert any("Rewriter.rewrite" in str(call) for call in calls)
