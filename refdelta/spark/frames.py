@@ -73,7 +73,8 @@ def read(
     """A version of a table as a DataFrame.
 
     Files are pruned by ``filter`` now, with the table's statistics; a ``where`` on the DataFrame prunes row groups
-    only. The version is settled now, too: every action on the DataFrame sees the same rows.
+    only. The version is settled now, too: every action on the DataFrame sees the same rows. What a worker raises comes
+    out of Spark's actions as Spark's exception; around them ``failures.raise_again`` raises the error of ours.
 
     Args:
         spark: the session.
@@ -121,7 +122,9 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
     """
     located = {name: column for name, column in ((file_column, _FILE), (row_column, _ROW)) if name is not None}
     files = scan_files(scan)
-    frame = _native(spark, scan, files, located=bool(located)) if _is_native(spark, scan) else None
+    # Hadoop takes what stands before a colon in the name of a file's checksums for the scheme of a URI.
+    natively = _is_native(spark, scan) and not any(":" in file.key.rpartition("/")[2] for file in files)
+    frame = _native(spark, scan, files, located=bool(located)) if natively else None
     if frame is None:
         frame = _by_engine(spark, scan, files)
     elif scan.plan.row_filter is not None:

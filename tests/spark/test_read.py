@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -204,6 +206,41 @@ def test_columns_under_physical_names(spark, tmp_path):
     found = assert_read_alike(spark, tmp_path)
     assert found.column_names == ["a b", "part`s", "nested", "map"]
     assert_read_alike(spark, tmp_path, filter="`a b` = 2 AND `part``s` = '2024-02-29'")
+
+
+def test_every_widening_of_a_type(spark, tmp_path):
+    """PROTOCOL.md, "Type Widening": the file has the type of its day."""
+    number, price = [7, None], [decimal.Decimal("1.25"), None]
+    changes = {
+        "byte_short": (pa.array(number, pa.int8()), "short"),
+        "byte_int": (pa.array(number, pa.int8()), "integer"),
+        "short_long": (pa.array(number, pa.int16()), "long"),
+        "int_long": (pa.array(number, pa.int32()), "long"),
+        "float_double": (pa.array([1.5, None], pa.float32()), "double"),
+        "byte_double": (pa.array(number, pa.int8()), "double"),
+        "int_double": (pa.array(number, pa.int32()), "double"),
+        "date_ntz": (pa.array([dt.date(1920, 2, 29), None]), "timestamp_ntz"),
+        "more_digits": (pa.array(price, pa.decimal128(6, 2)), "decimal(12,2)"),
+        "more_places": (pa.array(price, pa.decimal128(6, 2)), "decimal(22,4)"),
+        "short_decimal": (pa.array(number, pa.int16()), "decimal(10,0)"),
+        "int_decimal": (pa.array(number, pa.int32()), "decimal(14,2)"),
+        "long_decimal": (pa.array(number, pa.int64()), "decimal(24,3)"),
+    }
+    schema = struct(*(field(name, kind) for name, (_, kind) in changes.items()))
+    table = Handmade(schema, store=LocalStore(tmp_path))
+    table.commit(table.data("1.parquet", pa.table({name: column for name, (column, _) in changes.items()})))
+    assert_read_alike(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["_x.parquet", ".x", "c:d.parquet", "_a:b/x", "tab\tand\nline", "q\\r", "p%25q #?,;+.crc", "ü"]
+)
+def test_names_of_files_count_for_nothing(spark, tmp_path, name):
+    table = Handmade(struct(field("a", "long"), field("p", "string")), "p", store=LocalStore(tmp_path))
+    added = [table.data(key, pa.table({"a": [1, 2]}), partitionValues={"p": key}) for key in (name, "plain")]
+    added[0]["add"]["path"] = quote(name)
+    table.commit(*added)
+    assert_read_alike(spark, tmp_path)
 
 
 def test_columns_found_by_their_id(spark, fresh_path):
