@@ -8,24 +8,24 @@ pyarrow might read in another way than this module, such as a field that is ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from refdelta.engine.usual_chunks import UsualChunk, end_of_element
+from refdelta.engine.thrift import BINARY, I32, I64, LIST, STRUCT, CompactReader
+from refdelta.engine.usual_chunks import UsualChunk
 
 _TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 # Fields by their numbers, each with its kind: of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, Statistics and
 # SizeStatistics. What is encrypted has fields of its own.
-_FILE: Final = {4: _LIST, 8: _STRUCT, 9: _BINARY}
-_GROUP: Final = {1: _LIST, 3: _I64}
-_CHUNK: Final = {3: _STRUCT, 8: _STRUCT, 9: _BINARY}
-_META: Final = {1: _I32, 12: _STRUCT, 16: _STRUCT}
-_BOUNDS: Final = {1: _BINARY, 2: _BINARY, 5: _BINARY, 6: _BINARY}
-_SIZES: Final = {2: _LIST, 3: _LIST}
+_FILE: Final = {4: LIST, 8: STRUCT, 9: BINARY}
+_GROUP: Final = {1: LIST, 3: I64}
+_CHUNK: Final = {3: STRUCT, 8: STRUCT, 9: BINARY}
+_META: Final = {1: I32, 12: STRUCT, 16: STRUCT}
+_BOUNDS: Final = {1: BINARY, 2: BINARY, 5: BINARY, 6: BINARY}
+_SIZES: Final = {2: LIST, 3: LIST}
 _ENCRYPTED: Final = (8, 9)
-_DEEPEST, _MOST = 60, 2**31
+_DEEPEST: Final = 60
 
 
 def check_footer(metadata: Any, bytes_at: Callable[[int, int], bytes | memoryview], size: int) -> frozenset[int]:
@@ -49,13 +49,13 @@ def check_footer(metadata: Any, bytes_at: Callable[[int, int], bytes | memoryvie
     leaves = [_Leaf(metadata.schema.column(number)) for number in range(metadata.num_columns)]
     odd: set[int] = set()
     try:
-        _file(_Reader(data), leaves, odd)
+        _file(CompactReader(data, "the footer", deepest=_DEEPEST), leaves, odd)
     except IndexError:
         raise ValueError("the footer ends too early") from None
     return frozenset(odd)
 
 
-def _file(reader: _Reader, leaves: list[_Leaf], odd: set[int]) -> None:
+def _file(reader: CompactReader, leaves: list[_Leaf], odd: set[int]) -> None:
     for number in reader.fields(_FILE):
         if number in _ENCRYPTED:
             raise ValueError("the file is encrypted")
@@ -63,7 +63,7 @@ def _file(reader: _Reader, leaves: list[_Leaf], odd: set[int]) -> None:
             _row_group(reader, leaves, odd)
 
 
-def _row_group(reader: _Reader, leaves: list[_Leaf], odd: set[int]) -> None:
+def _row_group(reader: CompactReader, leaves: list[_Leaf], odd: set[int]) -> None:
     found = 0
     for field in reader.fields(_GROUP):
         if field == 3:
@@ -93,7 +93,7 @@ class _Leaf:
         self.usual = UsualChunk(self.path, _TYPES.index(self.type), self.width, *self.levels.values())
 
 
-def _column(reader: _Reader, leaf: _Leaf) -> bool:
+def _column(reader: CompactReader, leaf: _Leaf) -> bool:
     """Pass over a ``ColumnChunk``. Returns whether its bounds are as long as their type asks."""
     if reader.passes(leaf.usual):
         return True
@@ -116,129 +116,10 @@ def _column(reader: _Reader, leaf: _Leaf) -> bool:
     return bounded
 
 
-def _sizes(reader: _Reader, leaf: _Leaf) -> None:
+def _sizes(reader: CompactReader, leaf: _Leaf) -> None:
     for number in reader.fields(_SIZES):
         count = reader.length()
         for _ in range(count):
             reader.integer()
         if count not in (0, leaf.levels[number] + 1):
             raise ValueError(f"column {leaf.path} has sizes of {count} levels, and not so many levels")
-
-
-class _Reader:
-    """Thrift's compact protocol. Raises ``IndexError`` where the bytes end."""
-
-    __slots__ = ("_at", "_data", "_depth")
-
-    def __init__(self, data: bytes):
-        self._data, self._at, self._depth = data, 0, 0
-
-    def passes(self, usual: UsualChunk) -> bool:
-        """Pass over a column chunk, if it is one of the usual ones."""
-        end = usual.end(self._data, self._at)
-        self._at = self._at if end is None else end
-        return end is not None
-
-    def fields(self, wanted: dict[int, int]) -> Iterator[int]:
-        """Go through a struct: gives the number of each wanted field, whose value the caller then reads; passes over
-        the others, and over those that are not of the kind that is wanted.
-        """
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ValueError("the footer nests too deeply")
-        number, seen = 0, 0
-        while True:
-            head = self._data[self._at]
-            self._at += 1
-            kind = head & 15
-            if kind == 0:
-                break
-            number = number + (head >> 4) if head >> 4 else self.integer()
-            if number in wanted and kind == wanted[number]:
-                if seen >> number & 1:
-                    raise ValueError("the footer has a field twice")
-                seen |= 1 << number
-                yield number
-            elif not -(2**15) <= number < 2**15:
-                raise ValueError("the footer has a field of an impossible number")
-            else:
-                self._skip(kind)
-        self._depth -= 1
-
-    def integer(self) -> int:
-        """A signed number."""
-        number = self._varint()
-        return (number >> 1) ^ -(number & 1)
-
-    def length(self) -> int:
-        """How many elements a list has; they follow."""
-        head = self._data[self._at]
-        self._at += 1
-        return self._count() if head >> 4 == 15 else head >> 4
-
-    def skip_binary(self) -> int:
-        """Pass over bytes. Returns how many."""
-        length = self._count()
-        self._at += length
-        return length
-
-    def _count(self) -> int:
-        count = self._varint()
-        if count >= _MOST:
-            raise ValueError("the footer counts more than there can be")
-        return count
-
-    def _varint(self) -> int:
-        data, at = self._data, self._at
-        byte = data[at]
-        at += 1
-        number = byte & 127
-        shift = 7
-        while byte > 127:
-            byte = data[at]
-            at += 1
-            number |= (byte & 127) << shift
-            shift += 7
-            if number >= 1 << 64:  # pyarrow would take what is left of it in 64 bits
-                raise ValueError("the footer has a number without end")
-        self._at = at
-        return number
-
-    def _skip(self, kind: int, *, in_list: bool = False) -> None:
-        if 4 <= kind <= 6:
-            self._varint()
-        elif kind == _BINARY:
-            self.skip_binary()
-        elif kind == _STRUCT:
-            for _ in self.fields({}):
-                pass
-        elif kind in (9, 10):
-            each = self._data[self._at] & 15
-            self._skip_each(self.length(), (each,))
-        elif kind == 11:
-            count = self._count()
-            kinds = self._data[self._at] if count else 0
-            self._at += count > 0
-            self._skip_each(count, (kinds >> 4, kinds & 15))
-        elif kind in (1, 2):
-            self._at += in_list  # else it is in the head of its field
-        elif kind in (3, 7):
-            self._at += 1 if kind == 3 else 8
-        else:
-            raise ValueError(f"the footer has a field of the unknown kind {kind}")
-
-    def _skip_each(self, count: int, kinds: tuple[int, ...]) -> None:
-        if count > len(self._data):
-            raise IndexError
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ValueError("the footer nests too deeply")
-        for _ in range(count):
-            for kind in kinds:
-                # Almost all structs that are passed over are of the schema.
-                end = end_of_element(self._data, self._at) if kind == _STRUCT else None
-                if end is None:
-                    self._skip(kind, in_list=True)
-                else:
-                    self._at = end
-        self._depth -= 1

@@ -41,7 +41,8 @@ from refdelta_storage.disk import (
     unlink,
     wanted,
 )
-from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
+from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
+from refdelta_storage.links import check_links, inside
 from refdelta_storage.rename import rename_noreplace
 
 _BUFFER = 1 << 20
@@ -315,7 +316,7 @@ class LocalStore(Store):
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         folder = check_prefix(prefix).rpartition("/")[0]
-        self._check_links(folder)
+        check_links(self._root, folder)
         return self._walk(folder, prefix.encode(), order_key(after))
 
     def _walk(self, folder: str, prefix: bytes, after: bytes) -> Iterator[ObjectInfo]:
@@ -338,7 +339,7 @@ class LocalStore(Store):
         """Size and time of a listed file; None for one that is gone by now, or that is no object."""
         with self._errors("list", key):
             try:
-                if entry.is_symlink() and not self._inside(entry.path):
+                if entry.is_symlink() and not inside(self._root, entry.path):
                     return None
                 status = entry.stat()
             except FileNotFoundError:
@@ -376,31 +377,8 @@ class LocalStore(Store):
         name = key.rpartition("/")[2]
         if hidden(name) and not (temporary and name.startswith(TEMPORARY)):
             raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
-        self._check_links(key)
+        check_links(self._root, key)
         return f"{self._root}/{key}"
-
-    def _check_links(self, key: str) -> None:
-        """Refuse a key that passes through a symbolic link out of the folder, or names what is neither file nor folder:
-        one lstat a segment, more for a link.
-        """
-        path = self._root
-        for part in key.split("/") if key else ():
-            path = f"{path}/{part}"
-            try:
-                mode = os.lstat(path).st_mode
-                if stat.S_ISLNK(mode):
-                    if not self._inside(path):
-                        raise InvalidKeyError(f"{key!r} leaves {self.uri} through a symbolic link")
-                    mode = os.stat(path).st_mode
-            except StorageError:
-                raise
-            except OSError:
-                return  # nothing there, or nothing to see: the operation itself says what is wrong
-            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise ObjectNotFoundError(f"{key!r} is no file in {self.uri}, but a pipe, a socket or a device")
-
-    def _inside(self, path: str) -> bool:
-        return os.path.realpath(path).startswith(os.path.realpath(self._root or "/").rstrip("/") + "/")
 
     @contextmanager
     def _errors(self, action: str, key: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta.engine import footer
+from refdelta.engine import footer, thrift
 from refdelta.engine.usual_chunks import UsualChunk, end_of_element
 
 COLUMNS = pa.table(
@@ -58,7 +58,7 @@ def slow(monkeypatch):
     def check(content, metadata):
         with monkeypatch.context() as patch:
             patch.setattr(UsualChunk, "end", lambda self, data, at: None)
-            patch.setattr(footer, "end_of_element", lambda data, at: None)
+            patch.setattr(thrift, "end_of_element", lambda data, at: None)
             return look(content, metadata)
 
     return check
@@ -72,7 +72,7 @@ def test_usual_files_need_no_loop(options, monkeypatch):
     monkeypatch.setattr(UsualChunk, "end", lambda *args: taken.append(end(*args)) or taken[-1])
     assert look(content, metadata) == frozenset()
     elements = []
-    monkeypatch.setattr(footer, "end_of_element", lambda *args: elements.append(end_of_element(*args)) or elements[-1])
+    monkeypatch.setattr(thrift, "end_of_element", lambda *args: elements.append(end_of_element(*args)) or elements[-1])
     look(content, metadata)
     assert elements.count(None) <= 1  # one note beside the rows, of Arrow's schema, is long
     assert len(elements) > metadata.num_columns

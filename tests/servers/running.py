@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import ctypes
 import http.client
@@ -40,7 +41,7 @@ class Place:
     options: dict[str, Any]
 
 
-class Server:
+class Server(abc.ABC):
     """One server process. It may be killed and started again, and keeps its port and its folder."""
 
     scheme: str
@@ -93,17 +94,18 @@ class Server:
         """A fresh place for a table, which no other call gets; ``endpoint`` leads there another way, as by a proxy."""
         return Place(f"{self.scheme}://{BUCKET}/{os.getpid()}-{next(_numbers)}/{name}", self.options(endpoint))
 
+    @abc.abstractmethod
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
         """Storage options, as users of fsspec's file system write them."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
     def _environment(self) -> dict[str, str]:
         return {}
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> None:  # noqa: B027 - a server may need nothing
         """What has to be there before the first test."""
 
     def _wait(self) -> None:
