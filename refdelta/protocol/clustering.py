@@ -52,7 +52,7 @@ def clustering_domain(columns: Iterable[ColumnPath], schema: StructType) -> Doma
 def _physical_paths(domain: DomainMetadata) -> list[list[str]]:
     try:
         content: Any = json.loads(domain.configuration)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     listed = content.get(_COLUMNS) if isinstance(content, dict) else None
     # Engines write lists of names; the example in PROTOCOL.md has plain names.

@@ -49,7 +49,15 @@ def test_other_spellings_are_read():
 
 @pytest.mark.parametrize(
     "configuration",
-    ["", "[]", "{}", '{"clusteringColumns":"a"}', '{"clusteringColumns":[[]]}', '{"clusteringColumns":[[1]]}']
+    [
+        "",
+        "[]",
+        "{}",
+        '{"clusteringColumns":"a"}',
+        '{"clusteringColumns":[[]]}',
+        '{"clusteringColumns":[[1]]}',
+        "[" * 9_999,
+    ]
     + [json.dumps({"clusteringColumns": [path]}) for path in (["seen"], ["gone"], ["Id", "x"], ["s", "gone"])],
 )
 def test_a_bad_domain_is_refused(configuration):
