@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from refdelta import arguments
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage import InvalidOptionError, Store, open_store
@@ -22,6 +23,7 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
     """
     if not isinstance(uri, (str, Path, os.PathLike)) or not str(uri):
         raise InvalidArgumentError(f"a table is named by a path or a URI, not by {uri!r}")
+    arguments.mapping("storage_options", storage_options)
     with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
         try:
             return open_store(os.fspath(uri), storage_options)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from refdelta import arguments
 from refdelta.concurrency.lookout import RowBudget
+from refdelta.errors import InvalidArgumentError
 
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
 
@@ -86,6 +88,22 @@ class CommitProperties:
     app_transactions: Sequence[AppTransaction] | None = None
     row_level: bool | None = None
     row_budget: RowBudget | None = None
+
+
+def checked(properties: CommitProperties | None) -> CommitProperties:
+    """The properties of a commit, those of nobody's choice where there are none.
+
+    Raises:
+        InvalidArgumentError: they are of another kind.
+    """
+    if properties is None:
+        return CommitProperties()
+    if not hasattr(properties, "max_commit_retries"):
+        kind = type(properties).__name__
+        raise InvalidArgumentError(f"commit_properties is a CommitProperties, not of type {kind}")
+    arguments.text("user_metadata", getattr(properties, "user_metadata", None))
+    arguments.mapping("custom_metadata", getattr(properties, "custom_metadata", None))
+    return properties
 
 
 class VacuumResult(list[str]):

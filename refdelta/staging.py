@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyroaring import BitMap64
 
+from refdelta import arguments
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group
@@ -33,7 +34,7 @@ from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.provenance import Description, commit_clock, commit_info, now_ms, texts
 from refdelta.questions import Matches, Questions
-from refdelta.results import CommitProperties, CommitResult
+from refdelta.results import CommitProperties, CommitResult, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ class Staging:
         self.store = store
         self.snapshot = snapshot
         self.executor = executor
-        self.properties = commit_properties or CommitProperties()
+        self.properties = checked(commit_properties)
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()
         self._seen_at = time.monotonic() if fresh else None
@@ -99,15 +100,19 @@ class Staging:
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
         self._written: list[Add] = []
-        self._applications = [
-            Txn(app_id=t.app_id, version=t.version, last_updated=getattr(t, "last_updated", None) or self.started_ms)
-            for t in getattr(self.properties, "app_transactions", None) or ()
-        ]
-        if app_id is not None and app_version is not None:
-            self._applications.append(Txn(app_id=app_id, version=app_version, last_updated=self.started_ms))
+        given = getattr(self.properties, "app_transactions", None) or ()
+        told = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in given]
+        told += [] if app_id is None else [(app_id, app_version, None)]
+        self._applications = [self._application(*one) for one in told]
         twice = len({t.app_id for t in self._applications}) != len(self._applications)
         if twice:
             raise InvalidArgumentError("one commit records at most one version of an application")
+
+    def _application(self, app_id: Any, version: Any, last_updated: int | None) -> Txn:
+        name, number = arguments.text("app_id", app_id), arguments.whole("app_version", version)
+        if name is None or number is None:
+            raise InvalidArgumentError("an application's transaction has a name and a version")
+        return Txn(app_id=name, version=number, last_updated=last_updated or self.started_ms)
 
     def __enter__(self) -> Self:
         return self

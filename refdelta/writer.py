@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from refdelta import arguments
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableAlreadyExistsError, TableNotFoundError
@@ -48,7 +49,8 @@ class WriteRequest:
         _one_of("mode", self.mode, tuple(MODES))
         _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
         _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
-        if self.target_file_size is not None and self.target_file_size <= 0:
+        arguments.text("predicate", self.predicate)
+        if (size := arguments.whole("target_file_size", self.target_file_size)) is not None and size <= 0:
             raise InvalidArgumentError(f"target_file_size is a positive number of bytes, not {self.target_file_size}")
         overwrites = self.mode == "overwrite"
         for given, what in (

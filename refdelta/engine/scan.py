@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta import arguments
 from refdelta.engine.dv import Vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.filters import row_filter
@@ -241,7 +242,7 @@ def plan_scan(
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: a column is asked for twice.
+        InvalidArgumentError: a column is asked for twice, or ``columns`` is no list of names.
         PredicateError: the predicate cannot be parsed or bound.
         UnsupportedTypeError: a column has a type that this engine lacks.
     """
@@ -267,7 +268,7 @@ def plan_scan(
 def _chosen(schema: StructType, columns: Sequence[str]) -> tuple[StructField, ...]:
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns is a list of names, not the text {columns!r}")
-    wanted = tuple(schema.field(name) for name in columns)
+    wanted = tuple(schema.field(name) for name in arguments.names("columns", columns) or ())
     twice = [name for name, count in Counter(item.name for item in wanted).items() if count > 1]
     if twice:
         raise InvalidArgumentError(f"the column {twice[0]!r} is asked for twice")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from refdelta import arguments
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.ops.names import dotted
@@ -23,7 +24,7 @@ from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
 from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.clustering import ColumnPath
@@ -67,8 +68,14 @@ def new_table(
             both kinds of columns.
         SchemaMismatchError: column names that Delta cannot store.
     """
-    given = {key: str(value) for key, value in (configuration or {}).items() if value is not None}
-    clustering = chosen_columns(schema, cluster_by or ())
+    arguments.text("name", name)
+    arguments.text("description", description)
+    given = {
+        key: str(value)
+        for key, value in (arguments.mapping("configuration", configuration) or {}).items()
+        if value is not None
+    }
+    clustering = chosen_columns(schema, arguments.names("cluster_by", cluster_by) or ())
     if clustering and _VECTORS.lower() not in {key.lower() for key in given}:
         # Rows decide over conflicts only where there are vectors.
         given[_VECTORS] = "true"
@@ -76,7 +83,7 @@ def new_table(
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
     check_field_names(schema)
-    columns = _partition_columns(schema, partition_by or ())
+    columns = _partition_columns(schema, arguments.names("partition_by", partition_by) or ())
     features = (FEATURE,) if clustering else ()
     check_not_partitioned(features, columns)
     metadata = Metadata(
@@ -114,6 +121,7 @@ def existing_table(
     """
     check_writable(snapshot.protocol, snapshot.metadata)
     _same_configuration(snapshot, configuration)
+    partition_by, cluster_by = arguments.names("partition_by", partition_by), arguments.names("cluster_by", cluster_by)
     current = snapshot.schema
     partitioning = tuple(snapshot.partition_columns)
     clustering = snapshot.clustering_columns
@@ -122,14 +130,14 @@ def existing_table(
         partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
         kept = list(map(dotted, clustering))
         clustering = kept_columns(schema, kept) if cluster_by is None else chosen_columns(schema, cluster_by)
-    elif partition_by is not None and _names(partition_by) != [c.lower() for c in partitioning]:
+    elif partition_by is not None and _lower(partition_by) != _lower(partitioning):
         raise InvalidArgumentError(
-            f"the table is partitioned by {list(partitioning)}, not by {_listed(partition_by)}; "
+            f"the table is partitioned by {list(partitioning)}, not by {partition_by}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
     elif cluster_by is not None and chosen_columns(schema, cluster_by) != clustering:
         raise InvalidArgumentError(
-            f"the table is clustered by {list(map(dotted, clustering))}, not by {_listed(cluster_by)}; "
+            f"the table is clustered by {list(map(dotted, clustering))}, not by {cluster_by}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
     changes = with_schema(snapshot, schema, partitioning, clustering)
@@ -178,25 +186,21 @@ def _merged(snapshot: Snapshot, data: StructType) -> StructType:
 
 def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:
     current = snapshot.metadata.configuration or {}
-    for key, value in (configuration or {}).items():
+    for key, value in (arguments.mapping("configuration", configuration) or {}).items():
         if value is not None and current.get(key) != str(value):
             raise InvalidArgumentError(
                 f"configuration sets {key}={value} but the table has {current.get(key)}; it applies to a new table only"
             )
 
 
-def _listed(columns: Sequence[str] | str) -> list[str]:
-    return [columns] if isinstance(columns, str) else list(columns)
+def _lower(columns: Iterable[str]) -> list[str]:
+    return [name.lower() for name in columns]
 
 
-def _names(columns: Sequence[str] | str) -> list[str]:
-    return [name.lower() for name in _listed(columns)]
-
-
-def _partition_columns(schema: StructType, partition_by: Sequence[str] | str) -> tuple[str, ...]:
+def _partition_columns(schema: StructType, partition_by: Iterable[str]) -> tuple[str, ...]:
     columns: list[str] = []
     by_name = {f.name.lower(): f for f in schema.fields}
-    for name in _listed(partition_by):
+    for name in partition_by:
         field = by_name.get(name.lower())
         if field is None:
             raise ColumnNotFoundError(name, schema.names, where="the data, and cannot partition the table")

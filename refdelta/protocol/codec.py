@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from refdelta.errors import InvalidLogError, NotEnoughMemoryError
+from refdelta.errors import InvalidArgumentError, InvalidLogError, NotEnoughMemoryError
 from refdelta.protocol.actions import (
     Add,
     AnyAction,
@@ -326,9 +326,24 @@ def encode_commit(actions: Iterable[AnyAction]) -> bytes:
     """A commit's file: one action a line, each line ended; a commitInfo comes first, the others keep their order.
 
     The commitInfo stands first on every table: in-commit timestamps ask for it, and it costs nothing elsewhere.
+
+    Raises:
+        InvalidArgumentError: an action holds what no reader would take, such as a number for a text: it came from a
+            caller, and would be the end of the table.
     """
     ordered = sorted(actions, key=lambda action: not isinstance(action, CommitInfo))
-    return b"".join(encode_action(action) + b"\n" for action in ordered)
+    return b"".join(_readable(action) + b"\n" for action in ordered)
+
+
+def _readable(action: AnyAction) -> bytes:
+    try:
+        line = encode_action(action)
+        # Callers say nothing of what stands in the actions of files, and these are many.
+        if isinstance(action, (Protocol, Metadata, Txn, DomainMetadata)):
+            decode_action(line, "the commit")
+    except (TypeError, InvalidLogError) as error:
+        raise InvalidArgumentError(f"this cannot be committed: {error}") from None
+    return line
 
 
 def encode_action(action: AnyAction) -> bytes:

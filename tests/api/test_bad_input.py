@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import urllib.parse
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.protocol.actions import DomainMetadata, Txn
+from refdelta.protocol.codec import encode_commit
 
 SMALL = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 
@@ -216,3 +220,69 @@ def test_a_schema_that_is_nonsense(table):
     edit(table, 0, change)
     with pytest.raises(errors.DeltaError):
         DeltaTable(table).to_pyarrow_table()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"app_id": "job", "app_version": "1"},
+        {"app_id": "job", "app_version": 1.5},
+        {"app_id": "job", "app_version": True},
+        {"app_id": "job", "app_version": 2**63},
+        {"app_id": 5, "app_version": 1},
+        {"partition_by": 5},
+        {"partition_by": [5]},
+        {"cluster_by": [b"id"]},
+        {"mode": "overwrite", "predicate": 5},
+        {"target_file_size": "1MB"},
+        {"configuration": "delta.appendOnly=true"},
+        {"configuration": [("delta.appendOnly", "true")]},
+        {"storage_options": "key=secret"},
+        {"storage_options": [1]},
+        {"commit_properties": {"user_metadata": "x"}},
+        {"commit_properties": CommitProperties(user_metadata=5)},
+        {"commit_properties": CommitProperties(custom_metadata=["x"])},
+        {"commit_properties": CommitProperties(custom_metadata={"x": object()})},
+        {"commit_properties": CommitProperties(app_transactions=[SimpleNamespace(app_id="job", version="1")])},
+    ],
+)
+def test_arguments_of_another_kind_are_refused_and_leave_nothing(table, tmp_path, options):
+    before = everything(table)
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        write_deltalake(table, SMALL, **{"mode": "append", **options})
+    assert "secret" not in str(caught.value)
+    assert everything(table) == before
+    with pytest.raises(errors.InvalidArgumentError):
+        write_deltalake(tmp_path / "new", SMALL, **options)
+    assert not everything(tmp_path / "new")
+
+
+@pytest.mark.parametrize("option", ["name", "description"])
+def test_a_new_table_is_named_by_text(tmp_path, option):
+    with pytest.raises(errors.InvalidArgumentError, match=f"{option} is a text, not 5"):
+        write_deltalake(tmp_path / "new", SMALL, **{option: 5})
+    assert not everything(tmp_path / "new")
+
+
+def test_numbers_of_numpy_are_numbers(table):
+    write_deltalake(table, SMALL, mode="append", app_id="job", app_version=np.int64(7))
+    assert DeltaTable(table).transaction_version("job") == 7
+
+
+@pytest.mark.parametrize("columns", ["id", 5, [5], [None], b"id"])
+def test_columns_are_a_list_of_names(table, columns):
+    with pytest.raises(errors.InvalidArgumentError, match="columns is a list of names"):
+        DeltaTable(table).to_pyarrow_table(columns)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Txn(app_id="job", version="1"),  # type: ignore[arg-type]
+        DomainMetadata(domain="d", configuration=5, removed=False),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+def test_what_no_reader_takes_is_never_encoded(action):
+    with pytest.raises(errors.InvalidArgumentError, match="cannot be committed"):
+        encode_commit([action])

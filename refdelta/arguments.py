@@ -1,0 +1,75 @@
+"""Whether arguments are of the kind that their names promise.
+
+What ends up in the log has to be what readers expect there, and a wrong kind is told before anything is written.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from refdelta.errors import InvalidArgumentError
+
+_LONGS = range(-(2**63), 2**63)
+
+
+def text(what: str, value: Any) -> str | None:
+    """A text, or None.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidArgumentError(f"{what} is a text, not {_shown(value)}")
+
+
+def whole(what: str, value: Any) -> int | None:
+    """A whole number of 64 bits, or None; those of NumPy are some.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number not in _LONGS:
+        raise InvalidArgumentError(f"{what} is a whole number, not {_shown(value)}")
+    return number
+
+
+def names(what: str, value: Any) -> list[str] | None:
+    """A list of names from one name or several, or None.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None:
+        return None
+    try:
+        found = [value] if isinstance(value, str) else list(value)
+    except TypeError:
+        found = [None]
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidArgumentError(f"{what} is a list of names, not {_shown(value)}")
+    return found
+
+
+def mapping(what: str, value: Any) -> Mapping[str, Any] | None:
+    """A mapping of names, or None. Its values are not shown: they may be secrets.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
+        return value
+    raise InvalidArgumentError(f"{what} is a mapping of names to values, not of type {type(value).__name__}")
+
+
+def _shown(value: Any) -> str:
+    plain = isinstance(value, (str, int, float, bytes, list, tuple, dict))
+    return f"{value!r:.80}" if plain else f"a {type(value).__name__}"
