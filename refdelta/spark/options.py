@@ -17,6 +17,11 @@ WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
+# Spark hands on the last two, which are its own.
+STREAM_WRITE = (
+    "path", "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
+    "txnAppId", "userMetadata", "checkpointLocation", "queryName",
+)  # fmt: skip
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:

@@ -9,7 +9,6 @@ no pushdown of filters, for Spark 4.2 reuses the pruned files in the next action
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,41 +16,36 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
     WriterCommitMessage,
 )
 
-from refdelta.engine.fit import plan_fit
 from refdelta.engine.reader import ScanFile, read_file
 from refdelta.engine.scan import scan_files
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.sql import parse_predicate
-from refdelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
-from refdelta.ops.append import FileWriter, Written
-from refdelta.ops.rewrite import requires
-from refdelta.protocol.paths import commit_key
+from refdelta.errors import InvalidArgumentError, TableNotFoundError
+from refdelta.ops.append import Written
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
+from refdelta.spark.job import WrittenRows, settle, tasks_failed
+from refdelta.spark.stream_write import StreamWriter
 from refdelta.spark.types import delta_schema, spark_schema
-from refdelta.spark.writing import STREAMS, remove_leftovers, shared_store, together, write_part
+from refdelta.spark.writing import remove_leftovers, shared_store, together
 from refdelta.staging import Staging
 from refdelta.table import DeltaTable
-from refdelta.writer import existing, write_rows
-from refdelta_storage import StorageError
+from refdelta.writer import write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from refdelta.engine.scan import Scan
-    from refdelta_storage import Store
 
 # Bytes of data files that one task reads.
 _TASK_BYTES = 128 * 2**20
 
 
 class RefdeltaSource(DataSource):
-    """A table as a source and a sink of Spark. Batch only."""
+    """A table as a source and a sink of Spark."""
 
     def __init__(self, options: Mapping[str, str]):
         super().__init__(options)
@@ -101,10 +95,11 @@ class RefdeltaSource(DataSource):
         with reported():
             raise InvalidArgumentError("the data source refdelta reads batches; refdelta.spark.read reads a version")
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802 - Spark's name
-        """There is none: raises ``InvalidArgumentError``, which names what to do."""
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
+        """A writer of a stream's batches; ``overwrite`` is the output mode ``complete``."""
         with reported():
-            raise InvalidArgumentError(f"the data source refdelta writes batches; {STREAMS}")
+            read_options.check_names(self.options, read_options.STREAM_WRITE, "streams into a table")
+            return StreamWriter(self.options, schema, overwrite=overwrite)
 
     def _table(self, version: int | str | None) -> DeltaTable:
         path, given = read_options.path_of(self.options), read_options.storage_options(self.options)
@@ -166,73 +161,25 @@ class Writer(DataSourceArrowWriter):
     """Writes rows as data files, and commits them. Made, pickled, and used in several processes."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
-        self._request = read_options.request_of(options, overwrite=overwrite)
+        request = read_options.request_of(options, overwrite=overwrite)
         self._commit_options = read_options.commit_options(options)
-        self._token = str(uuid.uuid4())
-        self._store = shared_store(read_options.path_of(options), read_options.storage_options(options))
-        told = read_options.reads_target(options)
-        newest = existing(self._store)
-        base = newest
-        if newest is not None and not isinstance(told, bool):
-            base = load_snapshot(self._store, told)
-        self._reads_target = base is not None and told is not False
-        self._base = None if base is None else base.version
-        self._schema = to_arrow(delta_schema(schema))
-        # All that is wrong with the schema or the options is told before a task runs.
-        target = self._request.target(base, self._schema)
-        plan_fit(self._schema, target.schema)
-        sql = self._request.predicate
-        check = None if sql is None else requires(parse_predicate(sql, target.schema), sql)
-        self._writer = FileWriter(self._store, target, self._request.target_file_size, check)
+        self._job = settle(options, schema, request, reads_target=read_options.reads_target(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         """On a worker: write one partition of the rows."""
-        return Message(write_part(self._writer, self._token, iterator))
+        return Message(self._job.write(iterator))
 
     def commit(self, messages: list[Any]) -> None:
         """Commit what the tasks have written. What cannot be committed is removed; what may be committed is not."""
+        job = self._job
         with reported():
-            rows = WrittenRows(self._schema, together(message.written for message in messages))
-            base = None if self._base is None else load_snapshot(self._store, self._base)
-            txn = Staging(self._store, base, fresh=False, **self._commit_options)
+            rows = WrittenRows(job.schema, together(message.written for message in messages))
+            txn = Staging(job.store, job.snapshot(), fresh=False, **self._commit_options)
             if txn.already_recorded:
-                remove_leftovers(self._store, self._token)
-            write_rows(txn, rows, self._request, reads_target=self._reads_target)
+                remove_leftovers(job.store, job.token)
+            write_rows(txn, rows, job.request, reads_target=job.reads_target)
 
     def abort(self, messages: list[Any]) -> None:
-        """Remove what the tasks of a failed job have written.
-
-        Spark calls this after an error of :meth:`commit` too. That has removed what it could, and what it left may be
-        committed: its reply may be lost, or on its way.
-        """
-        failed = not messages or None in messages
-        if failed and not _named(self._store, self._base, self._token):
-            remove_leftovers(self._store, self._token)
-
-
-@dataclasses.dataclass(frozen=True)
-class WrittenRows:
-    """Rows that are in data files already.
-
-    Attributes:
-        schema: their Arrow schema.
-        written: the files.
-    """
-
-    schema: pa.Schema
-    written: Written
-
-    def write(self, writer: FileWriter) -> Written:  # noqa: ARG002 - it is what they were written by
-        """The files."""
-        return self.written
-
-
-def _named(store: Store, base: int | None, token: str) -> bool:
-    """Whether a commit behind version ``base`` may name files of the job with this token."""
-    try:
-        newest = existing(store)
-        first = 0 if base is None else base + 1
-        last = -1 if newest is None else newest.version
-        return any(token.encode() in store.get(commit_key(version)) for version in range(first, last + 1))
-    except (DeltaError, StorageError):  # nobody can tell
-        return True
+        """Remove what the tasks of a failed job have written. Spark calls this after an error of :meth:`commit` too."""
+        if tasks_failed(messages):
+            self._job.remove_files()

@@ -41,8 +41,8 @@ log = logging.getLogger("refdelta")
 _WRITTEN = "written binary"
 # How a stream is written.
 STREAMS = (
-    "writeStream.foreachBatch with refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id) "
-    "writes a stream, each batch once"
+    "writeStream.format('refdelta') writes it, each batch once; so does writeStream.foreachBatch with "
+    "refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id)"
 )
 
 

@@ -147,8 +147,6 @@ def test_streams_are_refused_with_the_name_of_what_to_use(session: Any, table: P
     source = RefdeltaSource({"path": str(table)})
     with pytest.raises(errors.InvalidArgumentError, match=r"refdelta\.spark\.read"), typed_errors():
         source.streamReader(schema)
-    with pytest.raises(errors.InvalidArgumentError, match=r"foreachBatch.*refdelta\.spark\.write"), typed_errors():
-        source.streamWriter(schema, False)
 
 
 def test_a_failed_write_leaves_nothing_and_a_worker_error_is_typed(session: Any, table: Path) -> None:

@@ -1,0 +1,143 @@
+"""A write by the data source, of a batch or of a stream: settled on the driver before a task runs, done by the tasks,
+ended by a commit. Each of the three is in another process.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import to_arrow
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.sql import parse_predicate
+from refdelta.errors import DeltaError
+from refdelta.ops.append import FileWriter, Written
+from refdelta.ops.rewrite import requires
+from refdelta.protocol.paths import commit_key
+from refdelta.spark import options as read_options
+from refdelta.spark.types import delta_schema
+from refdelta.spark.writing import remove_leftovers, shared_store, write_part
+from refdelta.writer import existing
+from refdelta_storage import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.writer import WriteRequest
+    from refdelta_storage import Store
+
+
+@dataclass(frozen=True)
+class Job:
+    """A write as all who take part in it know it. It can be pickled.
+
+    Attributes:
+        token: what the names of its data files hold, and those of no other job.
+        base: the version on which it rests; None where there was no table.
+        reads_target: whether its rows are made from those of that version.
+        request: what becomes of the table.
+        schema: the Arrow schema of its rows.
+        writer: writes them.
+    """
+
+    token: str
+    base: int | None
+    reads_target: bool
+    request: WriteRequest
+    schema: pa.Schema
+    writer: FileWriter
+
+    @property
+    def store(self) -> Store:
+        """The table's folder."""
+        return self.writer.store
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """On a worker: write one partition of the rows."""
+        return write_part(self.writer, self.token, batches)
+
+    def snapshot(self) -> Snapshot | None:
+        """The version on which it rests."""
+        return None if self.base is None else load_snapshot(self.store, self.base)
+
+    def remove_files(self) -> None:
+        """Remove what its tasks have written, unless a commit may name it: a commit whose reply was lost has landed, or
+        may land yet.
+        """
+        if not _named(self.store, self.base, self.token):
+            remove_leftovers(self.store, self.token)
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows that are in data files already.
+
+    Attributes:
+        schema: their Arrow schema.
+        written: the files.
+    """
+
+    schema: pa.Schema
+    written: Written
+
+    def write(self, writer: FileWriter) -> Written:  # noqa: ARG002 - it is what they were written by
+        """The files."""
+        return self.written
+
+
+def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, reads_target: bool | int) -> Job:
+    """Decide what a write does, and find all that is wrong with its schema and its options before a task runs.
+
+    Args:
+        options: where the table is.
+        schema: Spark's, of the rows.
+        request: what is to become of the table.
+        reads_target: the version from which the rows are made; True for the newest, False where they are not.
+
+    Raises:
+        SchemaMismatchError: the rows do not fit.
+        UnsupportedTypeError: a type that no table can have.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        InvalidArgumentError: options that do not go together, or with the table; a store that workers cannot reach.
+    """
+    store = shared_store(read_options.path_of(options), read_options.storage_options(options))
+    base = existing(store)
+    if base is not None and not isinstance(reads_target, bool):
+        base = load_snapshot(store, reads_target)
+    rows = to_arrow(delta_schema(schema))
+    target = request.target(base, rows)
+    plan_fit(rows, target.schema)
+    sql = request.predicate
+    check = None if sql is None else requires(parse_predicate(sql, target.schema), sql)
+    return Job(
+        token=str(uuid.uuid4()),
+        base=None if base is None else base.version,
+        reads_target=base is not None and reads_target is not False,
+        request=request,
+        schema=rows,
+        writer=FileWriter(store, target, request.target_file_size, check),
+    )
+
+
+def tasks_failed(messages: list[Any]) -> bool:
+    """Whether an abort is one of tasks, and not of a commit: Spark knows no message of a task that failed.
+
+    A commit that failed has removed what it could. What it left may be committed.
+    """
+    return not messages or None in messages
+
+
+def _named(store: Store, base: int | None, token: str) -> bool:
+    """Whether a commit behind version ``base`` may name files of the job with this token."""
+    try:
+        newest = existing(store)
+        first = 0 if base is None else base + 1
+        last = -1 if newest is None else newest.version
+        return any(token.encode() in store.get(commit_key(version)) for version in range(first, last + 1))
+    except (DeltaError, StorageError):  # nobody can tell
+        return True

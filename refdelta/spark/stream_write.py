@@ -1,0 +1,173 @@
+"""Streams into a table: ``df.writeStream.format("refdelta")``, each batch one commit, and each exactly once.
+
+A commit records the query's id and the number of the batch as an application transaction (PROTOCOL.md, "Transaction
+Identifiers"), as delta-spark's do. Spark repeats a batch of which it does not know that it was done; the table knows.
+
+Spark makes a writer for the tasks of every batch, and another one, in another process, for its commit. All that the
+second has to know of the first comes with the tasks' messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.location import open_location
+from refdelta.ops.append import append
+from refdelta.ops.auto_compact import auto_compact
+from refdelta.ops.overwrite import overwrite
+from refdelta.spark import options as stream_options
+from refdelta.spark.failures import reported
+from refdelta.spark.job import WrittenRows, settle, tasks_failed
+from refdelta.spark.writing import remove_leftovers, together
+from refdelta.staging import Staging
+from refdelta_storage import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from refdelta.ops.append import Written
+    from refdelta.spark.job import Job
+
+
+@dataclasses.dataclass
+class BatchMessage(WriterCommitMessage):
+    """What one task of a batch has written.
+
+    Attributes:
+        written: the files.
+        token: the job's.
+        base: the version on which the job rests.
+        query: the id of the query, where Spark tells it.
+    """
+
+    written: Written
+    token: str
+    base: int | None
+    query: str | None
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream.
+
+    Args:
+        options: of the stream.
+        schema: Spark's, of the rows.
+        overwrite: whether each batch replaces the table: the output mode is ``complete``.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
+        self._options = options
+        request = stream_options.request_of(options, overwrite=overwrite)
+        reads_target = stream_options.reads_target(options)
+        if not isinstance(reads_target, bool):
+            raise InvalidArgumentError(
+                "readsTarget of a stream is true or false: each batch begins at the newest version"
+            )
+        self._job = settle(options, schema, request, reads_target=reads_target)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
+        """On a worker: write one partition of a batch."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        return BatchMessage(self._job.write(iterator), self._job.token, self._job.base, query)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit a batch. One that the table records already is skipped, and its files are removed."""
+        with reported():
+            job, first = self._of(messages), messages[0]
+            query = _query(first.query, self._options)
+            properties = stream_options.commit_options(self._options)["commit_properties"]
+            txn = Staging(
+                job.store,
+                job.snapshot(),
+                fresh=False,
+                app_id=query,
+                app_version=batchId,
+                commit_properties=properties,
+            )
+            if txn.already_recorded:
+                remove_leftovers(job.store, job.token)
+                return
+            _commit(txn, job, together(message.written for message in messages), query, batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
+        """Remove what the tasks of a failed batch have written. Spark calls this after an error of :meth:`commit` too.
+
+        Where no task got as far as a message, nobody knows the names of what killed ones left: VACUUM takes it.
+        """
+        told = [message for message in messages if message is not None]
+        if told and tasks_failed(messages):
+            self._of(told).remove_files()
+
+    def _of(self, messages: list[BatchMessage]) -> Job:
+        """The job that these messages are of."""
+        return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
+
+
+def _commit(txn: Staging, job: Job, written: Written, query: str, batch: int) -> None:
+    rows = WrittenRows(job.schema, written)
+    complete = job.request.mode == "overwrite"
+    with txn:
+        if job.reads_target:
+            txn.read_whole_table()
+        target = job.request.target(txn.snapshot, job.schema)
+        removed = 0
+        if complete:
+            removed = len(overwrite(txn, rows, target)[1].removed)
+        else:
+            append(txn, rows, target)
+        parameters = {"outputMode": "Complete" if complete else "Append", "queryId": query, "epochId": str(batch)}
+        noted = {
+            "numAddedFiles": len(written.adds),
+            "numRemovedFiles": removed,
+            "numOutputRows": written.rows,
+            "numOutputBytes": written.size,
+        }
+        txn.describe("STREAMING UPDATE", parameters, noted, always=True)
+        txn.commit()
+        auto_compact(txn)
+
+
+def _query(told: str | None, options: Mapping[str, str]) -> str:
+    """Under which id the table records the batches of the query.
+
+    Args:
+        told: the query's id, where Spark tells it.
+        options: of the stream: its checkpoint holds the id, too.
+
+    Raises:
+        InvalidArgumentError: nobody knows the id and ``txnAppId`` gives none, or another one than the query has.
+    """
+    given, found = options.get("txnAppId"), told or _recorded(options)
+    if found is None and given is None:
+        raise InvalidArgumentError(
+            "Spark does not tell which query this stream is, and its checkpoint cannot be read: give the option "
+            "txnAppId, a text of its own for each stream and each checkpoint, so that no batch is written twice"
+        )
+    if found is not None and given is not None and given != found:
+        raise InvalidArgumentError(
+            f"txnAppId is for streams whose query's id is not known; this one is {found}, under which the table "
+            "records its batches: leave the option out"
+        )
+    return found or given or ""
+
+
+def _recorded(options: Mapping[str, str]) -> str | None:
+    """The query's id as its checkpoint has it."""
+    checkpoint = options.get("checkpointLocation")
+    if checkpoint is None:
+        return None
+    try:
+        store = open_location(checkpoint, stream_options.storage_options(options))
+        return str(json.loads(store.get("metadata"))["id"])
+    except (DeltaError, StorageError, ValueError, KeyError, TypeError):
+        return None
