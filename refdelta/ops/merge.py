@@ -5,25 +5,26 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import pyarrow as pa
 
-from refdelta.engine.fit import plan_fit
-from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.engine.schema import from_arrow
 from refdelta.engine.sql import parse_predicate
 from refdelta.ops.merge_clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
-from refdelta.ops.merge_join import Matcher, On
-from refdelta.ops.merge_pieces import Pieces
-from refdelta.ops.merge_run import Run
+from refdelta.ops.merge_collected import Collected
+from refdelta.ops.merge_join import On
+from refdelta.ops.merge_plan import MergePlan
+from refdelta.ops.merge_run import Run, Way
 from refdelta.ops.rewrite import Rewritten, may_remove
+from refdelta.ops.source import Source
 from refdelta.ops.target import with_schema
 from refdelta.protocol.actions import Metadata
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.source import Source
     from refdelta.staging import Staging
 
 
@@ -46,13 +47,24 @@ class Merge:
     merge_schema: bool
 
 
-def merge(txn: Staging, snapshot: Snapshot, source: Source, request: Merge) -> None:
+class Elsewhere(Protocol):
+    """Rows to merge that are not in this process."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their Arrow schema."""
+
+    def way(self, plan: MergePlan) -> Way:
+        """How they come together with those of the table."""
+
+
+def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request: Merge) -> None:
     """Stage a MERGE.
 
     Args:
         txn: the transaction.
         snapshot: what it sees.
-        source: the rows to merge; all are held in memory.
+        source: the rows to merge; those of a ``Source`` are all held in memory.
         request: what to do with them.
 
     Raises:
@@ -66,15 +78,15 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source, request: Merge) -> N
     check_clauses(request.clauses)
     if any(clause.when != "not matched" for clause in request.clauses):
         may_remove(txn)
-    struct = from_arrow(source.reader.schema)
+    struct = from_arrow(source.schema)
     sides = Sides(request.target_alias, snapshot.schema, request.source_alias, struct, txn.now)
     on = On.of(parse_predicate(request.predicate, sides.both, now=txn.now), request.target_alias)
     schema = evolved(request.clauses, sides) if request.merge_schema else snapshot.schema
     changes = with_schema(snapshot, schema)
     clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
-    fitter = plan_fit(source.reader.schema, struct)
-    rows = pa.Table.from_batches([fitter.apply(batch) for batch in source.reader], to_arrow(struct))
-    run = Run(txn, snapshot, Pieces(Matcher(on, request.target_alias, request.source_alias, rows), clauses))
+    plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses))
+    way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
+    run = Run(txn, snapshot, plan, way)
     run.find()
     scanned = time.monotonic()
     txn.stage(changes)
@@ -90,7 +102,7 @@ def _describe(txn: Staging, request: Merge, run: Run, done: Rewritten, elapsed: 
     updated = counts[f"{matched} updated"] + counts[f"{rest} updated"]
     deleted = counts[f"{matched} deleted"] + counts[f"{rest} deleted"]
     output = counts["inserted"] + updated + done.copied_rows
-    source = run.matcher.source.num_rows
+    source = run.way.keys.rows
     noted = {
         "numSourceRows": source,
         "numTargetRowsInserted": counts["inserted"],

@@ -22,7 +22,6 @@ from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.schema import to_arrow
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.assign import Setter
-from refdelta.ops.merge_clauses import BoundClause
 from refdelta.ops.merge_join import Matcher, Pairs, joined
 from refdelta.ops.rewrite import Share, others, shown
 
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.merge_clauses import BoundClause
+    from refdelta.ops.merge_plan import MergePlan
 
 _LEAST_PIECE, _LARGEST_PIECE = 8 * 2**20, 256 * 2**20
 _INSERT_ROWS = 64 * 1024
@@ -92,58 +93,36 @@ class Pieces:
     """A MERGE's clauses over pieces of the table.
 
     Attributes:
-        matcher: finds the pairs.
-        clauses: bound, in their order.
+        plan: the MERGE.
+        matcher: finds the pairs, of the rows of the source that are here.
     """
 
+    plan: MergePlan
     matcher: Matcher
-    clauses: Sequence[BoundClause]
 
-    @property
-    def of_pairs(self) -> list[BoundClause]:
-        """The clauses for rows that match."""
-        return self._of("matched")
-
-    @property
-    def of_rest(self) -> list[BoundClause]:
-        """Those for rows of the table that no row of the source matches."""
-        return self._of("not matched by source")
-
-    @property
-    def of_source(self) -> list[BoundClause]:
-        """Those for rows of the source that match none."""
-        return self._of("not matched")
-
-    def _of(self, when: str) -> list[BoundClause]:
-        return [clause for clause in self.clauses if clause.clause.when == when]
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether several rows of the source may match one of the table."""
-        pairs = self.of_pairs
-        only = pairs[0] if len(pairs) == 1 else None
-        # Deleting a row twice deletes it; anything else that two rows of the source do to it has no defined outcome.
-        only_deleted = only is not None and only.clause.kind == "delete" and only.condition is None
-        return only_deleted or not (pairs or self.of_rest)
+    @classmethod
+    def of(cls, plan: MergePlan, source: pa.Table) -> Pieces:
+        """With some rows of the source: all that match a row of these pieces."""
+        return cls(plan, Matcher(plan.on, plan.target_alias, plan.source_alias, source))
 
     # --- the first pass ---
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
         """Whether some row matches a row of the source."""
-        return any(len(self.matcher.pairs(piece)) for piece in self._gathered(rows))
+        return any(len(self.matcher.pairs(piece)) for piece in self.gathered(rows))
 
-    def find(self, snapshot: Snapshot, columns: Sequence[str]) -> Found:
+    def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> Found:
         """Which rows match and in which rows something changes.
 
         Args:
-            snapshot: the table with those files that are to be looked at, by whose places in it they are numbered.
-            columns: what the conditions look at.
+            located: pieces of the table with the columns that the conditions look at; for each row the number of its
+                file, ascending within the piece, and its position in it.
 
         Raises ``ConstraintViolationError`` for a row of the table that several rows of the source match.
         """
         found = Found()
-        may_repeat = self.may_repeat
-        for rows, files, positions in self._located(snapshot, columns):
+        may_repeat = self.plan.may_repeat
+        for rows, files, positions in located:
             pairs = self.matcher.pairs(rows)
             if not may_repeat:
                 self._check_single(rows, pairs)
@@ -158,8 +137,8 @@ class Pieces:
                 found.counts[f"{action.clause.clause.when} {verb}"] += len(action.rows)
         return found
 
-    def _located(self, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
-        """Some columns of a table in pieces; for each row the number of its file, and its position in it."""
+    def located(self, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
+        """Some columns of a table in pieces, as :meth:`find` takes them; files are numbered by their places in it."""
         scan = plan_scan(snapshot, columns=names)
         plan = dataclasses.replace(scan.plan, positions=True)
         batches = scan.executor.stream(
@@ -178,7 +157,7 @@ class Pieces:
         if held:
             yield _piece(held)
 
-    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    def gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """The same rows in pieces."""
         held: list[pa.RecordBatch] = []
         size = 0
@@ -218,9 +197,9 @@ class Pieces:
     def _actions(self, rows: pa.Table, pairs: Pairs) -> list[_Action]:
         """What becomes of the rows of a piece that change, by clause; each row is in one of them at most."""
         found: list[_Action] = []
-        of_rest = self.of_rest
+        of_rest = self.plan.of_rest
         left = pairs
-        for clause in self.of_pairs:
+        for clause in self.plan.of_pairs:
             if not len(left):
                 break
             if clause.condition is None:
@@ -255,10 +234,10 @@ class Pieces:
             portion: what the task has.
             vectors: whether the old rows are hidden, so that only the changed ones are written.
         """
-        change = {id(clause): Setter(snapshot.schema, clause.assignments) for clause in self.clauses}
+        change = {id(clause): Setter(snapshot.schema, clause.assignments) for clause in self.plan.clauses}
         made = self._changed if vectors else self._rewritten
         if portion.share is not None:
-            for rows in self._gathered(portion.share.to_batches(snapshot)):
+            for rows in self.gathered(portion.share.to_batches(snapshot)):
                 yield from made(rows, change)
         for clause, chosen in self.inserted(portion.inserts):
             schema = to_arrow(snapshot.schema)
@@ -300,13 +279,13 @@ class Pieces:
 
     def count_inserted(self, numbers: pa.Array) -> int:
         """How many of some of the source's rows are inserted."""
-        if any(clause.condition is None for clause in self.of_source):
+        if any(clause.condition is None for clause in self.plan.of_source):
             return len(numbers)
         return sum(chosen.num_rows for _, chosen in self.inserted(numbers))
 
     def inserted(self, numbers: pa.Array) -> Iterator[tuple[BoundClause, pa.RecordBatch]]:
         """Those of some of the source's rows that are inserted, and by which clause."""
-        alias, of_source = self.matcher.source_alias, self.of_source
+        alias, of_source = self.matcher.source_alias, self.plan.of_source
         if not of_source:
             return
         for batch in self.matcher.source.take(numbers).to_batches(max_chunksize=_INSERT_ROWS):

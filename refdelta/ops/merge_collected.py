@@ -1,0 +1,119 @@
+"""A MERGE whose source is held in memory.
+
+The table is read in pieces about as large, so that memory is bounded by the source and a piece, whatever the table's
+size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.executor import ThreadExecutor, grouped
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import to_arrow
+from refdelta.ops.merge_pieces import Found, Pieces, Portion
+from refdelta.ops.merge_reads import KeyValues
+from refdelta.ops.rewrite import chosen, shares, write_anew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.merge_plan import MergePlan
+    from refdelta.protocol.actions import Add
+    from refdelta.protocol.predicate import Predicate
+    from refdelta.staging import Staging
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The whole source in memory; a :class:`~refdelta.ops.merge_run.Way`.
+
+    Attributes:
+        pieces: the clauses, and what finds the pairs.
+    """
+
+    pieces: Pieces
+
+    @classmethod
+    def of(cls, plan: MergePlan, reader: pa.RecordBatchReader) -> Collected:
+        """With all rows of a stream, which is read now."""
+        fitter = plan_fit(reader.schema, plan.source)
+        rows = pa.Table.from_batches([fitter.apply(batch) for batch in reader], to_arrow(plan.source))
+        return cls(Pieces.of(plan, rows))
+
+    @cached_property
+    def keys(self) -> KeyValues:
+        """The keys of the source."""
+        return KeyValues.of(self.pieces.plan.on, self.pieces.plan.source_alias, self._source)
+
+    @property
+    def _source(self) -> pa.Table:
+        return self.pieces.matcher.source
+
+    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
+        """Whether some of these rows match a row of the source."""
+        return self.pieces.matches_any(rows)
+
+    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - the join leaves out the rest
+        """The first pass."""
+        found, plan = Found(), self.pieces.plan
+        names = table.schema.names
+        needed = plan.columns_to_find(plan.target_alias)
+        columns = [name for name in names if name in needed] or names[:1]
+        groups = grouped(txn.executor, table.files.column("size").to_pylist())
+        bare = dataclasses.replace(table, files=table.files.schema.empty_table())
+        look = functools.partial(_look, bare, self.pieces, columns)
+        looked = (txn.executor or ThreadExecutor()).map(look, [chosen(table.files, group) for group in groups])
+        for group, own in zip(groups, looked, strict=True):
+            found.take_in(own, group)
+        return found
+
+    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+        """The second pass."""
+        rows = found.updated if txn.vectors else dict.fromkeys(found.acting)
+        numbers = sorted(rows)
+        sources = shares(txn, chosen(table.files, numbers), [rows[number] for number in numbers])
+        nothing = pa.array([], pa.int64())
+        work = [Portion(share, nothing) for share in sources]
+        inserts = list(self._inserts(txn, found))
+        if len(work) == len(inserts) == 1 and _in_one(txn):
+            work = [Portion(sources[0], inserts[0])]
+        else:
+            work += [Portion(None, rows) for rows in inserts]
+        return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors))
+
+    def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:
+        """The numbers of the source's rows that match none, for each task that inserts rows."""
+        source = self._source
+        if not self.pieces.plan.of_source:
+            return
+        numbers = pa.arange(0, source.num_rows)
+        rows = numbers.filter(pc.invert(pc.is_in(numbers, value_set=found.matched)))
+        found.counts["inserted"] = self.pieces.count_inserted(rows)
+        if not found.counts["inserted"]:
+            return
+        most = None if txn.executor is None else txn.executor.group_bytes
+        length = len(rows) if most is None else max(1, most * source.num_rows // max(1, source.nbytes))
+        for start in range(0, len(rows), length):
+            # Taken, for a slice is pickled with all that it is a slice of.
+            yield rows.take(pa.arange(start, min(len(rows), start + length)))
+
+
+def _in_one(txn: Staging) -> bool:
+    return txn.executor is None or txn.executor.group_bytes is None
+
+
+def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> Found:
+    return pieces.find(pieces.located(dataclasses.replace(snapshot, files=files), columns))
+
+
+def _anew(pieces: Pieces, vectors: bool, snapshot: Snapshot, portion: Portion) -> Iterator[pa.RecordBatch]:
+    return pieces.anew(snapshot, portion, vectors=vectors)
