@@ -92,6 +92,20 @@ class VersionNotFoundError(DeltaError, LookupError):
     """A version or a time that the table does not have, or no longer has."""
 
 
+class StreamStoppedError(DeltaError):
+    """A commit that a stream of a table does not read past: it removes or changes rows, or changes the table itself.
+
+    Attributes:
+        version: the commit's.
+        reload: whether a stream that is loaded again goes on with it; else an option is needed, which the message
+            names.
+    """
+
+    def __init__(self, message: str, *, version: int, reload: bool):
+        self.version, self.reload = version, reload
+        super().__init__(message)
+
+
 class ReadOnlyTableError(DeltaError, ValueError):
     """A write through a handle that is pinned to a version."""
 

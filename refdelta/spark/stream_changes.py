@@ -1,0 +1,275 @@
+"""What a stream of a table consists of: the files of a version in a settled order, then those that commits add.
+
+Everything here is a function of the log, which never changes: between two offsets lie the same files, whoever asks and
+whenever, for as long as the log goes back that far. delta-spark's streams are cut at the same places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.arrays import one_array
+from refdelta.engine.listing import newest_version
+from refdelta.engine.snapshot import load_snapshot, version_at
+from refdelta.engine.state import adds_table, concat_files, unique_ids
+from refdelta.errors import (
+    InvalidArgumentError,
+    InvalidLogError,
+    SchemaMismatchError,
+    StreamStoppedError,
+    VersionNotFoundError,
+)
+from refdelta.protocol.types import physical_name
+from refdelta.spark.stream_log import CommitLog, replaced
+from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
+from refdelta.time_travel import milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from refdelta.concurrency.summary import CommitSummary
+    from refdelta.engine.snapshot import Snapshot
+
+# What of a list of files a read needs: statistics may be many times as long.
+_COLUMNS = ["path", "partitionValues", "size", "deletionVector"]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What one version brings, from the first file on that is not read yet.
+
+    Attributes:
+        version: the version.
+        snapshot: whether the files are all that it has, or those that its commit added.
+        index: the place of the first of the files among them.
+        files: the files.
+        stop: why the stream ends before this version, if it does.
+    """
+
+    version: int
+    snapshot: bool
+    index: int
+    files: pa.Table
+    stop: StreamStoppedError | None = None
+
+
+class Changes:
+    """The files of a table as a stream.
+
+    Args:
+        made: the version at which the source was made: its schema is the stream's, and its rows are those with which
+            the stream begins, unless the options say otherwise.
+        options: what to read.
+    """
+
+    def __init__(self, made: Snapshot, options: StreamOptions):
+        self.made = dataclasses.replace(made, files=made.files.slice(0, 0))
+        self._options, self._store = options, made.store
+        self._log = CommitLog(made.store, made.metadata.id)
+        self._version: Snapshot | None = made  # of which the files may be wanted
+        self._ordered: tuple[int, pa.Table] | None = None
+        self._batch: tuple[Offset, Offset, pa.Table] | None = None
+        self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
+
+    def first(self) -> Offset:
+        """Where a new stream begins.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or its commit is not kept any more.
+            InvalidArgumentError: the time is none, or lies behind the newest version.
+        """
+        return Offset.first(self.made.metadata.id, self._begun)
+
+    def newest(self) -> int:
+        """The newest version of the table. Raises ``StoreError``."""
+        return newest_version(self._store, self.made.version)
+
+    def newest_known(self) -> Offset | None:
+        """The end of the table as far as it has been looked at; None where it has not been."""
+        newest = self._log.newest_known
+        return None if newest is None else Offset(self.made.metadata.id, newest + 1, -1, False, self._begun)
+
+    def parse(self, stored: object) -> Offset:
+        """An offset as Spark stored it. Raises ``InvalidArgumentError`` for one that is not of this table."""
+        offset = Offset.parse(stored)
+        if offset.table_id != self.made.metadata.id:
+            raise replaced(self._store, offset.table_id, self.made.metadata.id)
+        return offset
+
+    def latest(self, start: Offset, allowance: Allowance, last: int | None = None) -> Offset:
+        """How far the next batch goes.
+
+        A batch ends before a commit that ends the stream; the next one raises its error.
+
+        Args:
+            start: how far the last batch went.
+            allowance: how much the batch takes.
+            last: the last version that is read; None for the newest.
+
+        Returns:
+            Where it ends: ``start``, if there is nothing behind it.
+
+        Raises:
+            StreamStoppedError: the next commit is one that this stream does not read.
+            VersionNotFoundError: what comes next is not in the log any more.
+            InvalidArgumentError: there is another table in the place of the one that was read so far.
+        """
+        end, taken = start, []
+        for step in self._steps(start, last):
+            if step.stop is not None:
+                if end == start:
+                    raise step.stop
+                break
+            count = allowance.admit(step.files.column("size"))
+            taken.append(step.files.slice(0, count))
+            if count < step.files.num_rows:
+                if count:
+                    end = start.at(step.version, step.index + count - 1, snapshot=step.snapshot)
+                break
+            end = start.after(step.version)
+        self._batch = (start, end, _together(taken))
+        return end
+
+    def files(self, start: Offset, end: Offset) -> pa.Table:
+        """The files between two offsets. Raises as :meth:`latest`."""
+        if start.begun != end.begun:
+            # It was never stored where the first batch began: it ends where it did, so it begins there, too.
+            start = Offset.first(end.table_id, end.begun)
+        if self._batch is not None and self._batch[:2] == (start, end):
+            return self._batch[2]
+        taken = []
+        for step in self._steps(start, end.version if end.index >= 0 else end.version - 1):
+            if step.stop is not None:
+                raise step.stop
+            if (step.version, step.snapshot) == (end.version, end.snapshot):
+                taken.append(step.files.slice(0, end.index + 1 - step.index))
+                break
+            taken.append(step.files)
+        return _together(taken)
+
+    def _steps(self, start: Offset, last: int | None) -> Iterator[_Step]:
+        """The versions from an offset on."""
+        version, index = start.version, start.index + 1
+        if start.snapshot:
+            yield _Step(version, True, index, self._files_of(version).slice(index))
+            version, index = version + 1, 0
+        else:
+            self._version = self._ordered = None
+        for commit in self._log.commits(version, last):
+            stop = self._stop(commit)
+            added = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
+            self._check_partitions(commit.version, added)
+            yield _Step(commit.version, False, index, added.slice(index), stop)
+            index = 0
+
+    def _files_of(self, version: int) -> pa.Table:
+        """All files of a version, in an order that depends on nothing else: by modification time, then by path."""
+        if self._ordered is not None and self._ordered[0] == version:
+            return self._ordered[1]
+        snapshot = self._version
+        if snapshot is None or snapshot.version != version:
+            try:
+                snapshot = load_snapshot(self._store, version)
+            except (VersionNotFoundError, InvalidLogError) as error:
+                raise VersionNotFoundError(
+                    f"the stream has not read all of version {version}, with which it began, and that cannot be read "
+                    f"any more: {error}; start a new stream, with a new checkpoint"
+                ) from error
+        files, self._version = snapshot.files, None
+        keys = pa.table(
+            [files.column("modificationTime"), files.column("path"), unique_ids(files)], names=["time", "path", "id"]
+        )
+        order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+        ordered = files.select(_COLUMNS).take(order)
+        self._check_partitions(version, ordered)
+        self._ordered = (version, ordered)
+        return ordered
+
+    def _skipped(self, commit: CommitSummary) -> bool:
+        return self._options.skip_change_commits and bool(commit.removed_data)
+
+    def _stop(self, commit: CommitSummary) -> StreamStoppedError | None:
+        """Why the stream ends before a commit, if it does."""
+        if commit.changes_table and commit.version > self.made.version:
+            what = "protocol" if commit.changes_protocol else "schema, its partitioning or its properties"
+            return StreamStoppedError(
+                f"version {commit.version} changes the table's {what}, which the stream read at version "
+                f"{self.made.version}; all before it is read. Load the stream again, with the same checkpoint: it goes "
+                "on with the table as it is then",
+                version=commit.version,
+                reload=True,
+            )
+        if not commit.removed_data or self._options.skip_change_commits:
+            return None
+        if not commit.added_data and self._options.ignore_deletes:
+            return None
+        what = "changes rows" if commit.added_data else "removes rows"
+        which = "" if commit.operation is None else f" ({commit.operation})"
+        return StreamStoppedError(
+            f"version {commit.version}{which} {what}, such as of {commit.removed_data[0].path}, and a stream has only "
+            "rows that are new. The option ignoreDeletes passes by commits that only remove whole files; "
+            "skipChangeCommits passes by all that remove or change rows, with the rows that they add",
+            version=commit.version,
+            reload=False,
+        )
+
+    def _check_partitions(self, version: int, files: pa.Table) -> None:
+        """See that files are partitioned as the schema says by which they are read.
+
+        It may be newer than they are. A column that partitions by now would have no value in them.
+        """
+        values = one_array(files.column("partitionValues"))
+        counts = np.diff(values.offsets)
+        if not counts.size:
+            return
+        ends = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        names = sorted(pc.unique(values.keys[slice(*ends)]).to_pylist())
+        if names != self._partition_keys or (counts != len(names)).any():
+            raise SchemaMismatchError(
+                f"files of version {version} are partitioned by ({', '.join(names)}), the table by "
+                f"({', '.join(self._partition_keys)}) since: the stream cannot read them as it is now. Start a new "
+                "stream, with a new checkpoint"
+            )
+
+    @cached_property
+    def _begun(self) -> Beginning:
+        options = self._options
+        if options.starting_version == "latest":
+            return Beginning(self.made.version + 1, snapshot=False)
+        if options.starting_timestamp is not None:
+            return Beginning(self._version_since(options.starting_timestamp), snapshot=False)
+        if options.starting_version is None:
+            return Beginning(self.made.version, snapshot=True)
+        version = int(options.starting_version)
+        oldest, newest = self._log.oldest(), self.newest()
+        if not oldest <= version <= newest:
+            raise VersionNotFoundError(
+                f"startingVersion is {version}; the log has the commits of the versions {oldest} to {newest}"
+            )
+        return Beginning(version, snapshot=False)
+
+    def _version_since(self, text: str) -> int:
+        """The first version that was committed at a time or behind it."""
+        try:
+            time = milliseconds(text)
+        except InvalidArgumentError:
+            raise InvalidArgumentError(f"startingTimestamp is a time in ISO 8601, not {text!r}") from None
+        try:
+            version = version_at(self._store, time - 1) + 1
+        except VersionNotFoundError:
+            return self._log.oldest()
+        newest = self.newest()
+        if version > newest:
+            raise InvalidArgumentError(f"startingTimestamp is {text}, behind version {newest}, which is the newest")
+        return version
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    return concat_files(tables) if tables else adds_table([]).select(_COLUMNS)

@@ -1,0 +1,327 @@
+"""What a stream of a table consists of, worked out from the log alone: no Spark in here."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.location import open_location
+from refdelta.spark.stream_changes import Changes
+from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count
+
+
+def changes(uri: Path, version: int | None = None, **options: Any) -> Changes:
+    return Changes(load_snapshot(open_location(uri), version), StreamOptions(**options))
+
+
+def append(uri: Path, *ids: int, **arguments: Any) -> None:
+    write_deltalake(uri, pa.table({"id": pa.array(ids, pa.int64())}), mode="append", **arguments)
+
+
+def paths(files: pa.Table) -> list[str]:
+    found: list[str] = files.column("path").to_pylist()
+    return found
+
+
+def batches(stream: Changes, start: Offset | None = None, last: int | None = None) -> list[tuple[Offset, list[str]]]:
+    """All batches from an offset on: where each ends, and its files."""
+    found = []
+    start = start or stream.first()
+    while True:
+        end = stream.latest(start, stream._options.allowance(), last)
+        if end == start:
+            return found
+        found.append((end, paths(stream.files(start, end))))
+        start = end
+
+
+def actions(uri: Path, version: int) -> list[dict[str, Any]]:
+    text = (uri / "_delta_log" / f"{version:020d}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def added(uri: Path, version: int) -> list[str]:
+    """The paths that a version's commit adds, by its own words."""
+    return [a["add"]["path"] for a in actions(uri, version) if a.get("add", {}).get("dataChange")]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Versions 0 to 3, a row and a file each."""
+    uri = tmp_path / "t"
+    for number in range(4):
+        append(uri, number)
+    return uri
+
+
+def test_a_stream_is_the_snapshot_in_order_and_then_the_commits(table: Path) -> None:
+    stream = changes(table, max_files=3)
+    in_order = sorted(
+        (action["add"]["modificationTime"], action["add"]["path"])
+        for version in range(4)
+        for action in actions(table, version)
+        if "add" in action
+    )
+    found = batches(stream)
+    assert [(end.version, end.index, end.snapshot) for end, _ in found] == [(3, 2, True), (4, -1, False)]
+    assert [files for _, files in found] == [[path for _, path in in_order[:3]], [in_order[3][1]]]
+    append(table, 4)
+    append(table, 5)
+    more = batches(stream, found[-1][0])
+    assert [(end.version, files) for end, files in more] == [(6, added(table, 4) + added(table, 5))]
+    assert batches(stream, more[-1][0]) == []
+
+
+def test_a_batch_goes_on_over_the_end_of_the_snapshot(table: Path) -> None:
+    stream = changes(table, max_files=5)
+    append(table, 4)
+    append(table, 5)
+    assert [(end.version, end.snapshot, len(files)) for end, files in batches(stream)] == [(5, False, 5), (6, False, 1)]
+
+
+def test_limits_of_bytes_take_one_file_at_least() -> None:
+    sizes = pa.chunked_array([[5, 5], [5, 20, 1]])
+    assert Allowance(size=1).admit(sizes) == 1
+    assert Allowance(size=10).admit(sizes) == 2
+    assert Allowance(size=11).admit(sizes) == 3
+    assert Allowance(files=2, size=11).admit(sizes) == 2
+    assert Allowance().admit(sizes) == 5
+    both = Allowance(files=9, size=16)
+    assert both.admit(sizes) == 4
+    assert (both.files, both.size, both.admit(sizes)) == (5, -19, 0)
+    assert [byte_count(text) for text in ("7", "1k", " 2MB ", "1g")] == [7, 1024, 2 * 2**20, 2**30]
+    for text in ("", "m", "1.5m", "-1", "1x", "1bb"):
+        with pytest.raises(errors.InvalidArgumentError, match="number of bytes"):
+            byte_count(text)
+
+
+def test_what_only_moves_rows_passes_by(table: Path) -> None:
+    stream = changes(table)
+    start = batches(stream)[-1][0]
+    DeltaTable(table).optimize.compact()
+    append(table, 4)
+    assert [files for _, files in batches(stream, start)] == [added(table, 5)]
+    # From an empty one the offset still moves on: the log may be cleaned up behind it.
+    write_deltalake(table, pa.table({"id": pa.array([], pa.int64())}), mode="append")
+    assert [(end.version, files) for end, files in batches(changes(table), stream.first().after(5))] == [(7, [])]
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_commit_that_changes_rows_stops_the_stream(tmp_path: Path, vectors: str) -> None:
+    uri = tmp_path / "t"
+    append(uri, 1, 2, configuration={"delta.enableDeletionVectors": vectors})
+    append(uri, 3)
+    append(uri, 4)
+    DeltaTable(uri).delete("id = 2")
+    append(uri, 5)
+    stream = changes(uri, starting_version=1)
+    start = stream.latest(stream.first(), Allowance())
+    assert (start.version, paths(stream.files(stream.first(), start))) == (3, added(uri, 1) + added(uri, 2))
+    for options in ({}, {"ignore_deletes": True}):
+        with pytest.raises(errors.StreamStoppedError, match=r"version 3 \(DELETE\) changes rows") as caught:
+            changes(uri, starting_version=1, **options).latest(start, Allowance())
+        assert "ignoreDeletes" in str(caught.value)
+        assert "skipChangeCommits" in str(caught.value)
+        assert (caught.value.version, caught.value.reload) == (3, False)
+    skipping = changes(uri, starting_version=1, skip_change_commits=True)
+    assert [files for _, files in batches(skipping, start)] == [added(uri, 4)]
+
+
+def test_a_commit_that_removes_whole_files_stops_the_stream(table: Path) -> None:
+    DeltaTable(table).delete("id = 1")
+    append(table, 9)
+    stream = changes(table, 3)
+    start = batches(stream, last=3)[-1][0]
+    with pytest.raises(errors.StreamStoppedError, match=r"version 4 \(DELETE\) removes rows") as caught:
+        stream.latest(start, Allowance())
+    assert caught.value.version == 4
+    for options in ({"ignore_deletes": True}, {"skip_change_commits": True}):
+        assert [files for _, files in batches(changes(table, 3, **options), start)] == [added(table, 5)]
+    # A stream that begins behind it has nothing to do with it.
+    assert len(batches(changes(table))[0][1]) == 4
+
+
+def test_a_commit_that_changes_the_table_stops_the_stream_until_it_is_loaded_again(table: Path) -> None:
+    stream = changes(table)
+    start = stream.first()
+    append(table, 4)
+    DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "true"})
+    append(table, 5)
+    end = stream.latest(start, Allowance())
+    assert end.version == 5
+    with pytest.raises(errors.StreamStoppedError, match=r"version 5 changes the table's schema.*Load") as caught:
+        stream.latest(end, Allowance())
+    assert (caught.value.version, caught.value.reload) == (5, True)
+    assert [files for _, files in batches(changes(table), end)] == [added(table, 6)]
+
+
+def test_a_replayed_batch_has_the_same_files_whatever_came_since(table: Path) -> None:
+    stream = changes(table, max_files=5)
+    append(table, 4)
+    first = stream.first()
+    end = stream.latest(first, stream._options.allowance())
+    files = paths(stream.files(first, end))
+    assert (end.version, len(files)) == (5, 5)
+    DeltaTable(table).optimize.compact()
+    DeltaTable(table).create_checkpoint()
+    append(table, 5)
+    later = changes(table, skip_change_commits=True)
+    # Spark asks anew where the stream begins, and gets another answer than at first.
+    assert later.first() != first
+    assert paths(later.files(later.first(), end)) == files
+    assert paths(later.files(first, end)) == files
+
+
+def test_starting_points(table: Path) -> None:
+    def begins(**options: Any) -> tuple[int, bool]:
+        first = changes(table, **options).first()
+        assert first.index == -1
+        return first.version, first.snapshot
+
+    assert begins() == (3, True)
+    assert begins(starting_version=0) == (0, False)
+    assert begins(starting_version=3) == (3, False)
+    assert begins(starting_version="latest") == (4, False)
+    history = {commit["version"]: commit["timestamp"] for commit in DeltaTable(table).history()}
+    for version in range(4):
+        at = dt.datetime.fromtimestamp(history[version] / 1000, dt.UTC)
+        assert begins(starting_timestamp=at.isoformat()) == (version, False)
+        expected = (version + 1, False)
+        if version < 3:
+            assert begins(starting_timestamp=(at + dt.timedelta(milliseconds=1)).isoformat()) == expected
+    assert begins(starting_timestamp="2001-01-01") == (0, False)
+    with pytest.raises(errors.InvalidArgumentError, match="version 3, which is the newest"):
+        begins(starting_timestamp="2901-01-01 00:00:00")
+    with pytest.raises(errors.InvalidArgumentError, match="startingTimestamp is a time"):
+        begins(starting_timestamp="soon")
+    with pytest.raises(errors.VersionNotFoundError, match="0 to 3"):
+        begins(starting_version=4)
+    with pytest.raises(errors.InvalidArgumentError, match="give one"):
+        begins(starting_version=1, starting_timestamp="2001-01-01")
+
+
+def test_another_table_in_its_place_is_an_error(table: Path) -> None:
+    stream = changes(table)
+    end = batches(stream)[-1][0]
+    shutil.rmtree(table)
+    for number in range(6):
+        append(table, number)
+    with pytest.raises(errors.InvalidArgumentError, match="the stream reads the table with the id"):
+        stream.latest(end, Allowance())
+    with pytest.raises(errors.InvalidArgumentError, match="the stream reads the table with the id"):
+        changes(table).parse(end.as_dict())
+    with pytest.raises(errors.InvalidArgumentError, match="whose checkpoint"):
+        stream.parse({"version": 1})
+
+
+def test_a_table_that_lost_commits_is_an_error(table: Path) -> None:
+    stream = changes(table)
+    end = batches(stream)[-1][0]
+    (table / "_delta_log" / f"{3:020d}.json").unlink()
+    for reader in (stream, changes(table)):
+        with pytest.raises(errors.VersionNotFoundError, match="up to version 3, but its newest is 2"):
+            reader.latest(end, Allowance())
+
+
+def test_a_commit_that_cleanup_took_is_an_error(table: Path) -> None:
+    start = changes(table, starting_version=1).first()
+    DeltaTable(table).create_checkpoint()
+    for version in (0, 1, 2):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    append(table, 4)
+    with pytest.raises(errors.VersionNotFoundError, match=r"version 1, which the stream has not read.*begin with .* 3"):
+        changes(table).latest(start, Allowance())
+    with pytest.raises(errors.VersionNotFoundError, match="3 to 4"):
+        changes(table, starting_version=1).first()
+    begun = Offset.first(start.table_id, Offset.parse({**start.as_dict(), "snapshot": True}).begun)
+    with pytest.raises(errors.VersionNotFoundError, match="not read all of version 1"):
+        changes(table).latest(begun.at(1, 0, snapshot=True), Allowance())
+
+
+def test_files_that_are_partitioned_otherwise_are_an_error(tmp_path: Path) -> None:
+    uri = tmp_path / "t"
+    rows = pa.table({"id": [1, 2], "k": [1, 2]})
+    write_deltalake(uri, rows)
+    write_deltalake(uri, rows, mode="overwrite", partition_by="k", schema_mode="overwrite")
+    stream = changes(uri, starting_version=0, skip_change_commits=True)
+    with pytest.raises(errors.SchemaMismatchError, match=r"version 0 are partitioned by \(\), the table by \(k\)"):
+        stream.latest(stream.first(), Allowance())
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "compact", "delete", "property"]), st.integers(1, 4)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=25)
+@given(before=_STEPS, after=_STEPS, limit=st.integers(1, 5), data=st.data())
+def test_batches_put_together_are_the_stream_and_each_can_be_replayed(
+    fresh_path: Callable[[], Path], before: Any, after: Any, limit: int, data: st.DataObject
+) -> None:
+    uri = fresh_path()
+    append(uri, 0)
+    numbers = iter(range(1, 1000))
+
+    def change(steps: list[tuple[str, int]]) -> None:
+        for what, count in steps:
+            if what == "append":
+                rows = pa.table({"id": [next(numbers) for _ in range(count)], "k": list(range(count))})
+                write_deltalake(uri, rows, mode="append", schema_mode="merge", target_file_size=1)
+            elif what == "compact":
+                DeltaTable(uri).optimize.compact()
+            elif what == "delete":
+                DeltaTable(uri).delete(f"id % 7 = {count}")
+            else:
+                DeltaTable(uri).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": str(next(numbers))})
+
+    change(before)
+    made = DeltaTable(uri).version()
+    change(after)
+    options = {"max_files": limit, "skip_change_commits": True}
+    if data.draw(st.booleans()):
+        options["starting_version"] = data.draw(st.integers(0, made))
+    stream = changes(uri, made, **options)
+    expected = [] if "starting_version" in options else sorted(DeltaTable(uri, version=made).file_uris())
+    first_version = options.get("starting_version", made + 1)
+    newest, found, start = DeltaTable(uri).version(), [], stream.first()
+    whole: list[str] = []
+    stops: list[tuple[bool, bool]] = []
+    loaded = made
+    for _ in range(200):
+        try:
+            end = stream.latest(start, stream._options.allowance())
+        except errors.StreamStoppedError as error:
+            stops.append((error.reload, error.version > loaded))
+            loaded = data.draw(st.integers(error.version, newest))
+            stream = changes(uri, loaded, **options)
+            continue
+        if end == start:
+            break
+        files = paths(stream.files(start, end))
+        assert len(files) <= limit
+        found.append((start, end, files))
+        whole += files
+        start = end
+    assert start.version == newest + 1
+    assert set(stops) <= {(True, True)}
+    tail = []
+    for version in range(first_version, newest + 1):
+        removes = [a for a in actions(uri, version) if a.get("remove", {}).get("dataChange")]
+        tail += [] if removes else added(uri, version)
+    assert sorted(f"{uri}/{path}" for path in whole[: len(expected)]) == [
+        path.removeprefix("file://") for path in expected
+    ]
+    assert whole[len(expected) :] == tail
+    for start, end, files in found:
+        assert paths(changes(uri, **options).files(start, end)) == files
