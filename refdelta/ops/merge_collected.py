@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from refdelta.engine.executor import ThreadExecutor, grouped
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
-from refdelta.ops.merge_pieces import Found, Pieces, Portion
+from refdelta.ops.merge_pieces import Found, Pieces, Portion, count_inserted
 from refdelta.ops.merge_reads import KeyValues
 from refdelta.ops.rewrite import chosen, shares, write_anew
 
@@ -97,7 +97,7 @@ class Collected:
             return
         numbers = pa.arange(0, source.num_rows)
         rows = numbers.filter(pc.invert(pc.is_in(numbers, value_set=found.matched)))
-        found.counts["inserted"] = self.pieces.count_inserted(rows)
+        found.counts["inserted"] = count_inserted(self.pieces.plan, source, rows)
         if not found.counts["inserted"]:
             return
         most = None if txn.executor is None else txn.executor.group_bytes

@@ -197,11 +197,7 @@ class Matcher:
         if own:
             mask = row_mask(conjunction(own), batch)
             batch, numbers = batch.filter(mask), numbers.filter(mask)
-        found: dict[str, pa.Array] = {}
-        for index, key in enumerate(self.on.keys):
-            values = evaluate_value(key.target if name == "target" else key.source, batch)
-            found |= _joinable(f"k{index}", values, nulls=key.nulls)
-        return pa.table({**found, name: numbers})
+        return pa.table({**joinable(self.on, batch, target=name == "target"), name: numbers})
 
     def _holding(self, block: pa.Table, rows: pa.Table) -> pa.Table:
         """The pairs of a block for which the rest of the condition is true."""
@@ -210,6 +206,17 @@ class Matcher:
         condition = conjunction(self.on.rest)
         pairs = Pairs(_whole(block.column("target")), _whole(block.column("source")))
         return block.filter(row_mask(condition, self.rows(pairs, rows, columns(condition))))
+
+
+def joinable(on: On, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
+    """The keys of rows of one relation, as :func:`side` gives them: they are equal just where Spark takes the keys for
+    equal, but for nulls where these are equal to nothing.
+    """
+    found: dict[str, pa.Array] = {}
+    for index, key in enumerate(on.keys):
+        values = evaluate_value(key.target if target else key.source, rows)
+        found |= _joinable(f"k{index}", values, nulls=key.nulls)
+    return found
 
 
 def _joinable(name: str, values: pa.Array, *, nulls: bool) -> dict[str, pa.Array]:

@@ -109,7 +109,7 @@ class Pieces:
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
         """Whether some row matches a row of the source."""
-        return any(len(self.matcher.pairs(piece)) for piece in self.gathered(rows))
+        return any(len(self.matcher.pairs(piece)) for piece in gathered(rows, self.piece_bytes))
 
     def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> Found:
         """Which rows match and in which rows something changes.
@@ -151,27 +151,15 @@ class Pieces:
         for item in batches:
             held.append(item)
             size += item[1].nbytes
-            if size >= self._piece_bytes:
+            if size >= self.piece_bytes:
                 yield _piece(held)
                 held, size = [], 0
         if held:
             yield _piece(held)
 
-    def gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """The same rows in pieces."""
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for batch in batches:
-            held.append(batch)
-            size += batch.nbytes
-            if size >= self._piece_bytes:
-                yield pa.Table.from_batches(held).combine_chunks()
-                held, size = [], 0
-        if held:
-            yield pa.Table.from_batches(held).combine_chunks()
-
     @property
-    def _piece_bytes(self) -> int:
+    def piece_bytes(self) -> int:
+        """How large a piece of the table is, in Arrow's memory."""
         # The join builds its table of the source anew for each piece; pieces of the source's size make up for that.
         return min(_LARGEST_PIECE, max(_LEAST_PIECE, int(self.matcher.source.nbytes)))
 
@@ -234,18 +222,16 @@ class Pieces:
             portion: what the task has.
             vectors: whether the old rows are hidden, so that only the changed ones are written.
         """
-        change = {id(clause): Setter(snapshot.schema, clause.assignments) for clause in self.plan.clauses}
+        change = _setters(self.plan, snapshot)
         made = self._changed if vectors else self._rewritten
         if portion.share is not None:
-            for rows in self.gathered(portion.share.to_batches(snapshot)):
+            for rows in gathered(portion.share.to_batches(snapshot), self.piece_bytes):
                 yield from made(rows, change)
-        for clause, chosen in self.inserted(portion.inserts):
-            schema = to_arrow(snapshot.schema)
-            empty = pa.RecordBatch.from_arrays(
-                [pa.nulls(chosen.num_rows, f.type) for f in schema],
-                schema=pa.schema([f.with_nullable(True) for f in schema]),
-            )
-            yield change[id(clause)](empty, joined({self.matcher.source_alias: chosen}, chosen.num_rows))
+        yield from new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts))
+
+    def changed(self, snapshot: Snapshot, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """The new values of rows that are updated, of those of the table, all of whose columns are there."""
+        return self._changed(rows, _setters(self.plan, snapshot))
 
     def _changed(self, rows: pa.Table, change: dict[int, Setter]) -> Iterator[pa.RecordBatch]:
         """The new values of rows that are updated."""
@@ -277,31 +263,6 @@ class Pieces:
         else:
             yield from pa.concat_tables(pieces).take(place).to_batches()
 
-    def count_inserted(self, numbers: pa.Array) -> int:
-        """How many of some of the source's rows are inserted."""
-        if any(clause.condition is None for clause in self.plan.of_source):
-            return len(numbers)
-        return sum(chosen.num_rows for _, chosen in self.inserted(numbers))
-
-    def inserted(self, numbers: pa.Array) -> Iterator[tuple[BoundClause, pa.RecordBatch]]:
-        """Those of some of the source's rows that are inserted, and by which clause."""
-        alias, of_source = self.matcher.source_alias, self.plan.of_source
-        if not of_source:
-            return
-        for batch in self.matcher.source.take(numbers).to_batches(max_chunksize=_INSERT_ROWS):
-            left = batch
-            for clause in of_source:
-                if not left.num_rows:
-                    break
-                chosen = left
-                if clause.condition is not None:
-                    mask = row_mask(clause.condition, joined({alias: left}, left.num_rows))
-                    chosen, left = left.filter(mask), left.filter(others(mask))
-                else:
-                    left = left.slice(0, 0)
-                if chosen.num_rows:
-                    yield clause, chosen
-
 
 @dataclass(frozen=True)
 class _Action:
@@ -321,11 +282,71 @@ class _Action:
         return pc.unique(self.pairs.target)
 
 
+def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows that a MERGE inserts.
+
+    Args:
+        plan: the MERGE.
+        snapshot: the table with the schema to come.
+        source: rows of the source that match none, with the columns that the clauses look at.
+    """
+    change = _setters(plan, snapshot)
+    schema = pa.schema([field.with_nullable(True) for field in to_arrow(snapshot.schema)])
+    for clause, rows in _inserted(plan, source):
+        empty = pa.RecordBatch.from_arrays([pa.nulls(rows.num_rows, f.type) for f in schema], schema=schema)
+        yield change[id(clause)](empty, joined({plan.source_alias: rows}, rows.num_rows))
+
+
+def count_inserted(plan: MergePlan, source: pa.Table, numbers: pa.Array) -> int:
+    """How many rows of the source are inserted, of those with these numbers, which match none."""
+    if any(clause.condition is None for clause in plan.of_source):
+        return len(numbers)
+    return sum(rows.num_rows for _, rows in _inserted(plan, source.take(numbers)))
+
+
+def _inserted(plan: MergePlan, source: pa.Table) -> Iterator[tuple[BoundClause, pa.RecordBatch]]:
+    """Rows of the source that are inserted, and by which clause."""
+    of_source = plan.of_source
+    if not of_source:
+        return
+    for batch in source.to_batches(max_chunksize=_INSERT_ROWS):
+        left = batch
+        for clause in of_source:
+            if not left.num_rows:
+                break
+            chosen = left
+            if clause.condition is not None:
+                mask = row_mask(clause.condition, joined({plan.source_alias: left}, left.num_rows))
+                chosen, left = left.filter(mask), left.filter(others(mask))
+            else:
+                left = left.slice(0, 0)
+            if chosen.num_rows:
+                yield clause, chosen
+
+
+def _setters(plan: MergePlan, snapshot: Snapshot) -> dict[int, Setter]:
+    return {id(clause): Setter(snapshot.schema, clause.assignments) for clause in plan.clauses}
+
+
 def _piece(held: list[tuple[int, pa.RecordBatch]]) -> tuple[pa.Table, pa.Array, pa.Array]:
     files = pa.concat_arrays([pa.repeat(pa.scalar(index, pa.int64()), batch.num_rows) for index, batch in held])
     table = pa.Table.from_batches([batch for _, batch in held]).combine_chunks()
     positions = one_array(table.column(POSITION.name))
     return table.drop_columns([POSITION.name]), files, positions
+
+
+def gathered(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """The same rows in pieces of at least so many bytes, but for the last one."""
+    held: list[pa.RecordBatch] = []
+    weight = 0
+    for batch in batches:
+        held.append(batch)
+        weight += batch.nbytes
+        if weight >= size:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, weight = [], 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
