@@ -24,6 +24,7 @@ from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
+from refdelta.engine.executor import checked as checked_executor
 from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
@@ -83,7 +84,7 @@ class Staging:
             raise InvalidArgumentError("app_id and app_version go together: give both or neither")
         self.store = store
         self.snapshot = snapshot
-        self.executor = executor
+        self.executor = checked_executor(executor)
         self.properties = checked(commit_properties)
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta import arguments
 from refdelta.alter import TableAlterer
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.cleanup import cleanup_log
@@ -219,7 +220,7 @@ class DeltaTable:
         """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
         milliseconds since 1970.
         """
-        if limit is not None and limit < 0:
+        if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
             raise InvalidArgumentError(f"limit is not negative, but {limit} is")
         return list(history(self._snapshot, limit))
 

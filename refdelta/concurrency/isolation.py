@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 
+from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
 
 
@@ -52,9 +53,10 @@ def level_of(table: str | None, requested: str | None = None) -> IsolationLevel:
         InvalidArgumentError: a name that is no level, or a level weaker than the table's.
     """
     floor = DEFAULT if table is None else IsolationLevel.parse(table)
-    if requested is None:
+    name = arguments.text("isolation", requested)
+    if name is None:
         return floor
-    level = IsolationLevel.parse(requested)
+    level = IsolationLevel.parse(name)
     if not level.at_least(floor):
         raise InvalidArgumentError(f"isolation level {level.value} is weaker than the table's, {floor.value}")
     return level

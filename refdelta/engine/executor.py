@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow.compute as pc
 
+from refdelta.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -54,6 +56,22 @@ class Executor(Protocol):
             tasks: what to do it with.
             done: called in this process with every result, one at a time, even where another task fails.
         """
+
+
+def checked(executor: Executor | None) -> Executor | None:
+    """An executor that a caller names, None where there is none.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if executor is None or (callable(getattr(executor, "map", None)) and hasattr(executor, "group_bytes")):
+        if not isinstance(executor, type):
+            return executor
+        raise InvalidArgumentError(f"executor is an executor, not the class {executor.__name__}")
+    raise InvalidArgumentError(
+        f"executor is None, or something that runs tasks such as refdelta.spark.SparkExecutor(spark), "
+        f"not a {type(executor).__name__}"
+    )
 
 
 def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:

@@ -111,6 +111,8 @@ class Reader:
         return self._read(lambda tree: bind_value(self._value(tree), self.scope))
 
     def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
+        if not isinstance(self.sql, str):
+            raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
         if len(self.sql) > _MAX_LENGTH:
             raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from refdelta import arguments
 from refdelta.engine.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.names import split_path
@@ -48,7 +49,7 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     """
     if not properties:
         raise InvalidArgumentError("there is no property to set: properties is empty")
-    given = {name: _text(value) for name, value in properties.items()}
+    given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
     versions = sorted(name for name in given if name.lower() in {key.lower() for key in PROTOCOL_KEYS})
     if versions:
         raise InvalidArgumentError(

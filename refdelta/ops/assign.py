@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta import arguments
 from refdelta.engine.evaluate import evaluate_value
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import arrow_type, to_arrow
@@ -62,7 +63,7 @@ def expressions(
         InvalidArgumentError: a column that is assigned twice.
     """
     found = []
-    for name, sql in given.items():
+    for name, sql in (arguments.mapping("updates", given) or {}).items():
         if not isinstance(sql, str):
             raise InvalidArgumentError(
                 f"the new value of {name!r} is an SQL expression as text, not {sql!r}; new_values takes Python values"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta import arguments
 from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.write import TARGET_FILE_SIZE
@@ -73,11 +74,12 @@ class Request:
     def __post_init__(self) -> None:
         amounts = {"target_size": self.target_size, "max_concurrent_tasks": self.tasks, "max_spill_size": self.memory}
         for name, amount in amounts.items():
-            if amount is not None and amount <= 0:
+            if (number := arguments.whole(name, amount)) is not None and number <= 0:
                 raise InvalidArgumentError(f"{name} is {amount}; it must be positive")
         for name, amount in {"min_file_size": self.min_size, "max_temp_directory_size": self.disk}.items():
-            if amount is not None and amount < 0:
+            if (number := arguments.whole(name, amount)) is not None and number < 0:
                 raise InvalidArgumentError(f"{name} is {amount}; it cannot be negative")
+        arguments.names("columns", self.columns)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
 from refdelta.ops.garbage import Garbage, find_garbage, list_objects
 from refdelta.protocol.features import check_writable
@@ -114,6 +114,7 @@ def vacuum(
         StoreError: the store refused or failed; what was not removed yet stays.
     """
     check_writable(snapshot.protocol, snapshot.metadata)
+    executor = checked(executor) or ThreadExecutor(_WORKERS)
     retention_ms, versions = request.retention_ms(snapshot), request.versions()
     expired_ms = time.time_ns() // 1_000_000 - retention_ms
     objects = list_objects(snapshot.store)
@@ -124,7 +125,7 @@ def vacuum(
     garbage = look(snapshot)
     if dry_run or not garbage.objects.num_rows:
         return _result(garbage, dry_run=dry_run, version=None), snapshot
-    run = _Run(snapshot.store, commit_properties or CommitProperties(), executor or ThreadExecutor(_WORKERS))
+    run = _Run(snapshot.store, commit_properties or CommitProperties(), executor)
     snapshot, others_committed = run.start(snapshot, garbage, request, retention_ms)
     if others_committed:
         # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.

@@ -234,7 +234,7 @@ class LocalStore(Store):
             self._make_folder(folder)
         return temporary, os.open(temporary, _CREATE, 0o666)
 
-    def _make_folder(self, folder: str) -> None:
+    def _make_folder(self, folder: str, *, above: bool = True) -> None:
         """Create a folder and those above it; on the disk before anything is put into it."""
         if folder == self._root and self._seen and not os.path.lexists(folder):
             raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
@@ -242,8 +242,10 @@ class LocalStore(Store):
         try:
             os.mkdir(folder)
         except FileNotFoundError:
+            if not above:  # there are folders in which nothing can be created, such as /proc
+                raise
             self._make_folder(parent)
-            self._make_folder(folder)
+            self._make_folder(folder, above=False)
             return
         except FileExistsError:
             # Another writer was faster; it may not have come to its sync yet.

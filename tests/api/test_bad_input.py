@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.engine.executor import ThreadExecutor
 from refdelta.protocol.actions import DomainMetadata, Txn
 from refdelta.protocol.codec import encode_commit
 
@@ -286,3 +287,36 @@ def test_columns_are_a_list_of_names(table, columns):
 def test_what_no_reader_takes_is_never_encoded(action):
     with pytest.raises(errors.InvalidArgumentError, match="cannot be committed"):
         encode_commit([action])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.delete(5),
+        lambda table: table.delete(["id = 1"]),
+        lambda table: table.update(["name"]),
+        lambda table: table.update({"name": "'x'"}, predicate=5),
+        lambda table: table.merge(SMALL, 5).when_matched_delete().execute(),
+        lambda table: table.merge(SMALL, None).when_matched_delete().execute(),
+        lambda table: table.delete("id = 1", executor="spark"),
+        lambda table: table.delete("id = 1", executor=ThreadExecutor),
+        lambda table: table.vacuum(executor="spark"),
+        lambda table: table.delete("id = 1", isolation=5),
+        lambda table: table.optimize.compact(target_size="1MB"),
+        lambda table: table.optimize.compact(max_temp_directory_size="1MB"),
+        lambda table: table.optimize.z_order(5),
+        lambda table: table.history("10"),
+        lambda table: table.alter.set_table_properties("delta.appendOnly=true"),
+    ],
+)
+def test_statements_refuse_arguments_of_another_kind(table, call):
+    before = everything(table)
+    with pytest.raises((errors.InvalidArgumentError, errors.PredicateError)):
+        call(DeltaTable(table))
+    assert everything(table) == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no folder here in which nothing can be created")
+def test_a_place_in_which_nothing_can_be_created():
+    with pytest.raises(errors.StoreError, match="/proc/refdelta"):
+        write_deltalake("/proc/refdelta/table", SMALL)
