@@ -27,6 +27,28 @@ _ADVICE = (
     "the Python of Spark's workers has no {}: install refdelta there as here, or name a Python that has it by "
     "PYSPARK_PYTHON or spark.pyspark.python before the session starts"
 )
+_VIEW = "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...') makes a table known to SQL"
+# What Spark refuses before it asks a data source in Python, and what to do instead.
+_REFUSED = (
+    (
+        r'UNSUPPORTED_DATA_SOURCE_SAVE_MODE\] The data source "refdelta"',
+        "for data sources in Python Spark has the modes append and overwrite; refdelta.spark.write has all",
+    ),
+    (
+        r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: refdelta\b",
+        "this session does not know the format refdelta yet: refdelta.spark.register(spark)",
+    ),
+    (r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY\].*: refdelta\b", f"Spark reads no path of this format by SQL; {_VIEW}"),
+    (r"TABLE_OR_VIEW_NOT_FOUND\].*`refdelta`\.`[^`]*`", f"Spark writes no path of this format by SQL; {_VIEW}"),
+    (
+        r"Table does not support \w+: refdelta\b",
+        "Spark's SQL changes no rows of such a table; delete, update and merge of refdelta.DeltaTable do, on Spark too",
+    ),
+    (
+        r"The provided partitioning or clustering columns do not match the existing table's",
+        "for data sources in Python Spark has no partitionBy; option('partitionBy', 'a,b') names the columns",
+    ),
+)
 
 
 class _Reported(msgspec.Struct):
@@ -89,7 +111,9 @@ def raise_again() -> Iterator[None]:
     """On the driver: raise the error that a worker has reported; anything else stays what it is.
 
     Raises:
-        DeltaError: what the worker raised; :class:`SparkUnavailableError` where it lacks this package.
+        DeltaError: what the worker raised; :class:`SparkUnavailableError` where it lacks this package;
+            ``InvalidArgumentError`` where Spark itself refuses what this data source's users may expect, with what to
+            do instead.
     """
     try:
         yield
@@ -99,21 +123,31 @@ def raise_again() -> Iterator[None]:
         if ours is None and (missing := _MISSING.search(text)):
             ours = SparkUnavailableError(_ADVICE.format(missing.group(1)))
         if ours is None:
+            ours = next((InvalidArgumentError(instead) for said, instead in _REFUSED if re.search(said, text)), None)
+        if ours is None:
             raise
         raise ours from None
 
 
 def check_session(spark: Any) -> None:
-    """See that there is Spark, and that this is a session of it.
+    """See that there is Spark, and that this is a session of it, in this process and not ended.
 
     Raises:
-        SparkUnavailableError: PySpark is not installed.
+        SparkUnavailableError: PySpark is not installed, or the session has ended.
         InvalidArgumentError: it is something else.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkUnavailableError("this needs the Python package pyspark: pip install 'refdelta[spark]'")
     if not hasattr(spark, "createDataFrame"):
         raise InvalidArgumentError(f"spark is a SparkSession, not {type(spark).__name__}")
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidArgumentError(
+            "this is a session of Spark Connect, whose driver is elsewhere; commits are made where Spark's driver is, "
+            "so a classic session is needed: SparkSession.builder.master(...)"
+        )
+    context = getattr(spark, "sparkContext", None)
+    if context is not None and context._jsc is None:  # noqa: SLF001 - PySpark's own mark of one that is stopped
+        raise SparkUnavailableError("this Spark session has ended: start another one")
 
 
 def _kind(error: DeltaError) -> type[DeltaError]:

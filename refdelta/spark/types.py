@@ -39,8 +39,10 @@ def delta_schema(schema: Any) -> StructType:
     """
     try:
         fields = parse_schema(schema.json())
-    except (InvalidLogError, UnsupportedFeatureError) as error:
-        raise UnsupportedTypeError(f"the DataFrame has a type that a table cannot have: {error}") from None
+    except UnsupportedFeatureError as error:
+        raise UnsupportedTypeError(f"the DataFrame has {', '.join(error.features)}, and no table can") from None
+    except InvalidLogError as error:
+        raise UnsupportedTypeError(f"the DataFrame has a schema that no table can have: {error}") from None
     return StructType(tuple(_field(item, item.name, logical=True) for item in fields))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta import arguments
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
@@ -22,7 +23,7 @@ from refdelta.location import open_location
 from refdelta.ops.append import FileWriter, Written
 from refdelta.results import CommitResult
 from refdelta.spark import origin
-from refdelta.spark.failures import raise_again, reported
+from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.types import delta_schema
 from refdelta.staging import Staging
 from refdelta.writer import WriteRequest, existing, write_rows
@@ -154,6 +155,7 @@ class FrameRows:
     def __init__(self, df: Any):
         if not hasattr(df, "mapInArrow"):
             raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
+        check_session(df.sparkSession)
         if df.isStreaming:
             raise InvalidArgumentError(f"df is a stream; {STREAMS}")
         self.schema = to_arrow(delta_schema(df.schema))
@@ -230,7 +232,7 @@ def _made_from(df: Any, store: Store, newest: Snapshot | None, told: bool | int)
     """The snapshot of the store's table that the rows are made from; None where they are not."""
     if newest is None:
         return None
-    version = origin.oldest_version(df, store.uri) if isinstance(told, bool) else told
+    version = origin.oldest_version(df, store.uri) if isinstance(told, bool) else arguments.whole("reads_target", told)
     if version is None:
         return newest if told else None
     return newest if version == newest.version else load_snapshot(store, version)

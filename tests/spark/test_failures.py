@@ -41,6 +41,8 @@ def examples() -> list[DeltaError]:
             made.append(kind("broken", file="é x.parquet"))
         elif issubclass(kind, errors.UnsupportedFeatureError):
             made.append(kind(["one", "two"], "read", "do this"))
+        elif issubclass(kind, errors.StreamStoppedError):
+            made.append(kind("stopped", version=7, reload=True))
         elif issubclass(kind, errors.CommitOutcomeUnknownError):
             made.append(kind("no answer", 3, "id", "memory://x"))
         else:
@@ -107,3 +109,9 @@ def test_without_pyspark_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SparkUnavailableError, match=r"pip install 'refdelta\[spark\]'"):
         check_session(None)
+
+
+def test_a_session_of_spark_connect_is_refused():
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "createDataFrame": None})
+    with pytest.raises(errors.InvalidArgumentError, match="classic session"):
+        check_session(connected())

@@ -1,0 +1,249 @@
+"""What new users do wrong with refdelta on Spark, and what they meet: one error that says what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.spark import SparkExecutor, SparkUnavailableError, read, register, typed_errors, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.spark
+
+WRONG, COLUMN, SCHEMA, TYPE, PREDICATE, VERSION, STORE, NO_TABLE, EXISTS = (
+    errors.InvalidArgumentError, errors.ColumnNotFoundError, errors.SchemaMismatchError, errors.UnsupportedTypeError,
+    errors.PredicateError, errors.VersionNotFoundError, errors.StoreError, errors.TableNotFoundError,
+    errors.TableAlreadyExistsError,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def user(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """What a new user has: a session, a DataFrame of three rows, a table with them, and two folders that are none."""
+    from pyspark.sql import functions
+
+    register(spark)
+    folder = tmp_path_factory.mktemp("misuse")
+    uri = str(folder / "t")
+    write_deltalake(uri, pa.table({"id": [1, 2, 3], "s": ["a", "b", None]}))
+    (folder / "plain").mkdir()
+    (folder / "plain" / "x.parquet").write_bytes(b"no Parquet")
+    (folder / "file").write_text("x")
+    yield SimpleNamespace(
+        spark=spark, uri=uri, folder=folder, f=functions, new=str(folder / "new"), table=DeltaTable(uri),
+        df=spark.createDataFrame([(1, "a"), (2, "b"), (3, None)], "id long, s string"),
+        source=lambda **options: spark.read.format("refdelta").options(**options),
+        sink=lambda mode="append", **options: user_frame(spark).write.format("refdelta").mode(mode).options(**options),
+    )  # fmt: skip
+    assert DeltaTable(uri).version() == 0, "none of it may have written"
+    assert not (folder / "new").exists() or not any((folder / "new").iterdir()), "or left anything behind"
+
+
+def user_frame(spark: Any) -> Any:
+    return spark.createDataFrame([(4, "d")], "id long, s string")
+
+
+def readings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
+    yield lambda u: read(None, u.uri), WRONG, "SparkSession, not NoneType"
+    yield lambda u: read(u.uri, u.spark), WRONG, "SparkSession, not str"
+    yield lambda u: read(u.spark, 5), WRONG, "path or a URI, not by 5"
+    yield lambda u: read(u.spark, ""), WRONG, "path or a URI"
+    yield lambda u: read(u.spark, u.folder / "nowhere"), NO_TABLE, "nowhere"
+    yield lambda u: read(u.spark, u.folder / "plain"), NO_TABLE, "_delta_log has no commit"
+    yield lambda u: read(u.spark, u.folder / "file"), STORE, "not a folder"
+    yield lambda u: read(u.spark, "foo://x/t"), WRONG, "no store for foo"
+    yield lambda u: read(u.spark, u.uri, version=-1), VERSION, "no version -1"
+    yield lambda u: read(u.spark, u.uri, version=99), VERSION, "its newest is 0"
+    yield lambda u: read(u.spark, u.uri, version=1.5), WRONG, "not 1.5"
+    yield lambda u: read(u.spark, u.uri, version="yesterday"), WRONG, "ISO 8601"
+    yield lambda u: read(u.spark, u.uri, version=True), WRONG, "not True"
+    yield lambda u: read(u.spark, u.uri, columns="id"), WRONG, "list of names"
+    yield lambda u: read(u.spark, u.uri, columns=[u.f.col("id")]), WRONG, "columns is a list of names"
+    yield lambda u: read(u.spark, u.uri, columns=["id", "ID"]), WRONG, "twice"
+    yield lambda u: read(u.spark, u.uri, columns=["nope"]), COLUMN, "its columns are: id, s"
+    yield lambda u: read(u.spark, u.uri, filter=u.f.col("id") > 1), WRONG, "SQL text, not Column"
+    yield lambda u: read(u.spark, u.uri, filter=""), PREDICATE, "cannot be parsed"
+    yield lambda u: read(u.spark, u.uri, filter="id >"), PREDICATE, "line 1, column 4"
+    yield lambda u: read(u.spark, u.uri, filter="nope = 1"), COLUMN, "nope"
+    yield lambda u: read(u.spark, u.uri, filter="my_udf(id)"), PREDICATE, "not supported"
+    yield lambda u: read(u.spark, u.uri, filter="id in (select 1)"), PREDICATE, "subquery"
+    yield lambda u: read(u.spark, u.uri, storage_options="key=secret"), WRONG, "mapping of names"
+    yield lambda u: read(u.spark, u.uri, storage_options={"nope": "1"}), WRONG, "unknown option 'nope'"
+
+
+def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
+    yield lambda u: write(u.uri, u.df), WRONG, "DataFrame, not a str"
+    yield lambda u: write(pa.table({"id": [1]}), u.new), WRONG, "DataFrame, not a Table"
+    yield lambda u: write(u.df.rdd, u.new), WRONG, "DataFrame, not a RDD"
+    yield lambda u: write(u.df.groupBy("id"), u.new), WRONG, "DataFrame, not a GroupedData"
+    yield lambda u: write(u.spark.readStream.format("rate").load(), u.new), WRONG, "writeStream"
+    yield lambda u: write(u.df, "memory://t"), WRONG, "memory of one process"
+    yield lambda u: write(u.df, u.folder / "file"), STORE, "not a folder"
+    yield lambda u: write(u.df, u.uri), EXISTS, 'mode="append"'
+    yield lambda u: write(u.df, u.uri, mode="upsert"), WRONG, "'error', 'ignore', 'append', 'overwrite'"
+    yield lambda u: write(u.df, u.new, partition_by="nope"), COLUMN, "cannot partition"
+    yield lambda u: write(u.df, u.new, partition_by=["id", "s"]), WRONG, "every column"
+    yield lambda u: write(u.df, u.new, partition_by=u.f.col("s")), WRONG, "partition_by is a list of names"
+    yield lambda u: write(u.df, u.uri, mode="append", partition_by="s"), WRONG, "partitioned by"
+    yield lambda u: write(u.df, u.uri, mode="append", predicate="id = 1"), WRONG, 'mode="overwrite"'
+    yield lambda u: write(u.df, u.uri, mode="overwrite", predicate=u.f.col("id") == 1), WRONG, "predicate is a text"
+    yield (
+        lambda u: write(u.df, u.uri, mode="overwrite", predicate="id = 1"),
+        errors.ConstraintViolationError,
+        "outside of the predicate",
+    )
+    yield lambda u: write(u.df.selectExpr("'x' id"), u.uri, mode="append"), SCHEMA, "id is long in the table"
+    yield lambda u: write(u.df.selectExpr("*", "1 n"), u.uri, mode="append"), SCHEMA, 'schema_mode="merge"'
+    yield lambda u: write(u.df.selectExpr("id", "id Id"), u.new), SCHEMA, "same name"
+    yield lambda u: write(u.df.selectExpr("named_struct('a', 1, 'A', 2) v"), u.new), SCHEMA, "'v.a' and 'v.A'"
+    yield lambda u: write(u.df.select(), u.new), SCHEMA, "at least one column"
+    yield lambda u: write(u.df.selectExpr("id `a b;c`"), u.new), WRONG, "rename the column"
+    yield lambda u: write(u.df.toDF("", "s"), u.new), WRONG, "empty name"
+    for kind, named in (
+        ("interval 1 year", "the type interval year of column v"),
+        ("interval 1 day", "the type interval day of column v"),
+        ("make_interval(1, 2)", "the type interval of column v"),
+        ("time'12:13:14'", "the type time(6) of column v"),
+        ("parse_json('1')", "variant"),
+        ("array()", "arrays or maps of void"),
+        ("null", "all void"),
+    ):
+        yield lambda u, kind=kind: write(u.spark.sql(f"select {kind} as v"), u.new), TYPE, named
+    yield lambda u: write(u.df, u.new, app_id="job", app_version="1"), WRONG, "app_version is a whole number"
+    yield lambda u: write(u.df, u.uri, mode="append", app_id="job"), WRONG, "go together"
+    yield lambda u: write(u.df, u.new, configuration={"delta.nope": "1"}), WRONG, "no table property"
+    yield lambda u: write(u.df, u.new, cluster_by="id", partition_by="s"), WRONG, "no partition columns"
+    yield lambda u: write(u.df, u.new, target_file_size="1MB"), WRONG, "target_file_size is a whole number"
+    yield lambda u: write(u.df, u.new, commit_properties={"user_metadata": "x"}), WRONG, "CommitProperties"
+    yield lambda u: write(u.df, u.new, commit_properties=CommitProperties(user_metadata=5)), WRONG, "is a text"  # type: ignore[arg-type]
+    yield lambda u: write(u.df, u.uri, mode="append", isolation="Snapshot"), WRONG, "none of WriteSerializable"
+    yield lambda u: write(u.df, u.uri, mode="append", reads_target=99), VERSION, "no version 99"
+    yield lambda u: write(u.df, u.uri, mode="append", reads_target="newest"), WRONG, "reads_target"
+
+
+def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
+    yield lambda u: u.source().load(), WRONG, "needs a path"
+    yield lambda u: u.source().load(str(u.folder / "nowhere")), NO_TABLE, "nowhere"
+    yield lambda u: u.source(versionAsOf="x").load(u.uri), WRONG, "versionAsOf is a whole number"
+    yield lambda u: u.source(versionAsOf=9).load(u.uri), VERSION, "no version 9"
+    yield lambda u: u.source(versionAsOf=0, timestampAsOf="2020-01-01").load(u.uri), WRONG, "two ways"
+    yield lambda u: u.source(timestampAsOf="2020-01-01").load(u.uri), VERSION, "before the first version"
+    yield lambda u: u.source(nope=1).load(u.uri).count(), WRONG, "no option 'nope'"
+    yield lambda u: u.source(filter="nope = 1").load(u.uri).count(), COLUMN, "nope"
+    yield lambda u: u.source(storageOptions="key=secret").load(u.uri), WRONG, "JSON object"
+    yield lambda u: u.source().schema("id long, nope int").load(u.uri).count(), COLUMN, "nope"
+    yield lambda u: u.source().schema("id string").load(u.uri).count(), WRONG, "bigint, not string"
+    yield lambda u: u.sink("errorifexists").save(u.uri), WRONG, "refdelta.spark.write has all"
+    yield lambda u: u.sink("ignore").save(u.uri), WRONG, "append and overwrite"
+    yield lambda u: u.sink().partitionBy("s").save(u.new), WRONG, "option('partitionBy', 'a,b')"
+    yield lambda u: u.sink(partitionBy="nope").save(u.new), COLUMN, "cannot partition"
+    yield lambda u: u.sink(targetFileSize="1MB").save(u.uri), WRONG, "targetFileSize is a whole number"
+    yield lambda u: u.sink(readsTarget="newest").save(u.uri), WRONG, "readsTarget"
+    yield lambda u: u.sink(versionAsOf=0).save(u.uri), WRONG, "no option 'versionasof'"
+    yield lambda u: u.sink(replaceWhere="id = 1").save(u.uri), WRONG, 'mode="overwrite"'
+    yield lambda u: u.sink().save(), WRONG, "needs a path"
+    yield lambda u: u.spark.sql(f"select * from refdelta.`{u.uri}`"), WRONG, "CREATE TEMPORARY VIEW"
+    yield lambda u: u.spark.sql(f"insert into refdelta.`{u.uri}` select 1, 'a'"), WRONG, "CREATE TEMPORARY VIEW"
+    yield lambda u: u.spark.newSession().read.format("refdelta").load(u.uri), WRONG, r"refdelta.spark.register(spark)"
+
+
+def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
+    yield lambda u: SparkExecutor(None), WRONG, "SparkSession, not NoneType"
+    yield lambda u: SparkExecutor(u.spark, group_bytes=0), WRONG, "must be positive"
+    yield lambda u: u.table.delete("id = 1", executor=u.spark), WRONG, "SparkExecutor(spark), not a SparkSession"
+    yield lambda u: u.table.delete("id = 1", executor=SparkExecutor), WRONG, "not the class SparkExecutor"
+    yield lambda u: u.table.delete(u.f.col("id") == 1, executor=SparkExecutor(u.spark)), PREDICATE, "not a Column"
+    yield lambda u: u.table.delete("nope = 1", executor=SparkExecutor(u.spark)), COLUMN, "nope"
+    yield (
+        lambda u: u.table.update({"s": u.f.lit("x")}, executor=SparkExecutor(u.spark)),
+        WRONG,
+        "SQL expression as text",
+    )
+    yield lambda u: u.table.update({"s": "cast(1 / (id - 1) as date)"}, executor=SparkExecutor(u.spark)), PREDICATE, ""
+    yield (
+        lambda u: u.table.merge(u.df, "id = id", executor=SparkExecutor(u.spark)).when_matched_delete().execute(),
+        PREDICATE,
+        "ambiguous",
+    )
+    yield (
+        lambda u: (
+            u.table.merge(u.df.union(u.df), "t.id = s.id", "s", "t", executor=SparkExecutor(u.spark))
+            .when_matched_delete("s.s = 'a'")
+            .when_matched_update_all()
+            .execute()
+        ),
+        errors.ConstraintViolationError,
+        "match one row",
+    )
+
+
+@pytest.mark.parametrize(("call", "error", "said"), [*readings(), *writings(), *sourcings(), *changes()])
+def test_it_is_told_in_one_error(user: Any, call: Callable[[Any], Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(errors.DeltaError) as caught, typed_errors():
+        call(user)
+    assert type(caught.value) is error
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_errors_of_the_rows_themselves_stay_spark_s(user: Any) -> None:
+    from pyspark.errors import ArithmeticException, PythonException
+
+    uri = user.folder / "failed"
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"), typed_errors():
+        write(user.spark.range(3).selectExpr("1 / (id - 1) as x"), uri)
+    with pytest.raises(PythonException, match="invalid literal"), typed_errors():
+        write(user.df.select(user.f.udf(lambda text: str(int(text)))("s").alias("s")), uri)
+    with pytest.raises(NO_TABLE):
+        DeltaTable(uri)
+
+
+WITHOUT = """
+    import importlib.util
+    found = importlib.util.find_spec
+    importlib.util.find_spec = lambda name, *more: None if name.startswith("pyspark") else found(name, *more)
+    import refdelta.spark
+    for call in (
+        lambda: refdelta.spark.read(None, "t"),
+        lambda: refdelta.spark.register(None),
+        lambda: refdelta.spark.SparkExecutor(None),
+    ):
+        try:
+            call()
+        except refdelta.spark.SparkUnavailableError as error:
+            print(error)
+"""
+
+
+def printed(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_without_pyspark_every_call_says_what_to_install() -> None:
+    assert printed(WITHOUT) == ["this needs the Python package pyspark: pip install 'refdelta[spark]'"] * 3
+
+
+def test_a_session_that_has_ended_is_told(user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user.spark.sparkContext, "_jsc", None)  # all that PySpark's own stop() leaves of it
+    for call in (
+        lambda: read(user.spark, user.uri),
+        lambda: write(user.df, user.uri, mode="append"),
+        lambda: register(user.spark),
+        lambda: SparkExecutor(user.spark),
+    ):
+        with pytest.raises(SparkUnavailableError, match="session has ended"):
+            call()
