@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.results import CommitProperties
+from refdelta.spark.stream_offsets import StreamOptions, byte_count
 from refdelta.writer import WriteRequest
 
 if TYPE_CHECKING:
@@ -17,11 +18,17 @@ WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
+STREAM_READ = (
+    "path", "storageOptions", "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger",
+    "ignoreDeletes", "skipChangeCommits",
+)  # fmt: skip
 # Spark hands on the last two, which are its own.
 STREAM_WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
     "txnAppId", "userMetadata", "checkpointLocation", "queryName",
 )  # fmt: skip
+
+_STREAM_NUMBERS = ("startingVersion", "maxFilesPerTrigger", "maxBytesPerTrigger")
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
@@ -102,6 +109,20 @@ def reads_target(options: Mapping[str, str]) -> bool | int:
     """The version of the table that the rows are made from; True for the newest, False where they are not."""
     told = options.get("readsTarget", "false").lower()
     return told == "true" if told in ("true", "false") else _number("readsTarget", told)
+
+
+def stream_of(options: Mapping[str, str]) -> StreamOptions:
+    """What a stream is to read."""
+    version, files, size = (options.get(name) for name in _STREAM_NUMBERS)
+    latest = version is not None and version.lower() == "latest"
+    return StreamOptions(
+        starting_version="latest" if latest else None if version is None else _number("startingVersion", version),
+        starting_timestamp=options.get("startingTimestamp"),
+        max_files=None if files is None else _number("maxFilesPerTrigger", files),
+        max_bytes=None if size is None else byte_count(size),
+        ignore_deletes=_flag(options, "ignoreDeletes"),
+        skip_change_commits=_flag(options, "skipChangeCommits"),
+    )
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:

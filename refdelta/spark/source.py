@@ -11,23 +11,23 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
 
-from refdelta.engine.reader import ScanFile, read_file
-from refdelta.engine.scan import scan_files
-from refdelta.errors import InvalidArgumentError, TableNotFoundError
+from refdelta.errors import TableNotFoundError
 from refdelta.ops.append import Written
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import WrittenRows, settle, tasks_failed
+from refdelta.spark.parts import Part, check_types, parts, rows
+from refdelta.spark.stream_read import StreamReader
 from refdelta.spark.stream_write import StreamWriter
 from refdelta.spark.types import delta_schema, spark_schema
 from refdelta.spark.writing import remove_leftovers, shared_store, together
@@ -38,10 +38,10 @@ from refdelta.writer import write_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from refdelta.engine.scan import Scan
+    import pyarrow as pa
 
-# Bytes of data files that one task reads.
-_TASK_BYTES = 128 * 2**20
+    from refdelta.engine.scan import Scan
+    from refdelta_storage import Store
 
 
 class RefdeltaSource(DataSource):
@@ -76,12 +76,7 @@ class RefdeltaSource(DataSource):
             table = self._table(self._version)
             wanted = delta_schema(schema)
             scan = table.scan([item.name for item in wanted], self.options.get("filter"))
-            for asked, there in zip(schema, spark_schema(scan.plan.columns), strict=True):
-                if asked.dataType != there.dataType:
-                    raise InvalidArgumentError(
-                        f"column {there.name} is of type {there.dataType.simpleString()}, "
-                        f"not {asked.dataType.simpleString()} as the schema says that was asked for"
-                    )
+            check_types(schema, scan.plan)
             return Reader(scan, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
@@ -90,10 +85,12 @@ class RefdeltaSource(DataSource):
             read_options.check_names(self.options, read_options.WRITE, "writes")
             return Writer(self.options, schema, overwrite=overwrite)
 
-    def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802 - Spark's name
-        """There is none: raises ``InvalidArgumentError``, which names what to do."""
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of the table as a stream, of the columns of ``schema``, which are the table's or some of them."""
         with reported():
-            raise InvalidArgumentError("the data source refdelta reads batches; refdelta.spark.read reads a version")
+            read_options.check_names(self.options, read_options.STREAM_READ, "streams")
+            version = self._table(None).version() if self._version is None else self._version
+            return StreamReader(self._store(), version, schema, read_options.stream_of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
         """A writer of a stream's batches; ``overwrite`` is the output mode ``complete``."""
@@ -101,17 +98,13 @@ class RefdeltaSource(DataSource):
             read_options.check_names(self.options, read_options.STREAM_WRITE, "streams into a table")
             return StreamWriter(self.options, schema, overwrite=overwrite)
 
+    def _store(self) -> Store:
+        return shared_store(read_options.path_of(self.options), read_options.storage_options(self.options))
+
     def _table(self, version: int | str | None) -> DeltaTable:
+        self._store()  # a table in memory is refused
         path, given = read_options.path_of(self.options), read_options.storage_options(self.options)
-        shared_store(path, given)
         return DeltaTable(path, version=version, storage_options=given)
-
-
-class Files(InputPartition):
-    """What one task reads: some files of the table."""
-
-    def __init__(self, files: list[ScanFile]):
-        super().__init__(files)
 
 
 class Reader(DataSourceReader):
@@ -120,15 +113,8 @@ class Reader(DataSourceReader):
     def __init__(self, scan: Scan, schema: Any):
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        self._store, self._plan, self._schema = scan.store, scan.plan, to_arrow_schema(schema, timezone="UTC")
-        self._parts: list[list[ScanFile]] = []
-        size = _TASK_BYTES
-        for file in scan_files(scan):
-            if size + file.size > _TASK_BYTES:
-                self._parts.append([])
-                size = 0
-            self._parts[-1].append(dataclasses.replace(file, vectors=None))
-            size += file.size
+        self._store, self._schema = scan.store, to_arrow_schema(schema, timezone="UTC")
+        self._parts = parts(scan)
 
     def __getstate__(self) -> dict[str, Any]:
         # A task has its own files with it, and need not have those of all others.
@@ -136,18 +122,13 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The files, as many together as make a task."""
-        return [Files(files) for files in self._parts]
+        return list(self._parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some files."""
-        for file in partition.value or ():
+        if isinstance(partition, Part):  # of no files Spark makes a partition of its own
             with reported():
-                for batch in read_file(self._store, file, self._plan):
-                    columns = [
-                        column if column.type == field.type else column.cast(field.type)
-                        for column, field in zip(batch.columns, self._schema, strict=True)
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+                yield from rows(self._store, partition, self._schema)
 
 
 @dataclasses.dataclass

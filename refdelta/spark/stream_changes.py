@@ -94,7 +94,7 @@ class Changes:
     def newest_known(self) -> Offset | None:
         """The end of the table as far as it has been looked at; None where it has not been."""
         newest = self._log.newest_known
-        return None if newest is None else Offset(self.made.metadata.id, newest + 1, -1, False, self._begun)
+        return None if newest is None or self._batch is None else self._batch[1].after(newest)
 
     def parse(self, stored: object) -> Offset:
         """An offset as Spark stored it. Raises ``InvalidArgumentError`` for one that is not of this table."""

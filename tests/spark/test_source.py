@@ -140,15 +140,6 @@ def test_what_is_refused_says_why(session: Any, table: Path, tmp_path: Path) -> 
         wide.write.format("refdelta").mode("append").save(str(table))
 
 
-def test_streams_are_refused_with_the_name_of_what_to_use(session: Any, table: Path) -> None:
-    from refdelta.spark.source import RefdeltaSource
-
-    schema = session.range(1).schema
-    source = RefdeltaSource({"path": str(table)})
-    with pytest.raises(errors.InvalidArgumentError, match=r"refdelta\.spark\.read"), typed_errors():
-        source.streamReader(schema)
-
-
 def test_a_failed_write_leaves_nothing_and_a_worker_error_is_typed(session: Any, table: Path) -> None:
     before, version = data_files(table), DeltaTable(table).version()
     rows = session.createDataFrame([(1, 1), (2, 0)], "id long, k long").repartition(2).write.format("refdelta")

@@ -1,0 +1,68 @@
+"""What the tasks of the data source read: some files each, as batches of the form that Spark expects."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from refdelta.engine.reader import ReadPlan, ScanFile, read_file
+from refdelta.engine.scan import scan_files
+from refdelta.errors import InvalidArgumentError
+from refdelta.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from refdelta.engine.scan import Scan
+    from refdelta_storage import Store
+
+# Bytes of data files that one task reads.
+_TASK_BYTES = 128 * 2**20
+
+
+class Part(InputPartition):
+    """What one task reads: some files, and what to make of them."""
+
+    def __init__(self, files: list[ScanFile], plan: ReadPlan):
+        super().__init__(files)
+        self.plan = plan
+
+
+def parts(scan: Scan) -> list[Part]:
+    """The files of a scan, as many together as make a task. Raises as ``scan_files``."""
+    found: list[Part] = []
+    size = _TASK_BYTES
+    for file in scan_files(scan):
+        if size + file.size > _TASK_BYTES:
+            found.append(Part([], scan.plan))
+            size = 0
+        found[-1].value.append(dataclasses.replace(file, vectors=None))
+        size += file.size
+    return found
+
+
+def check_types(schema: Any, plan: ReadPlan) -> None:
+    """See that the columns of a plan have the types that a Spark schema asks for.
+
+    Raises ``InvalidArgumentError`` for one that has not.
+    """
+    for asked, there in zip(schema, spark_schema(plan.columns), strict=True):
+        if asked.dataType != there.dataType:
+            raise InvalidArgumentError(
+                f"column {there.name} is of type {there.dataType.simpleString()}, "
+                f"not {asked.dataType.simpleString()} as the schema says that was asked for"
+            )
+
+
+def rows(store: Store, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a part as batches of exactly this schema. Raises as ``read_file``."""
+    for file in part.value:
+        for batch in read_file(store, file, part.plan):
+            columns = [
+                column if column.type == field.type else column.cast(field.type)
+                for column, field in zip(batch.columns, schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

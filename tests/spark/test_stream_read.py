@@ -1,0 +1,187 @@
+"""`spark.readStream.format("refdelta")`: the rows of a table, then those that are added, each once."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.spark import register, typed_errors
+
+pytestmark = pytest.mark.spark
+
+Batches = list[list[Any]]
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any) -> Iterator[Any]:
+    register(spark)
+    yield spark
+    for query in spark.streams.active:
+        query.stop()
+
+
+def append(uri: Path, *ids: int, **arguments: Any) -> None:
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "k": [f"k{number % 2}" for number in ids]})
+    write_deltalake(uri, rows, mode="append", **arguments)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Versions 0 to 3 with two rows each, in two partitions; it has deletion vectors."""
+    uri = tmp_path / "t"
+    append(uri, 0, 1, partition_by="k", configuration={"delta.enableDeletionVectors": "true"})
+    for number in (2, 4, 6):
+        append(uri, number, number + 1)
+    return uri
+
+
+def load(session: Any, uri: Path, form: str = "refdelta", **options: Any) -> Any:
+    return session.readStream.format(form).options(**options).load(str(uri))
+
+
+def run(frame: Any, checkpoint: Path, fail_at: int | None = None) -> Batches:
+    """The rows of each batch of all that there is now, in some settled order."""
+    found: Batches = []
+
+    def take(batch: Any, number: int) -> None:
+        rows = [tuple(row) for row in batch.collect()]
+        if number == fail_at:
+            raise RuntimeError("the driver fails here")
+        found.append(sorted(rows, key=repr))
+
+    writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    with typed_errors():
+        writer.trigger(availableNow=True).start().awaitTermination()
+    return found
+
+
+def ids(batches: Batches) -> list[list[int]]:
+    return [[row[0] for row in rows] for rows in batches]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"maxFilesPerTrigger": 2},
+    {"maxBytesPerTrigger": "700b", "startingVersion": "1", "skipChangeCommits": "true"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "commits"])
+def test_batches_are_those_of_delta_spark(session: Any, table: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    DeltaTable(table).delete("id = 3")
+    DeltaTable(table).optimize.compact()
+    append(table, 8, 9, 10, 11, 12)
+    append(table, 13)
+    ours = run(load(session, table, **options), tmp_path / "ours")
+    theirs = run(load(session, table, "delta", **options), tmp_path / "theirs")
+    assert ours == theirs
+    assert len(ours) > 2
+
+
+STATEMENTS = """
+create table {t} (id long, at timestamp, local timestamp_ntz, day date, price decimal(9,2), raw binary,
+    deep struct<a: array<long>, b: struct<x: string>>, labels map<string, int>, part double)
+    using delta partitioned by (part)
+    tblproperties ('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true');
+insert into {t} values
+    (1, timestamp'1970-01-01 00:00:00.000001', timestamp_ntz'1970-01-01 00:00:00', date'1970-01-01', 1.25, x'00ff',
+        named_struct('a', array(1L, null), 'b', named_struct('x', 'y')), map('a', 1), 1.5),
+    (2, null, null, null, null, null, null, null, null),
+    (3, timestamp'0400-01-01', timestamp_ntz'9000-01-01 00:00:00', date'2024-02-29', -3.50, x'', null, map(), 1.5);
+alter table {t} rename column price to cost;
+alter table {t} rename column deep.b to c;
+delete from {t} where id = 3;
+alter table {t} add columns (more string first);
+insert into {t} values ('new', 4, null, null, null, 7, null, named_struct('a', null, 'c', null), null, 2.5);
+"""
+
+
+def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path) -> None:
+    uri = tmp_path / "t"
+    for statement in STATEMENTS.format(t=f"delta.`{uri}`").split(";")[:-1]:
+        session.sql(statement)
+    ours = run(load(session, uri), tmp_path / "ours")
+    assert ours == run(load(session, uri, "delta"), tmp_path / "theirs")
+    assert sorted(row[1] for row in ours[0]) == [1, 2, 4]
+    # From the first version on: rows of before a column was renamed come as the table is now.
+    whole = run(load(session, uri, startingVersion="0", skipChangeCommits="true"), tmp_path / "whole")
+    assert sorted(row[1] for row in whole[0]) == [1, 2, 3, 4]
+    assert {row[1]: row[5] for row in whole[0]}[3] == decimal.Decimal("-3.50")
+    narrow = session.readStream.format("refdelta").schema("id long, cost decimal(9,2)").load(str(uri))
+    assert {len(row) for row in run(narrow, tmp_path / "narrow")[0]} == {2}
+    wrong = session.readStream.format("refdelta").schema("id string").load(str(uri))
+    with pytest.raises(errors.InvalidArgumentError, match="bigint"):
+        run(wrong, tmp_path / "wrong")
+
+
+def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table: Path, tmp_path: Path) -> None:
+    at = tmp_path / "checkpoint"
+    with pytest.raises(Exception, match="the driver fails here"):
+        run(load(session, table, maxFilesPerTrigger=3), at, fail_at=0)
+    # The first batch is the hard one: of its start Spark keeps nothing.
+    DeltaTable(table).optimize.compact()
+    DeltaTable(table).delete("id < 8")
+    append(table, 10)
+    later = {"maxFilesPerTrigger": 3, "skipChangeCommits": "true"}
+    with pytest.raises(Exception, match="the driver fails here"):
+        run(load(session, table, **later), at, fail_at=1)
+    append(table, 11)
+    found = run(load(session, table, **later), at)
+    assert [len(batch) for batch in found[:2]] == [3, 3]
+    assert sorted(number for batch in ids(found) for number in batch) == [*range(3, 8), 10, 11]
+
+
+def test_what_stops_a_stream_and_how_it_goes_on(session: Any, table: Path, tmp_path: Path) -> None:
+    at = tmp_path / "checkpoint"
+    stream = load(session, table)
+    assert ids(run(stream, at)) == [list(range(8))]
+    more = pa.table({"id": [8], "k": ["k0"], "new": ["yes"]})
+    append(table, 9)
+    write_deltalake(table, more, mode="append", schema_mode="merge")
+    found: Batches = []
+    frame = stream.writeStream.foreachBatch(lambda batch, _: found.append(batch.collect()))
+    query = frame.option("checkpointLocation", str(at)).start()  # without an end of its own
+    with (
+        pytest.raises(errors.StreamStoppedError, match="version 5 changes the table's schema") as caught,
+        typed_errors(),
+    ):
+        query.awaitTermination()
+    assert (caught.value.version, caught.value.reload, ids(found)) == (5, True, [[9]])
+    assert run(load(session, table), at) == [[(8, "k0", "yes")]]
+    DeltaTable(table).delete("k = 'k0'")
+    append(table, 10)
+    with pytest.raises(errors.StreamStoppedError, match=r"version 6 \(DELETE\) removes rows.*ignoreDeletes") as caught:
+        run(load(session, table), at)
+    assert (caught.value.version, caught.value.reload) == (6, False)
+    assert ids(run(load(session, table, ignoreDeletes="true"), at)) == [[10]]
+
+
+def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_path: Path) -> None:
+    at = tmp_path / "checkpoint"
+    run(load(session, table), at)
+    append(table, 8)
+    next(path for path in (table / "k=k0").iterdir() if "part" in path.name).unlink()
+    with pytest.raises(errors.DataFileNotFoundError, match=r"k=k0/.*not exist any more: VACUUM"):
+        run(load(session, table, startingVersion="0"), tmp_path / "other")
+    other = tmp_path / "another"
+    append(other, 1)
+    with pytest.raises(errors.InvalidArgumentError, match="the stream reads the table with the id"):
+        run(load(session, other), at)
+    with pytest.raises(errors.TableNotFoundError), typed_errors():
+        load(session, tmp_path / "none")
+    for options, said in (
+        ({"filter": "id > 1"}, "no option 'filter'.*startingVersion"),
+        ({"startingVersion": "soon"}, "startingVersion is a whole number"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a positive number"),
+        ({"maxBytesPerTrigger": "1x"}, "number of bytes"),
+        ({"ignoreDeletes": "maybe"}, "true or false"),
+    ):
+        from refdelta.spark.source import RefdeltaSource
+
+        with pytest.raises(errors.InvalidArgumentError, match=said), typed_errors():
+            RefdeltaSource({"path": str(other), **options}).streamReader(session.range(1).schema)
