@@ -64,6 +64,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
         self._options = options
+        if options.get("overwriteSchema", "").lower() == "true" and not overwrite:
+            raise InvalidArgumentError("overwriteSchema goes with the output mode complete, which replaces the table")
         request = stream_options.request_of(options, overwrite=overwrite)
         reads_target = stream_options.reads_target(options)
         if not isinstance(reads_target, bool):
@@ -83,21 +85,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit a batch. One that the table records already is skipped, and its files are removed."""
         with reported():
-            job, first = self._of(messages), messages[0]
-            query = _query(first.query, self._options)
-            properties = stream_options.commit_options(self._options)["commit_properties"]
-            txn = Staging(
-                job.store,
-                job.snapshot(),
-                fresh=False,
-                app_id=query,
-                app_version=batchId,
-                commit_properties=properties,
-            )
-            if txn.already_recorded:
+            job = self._of(messages)
+            try:
+                txn = self._staged(job, messages, batchId)
+            except BaseException:
+                job.remove_files()
+                raise
+            if txn is None:
                 remove_leftovers(job.store, job.token)
-                return
-            _commit(txn, job, together(message.written for message in messages), query, batchId)
+            else:
+                txn.commit()
+                auto_compact(txn)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Remove what the tasks of a failed batch have written. Spark calls this after an error of :meth:`commit` too.
@@ -112,29 +110,33 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """The job that these messages are of."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
-
-def _commit(txn: Staging, job: Job, written: Written, query: str, batch: int) -> None:
-    rows = WrittenRows(job.schema, written)
-    complete = job.request.mode == "overwrite"
-    with txn:
+    def _staged(self, job: Job, messages: list[BatchMessage], batch: int) -> Staging | None:
+        """What is to be committed; None where the table has the batch."""
+        query = _query(messages[0].query, self._options)
+        properties = stream_options.commit_options(self._options)["commit_properties"]
+        txn = Staging(
+            job.store, job.snapshot(), fresh=False, app_id=query, app_version=batch, commit_properties=properties
+        )
+        if txn.already_recorded:
+            return None
         if job.reads_target:
             txn.read_whole_table()
+        rows = WrittenRows(job.schema, together(message.written for message in messages))
         target = job.request.target(txn.snapshot, job.schema)
-        removed = 0
+        complete, removed = job.request.mode == "overwrite", 0
         if complete:
             removed = len(overwrite(txn, rows, target)[1].removed)
         else:
             append(txn, rows, target)
         parameters = {"outputMode": "Complete" if complete else "Append", "queryId": query, "epochId": str(batch)}
         noted = {
-            "numAddedFiles": len(written.adds),
+            "numAddedFiles": len(rows.written.adds),
             "numRemovedFiles": removed,
-            "numOutputRows": written.rows,
-            "numOutputBytes": written.size,
+            "numOutputRows": rows.written.rows,
+            "numOutputBytes": rows.written.size,
         }
         txn.describe("STREAMING UPDATE", parameters, noted, always=True)
-        txn.commit()
-        auto_compact(txn)
+        return txn
 
 
 def _query(told: str | None, options: Mapping[str, str]) -> str:
