@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -126,6 +127,8 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
     settings.setAll([*_settings(Path(folder.name), cores, memory).items(), *(conf or {}).items()])
     log = Path(folder.name) / _LOG_NAME
     gateway = None
+    # Its workers are processes of this machine, and need the packages that are here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with log.open("wb") as output:
             gateway = launch_gateway(settings, {"stdout": output, "stderr": output})
