@@ -75,6 +75,7 @@ class Changes:
         self._log = CommitLog(made.store, made.metadata.id)
         self._version: Snapshot | None = made  # of which the files may be wanted
         self._ordered: tuple[int, pa.Table] | None = None
+        self._open: _Step | None = None  # the commit that was looked at last: it may be more than a batch takes
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
 
@@ -162,12 +163,19 @@ class Changes:
             version, index = version + 1, 0
         else:
             self._version = self._ordered = None
+        if (step := self._open) is not None and step.version == version and (last is None or version <= last):
+            yield dataclasses.replace(step, index=index, files=step.files.slice(index))
+            version, index = version + 1, 0
         for commit in self._log.commits(version, last):
-            stop = self._stop(commit)
-            added = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
-            self._check_partitions(commit.version, added)
-            yield _Step(commit.version, False, index, added.slice(index), stop)
+            self._open = step = self._step(commit)
+            yield dataclasses.replace(step, index=index, files=step.files.slice(index))
             index = 0
+
+    def _step(self, commit: CommitSummary) -> _Step:
+        stop = self._stop(commit)
+        added = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
+        self._check_partitions(commit.version, added)
+        return _Step(commit.version, False, 0, added, stop)
 
     def _files_of(self, version: int) -> pa.Table:
         """All files of a version, in an order that depends on nothing else: by modification time, then by path."""
