@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import click
 
 from refdelta.cli import printable
-from refdelta.cli.app import app, at_a_version, open_table, storage_options
+from refdelta.cli.app import app, at_a_version, in_bytes, open_table, storage_options
 from refdelta.cli.render import counted, echo_json
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.observe import StatusLine
@@ -46,7 +47,16 @@ class CrosscheckFailedError(DeltaError):
 @click.option(
     "--spark-path",
     metavar="DIR|URI",
-    help="Where delta-spark finds a TABLE that is in a store: the folder that the store serves it from.",
+    help="Where delta-spark finds a TABLE that is in a store, such as the folder that the store serves. "
+    "Unless said, it is given a copy on this machine.",
+)
+@click.option(
+    "--copy-limit",
+    metavar="SIZE",
+    callback=in_bytes,
+    default="1gb",
+    show_default=True,
+    help="How much may be copied: the log, and the files of the versions that are compared.",
 )
 @click.option(
     "--scenario",
@@ -62,6 +72,7 @@ def run(
     versions: int,
     predicates: tuple[str, ...],
     spark_path: str | None,
+    copy_limit: int,
     scenario: str | None,
     only: tuple[str, ...],
 ) -> None:
@@ -81,7 +92,7 @@ def run(
     elif table is not None:
         if only:
             raise click.UsageError("--only goes with --scenario")
-        _compare(table, storage_options, version, versions, predicates, spark_path, as_json)
+        _compare(table, storage_options, version, versions, predicates, spark_path, copy_limit, as_json)
 
 
 def _compare(
@@ -91,15 +102,22 @@ def _compare(
     versions: int,
     predicates: Sequence[str],
     spark_path: str | None,
+    copy_limit: int,
     as_json: bool,
 ) -> None:
     table = open_table(uri, options, version)
     for predicate in predicates:
         table.scan(predicate=predicate)  # what is no filter is said before Java starts
-    place = tables.place_of(table, spark_path)
+    if missing := oracle.availability():
+        raise oracle.OracleUnavailableError(missing)
     checks = []
-    with StatusLine() as line:
-        line.show(_STARTING, force=True)
+    with StatusLine() as line, ExitStack() as stack:
+
+        def told(what: str) -> None:
+            line.show(printable(what), force=True)
+
+        place = stack.enter_context(tables.reachable(table, spark_path, versions=versions, limit=copy_limit, told=told))
+        told(_STARTING)
         with oracle.session() as spark:
             if not as_json:
                 line.clear()
@@ -111,7 +129,7 @@ def _compare(
                 versions=versions,
                 predicates=predicates or None,
                 storage_options=options or None,
-                told=lambda what: line.show(printable(what), force=True),
+                told=told,
             ):
                 checks.append(check)
                 if not as_json:

@@ -7,6 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.protocol.paths import data_key
 from refdelta.spark import oracle
+from refdelta.spark.copying import COPY_LIMIT, copied
 from refdelta.spark.probes import probes
 from refdelta.spark.same_rows import compare_rows
 from refdelta.table import DeltaTable
@@ -88,25 +90,54 @@ class Both:
         return _path(self.place).rstrip("/") + "/"
 
 
-def place_of(table: DeltaTable, spark_path: str | None = None) -> str:
+def place_of(table: DeltaTable, spark_path: str | None = None) -> str | None:
     """Where delta-spark finds a table.
 
     Args:
         table: the table.
         spark_path: what the user says of it, or None.
 
-    Raises:
-        InvalidArgumentError: nothing is said, and it lies in a store that only this engine has a way to.
+    Returns:
+        The place; None where nothing is said, and the table is in a store that only this engine has a way to.
     """
     if spark_path is not None:
         return spark_path if "://" in spark_path else str(Path(spark_path).absolute())
     log = table.store.local_path("_delta_log")
-    if log is None:
-        raise InvalidArgumentError(
-            f"delta-spark reads folders of this machine, and {table.table_uri} is none; say where it finds the table: "
-            "--spark-path, for example the folder that the store serves"
-        )
-    return str(Path(log).parent)
+    return None if log is None else str(Path(log).parent)
+
+
+@contextmanager
+def reachable(
+    table: DeltaTable,
+    spark_path: str | None = None,
+    *,
+    versions: int = VERSIONS,
+    limit: int = COPY_LIMIT,
+    told: Callable[[str], None] = lambda _: None,
+) -> Iterator[str]:
+    """Where delta-spark finds a table, for as long as the block runs: a copy, where only this engine has a way to it.
+
+    Args:
+        table: the table.
+        spark_path: what the user says of it, or None.
+        versions: of how many versions the rows will be counted.
+        limit: how many bytes may be copied.
+        told: called with how much there is to copy.
+
+    Raises:
+        InvalidArgumentError: there is more to copy.
+    """
+    place = place_of(table, spark_path)
+    if place is not None:
+        yield place
+        return
+    with copied(table, _numbers(table, versions), limit=limit, told=told) as folder:
+        yield folder
+
+
+def _numbers(table: DeltaTable, versions: int) -> range:
+    """So many versions up to that of the handle, newest first."""
+    return range(table.version(), max(-1, table.version() - versions), -1)
 
 
 def compare_table(
@@ -128,7 +159,7 @@ def compare_table(
     Args:
         spark: a session of :func:`refdelta.spark.oracle.session`.
         table: the table.
-        place: as :func:`place_of` takes ``spark_path``.
+        place: where delta-spark finds it, if not where this engine does: :func:`reachable` says where.
         versions: of how many versions the rows are counted and the history compared; 0 for none.
         predicates: the filters; None for some that are made from the table's statistics and partition values.
         storage_options: those with which the table was opened.
@@ -138,11 +169,14 @@ def compare_table(
         One check after the other, as they are made. What one of the two cannot do is a problem of that check.
 
     Raises:
-        InvalidArgumentError: as :func:`place_of`.
+        InvalidArgumentError: nothing is said of the place, and delta-spark has no way to where this engine finds it.
     """
+    place = place_of(table, place)
+    if place is None:
+        raise InvalidArgumentError(f"delta-spark reads folders of this machine, and {table.table_uri} is none")
     newest = DeltaTable(table.table_uri, storage_options=storage_options).version() if table.pinned else table.version()
-    both = Both(spark, table, place_of(table, place), storage_options)
-    numbers = range(table.version(), max(-1, table.version() - versions), -1)
+    both = Both(spark, table, place, storage_options)
+    numbers = _numbers(table, versions)
     told("schema")
     schema = _checked("schema", lambda: _schema(both))
     yield schema

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
+from refdelta.spark.copying import copied
 from refdelta.spark.scenarios import LEVELS, read_scenarios
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
@@ -58,12 +61,41 @@ def test_a_filter_that_is_none_is_told(fails, table):
     assert "nothing" in fails("crosscheck", table, "--where", "nothing = 1")
 
 
-def test_a_table_that_only_this_engine_has_a_way_to(fails, cli, table, fresh_path):
+def test_more_is_not_copied_than_is_allowed(fails, cli, table, fresh_path, monkeypatch):
+    monkeypatch.setattr(oracle, "availability", lambda: None)
     uri = f"memory://{fresh_path()}"
     rows = table.parent / "rows.parquet"
     assert cli("read", table, "--output", rows).status == 0
     assert cli("write", uri, rows).status == 0
-    assert "--spark-path" in fails("crosscheck", uri)
+    assert "more than 1,000; allow more (--copy-limit), compare less" in fails(
+        "crosscheck", uri, "--copy-limit", "1000"
+    )
+    assert "--copy-limit" in fails("crosscheck", uri, "--copy-limit", "much")
+
+
+def test_a_copy_is_the_table_up_to_a_version(fresh_path):
+    uri = f"memory://{fresh_path()}"
+    for start in range(0, 40, 10):
+        write_deltalake(
+            uri,
+            pa.table({"id": range(start, start + 10), "p": ["a/b c"] * 10}),
+            mode="append",
+            partition_by=["p"],
+            configuration={"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "2"},
+        )
+    DeltaTable(uri).delete("id = 12")
+    DeltaTable(uri).optimize.compact()
+    at = DeltaTable(uri, version=4)
+    said = []
+    with copied(at, [4, 3, -1], told=said.append) as folder:
+        copy = DeltaTable(folder)
+        assert copy.version() == 4
+        assert sorted(copy.to_pyarrow_table()["id"].to_pylist()) == sorted(at.to_pyarrow_table()["id"].to_pylist())
+        assert [one["timestamp"] for one in copy.history()] == [one["timestamp"] for one in at.history()]
+        assert DeltaTable(folder, version=3).count() == 40
+        copies = sum(path.is_file() for path in Path(folder).rglob("*"))
+    assert not Path(folder).exists()
+    assert said[0].startswith(f"copying {copies} files of {at.table_uri}, ")
 
 
 @pytest.mark.parametrize(

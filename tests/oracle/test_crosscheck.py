@@ -220,3 +220,20 @@ def test_scenarios_side_by_side_with_the_rule_that_decided(cli, tmp_path):
     assert (alike["alike"], different["alike"]) == (True, False)
     assert different["refdelta"]["failures"]["T"]["rule"] == "files-added"
     assert different["delta_spark"] == {"outcome": "all commit", "failures": {}}
+
+
+def test_a_table_on_s3_is_compared_by_a_copy(cli, s3_server):
+    place = s3_server.place()
+    options = {"storage_options": place.options}
+    write_deltalake(
+        place.uri, DATA, partition_by=["p"], configuration={"delta.enableDeletionVectors": "true"}, **options
+    )
+    DeltaTable(place.uri, **options).delete("n = 1")
+    write_deltalake(place.uri, DATA, mode="append", **options)
+    given = [f"--storage-option={name}={value}" for name, value in place.options.items()]
+    status, out, err = cli(place.uri, *given)
+    assert (status, err) == (0, "")
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[0] == f"{place.uri}, version 2"
+    assert "ok  rows: 5 rows, each in both" in lines
+    assert {"ok  count at version 1: 2 rows", "ok  history: 3 commits"} <= set(lines)
