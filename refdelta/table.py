@@ -423,7 +423,7 @@ class DeltaTable:
 
         Args:
             source: rows, as :func:`refdelta.write_deltalake` takes them. All of them are held in memory, of the table
-                only pieces.
+                only pieces; a Spark DataFrame need not be, with a :class:`refdelta.spark.SparkExecutor`.
             predicate: ON: which rows of the source match which of the table; SQL in Spark's dialect.
             source_alias: the name of the source in all expressions.
             target_alias: the name of the table in all expressions.

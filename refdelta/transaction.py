@@ -23,7 +23,7 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
-from refdelta.ops.merge import Merge, merge
+from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
 from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
@@ -229,7 +229,7 @@ class WriteTransaction:
             request = Merge(predicate, *aliases, clauses, merge_schema)
             with self._begin("merge") as staging:
                 if staging is not None:
-                    merge(staging, self._snapshot, self._source(source), request)
+                    merge(staging, self._snapshot, self._source_to_merge(source), request)
 
         return TableMerger(run)
 
@@ -359,6 +359,17 @@ class WriteTransaction:
             yield None if self._staging.already_recorded else self._staging
         self._statement = statement
 
+    def _source_to_merge(self, data: Any) -> Source | Elsewhere:
+        """As :meth:`_source`, but for rows that the executor leaves where they are."""
+        executor: object = self._staging.executor
+        found = executor.source_of(data) if isinstance(executor, Merging) else None
+        if found is None:
+            return self._source(data)
+        version = found.version_of(self._staging.store.uri)
+        if version is not None:
+            self._rest_on(version)
+        return found
+
     def _source(self, data: Any) -> Source:
         """The rows to write. Raises ``InvalidArgumentError`` where they are of this table in another version."""
         # A handle of the table: a version that its user named never changes, and is not read of the snapshot.
@@ -367,13 +378,17 @@ class WriteTransaction:
         read = source.snapshot
         if read is None or read.store.uri != self._staging.store.uri or pinned:
             return source
-        if read.version != self.version:
+        self._rest_on(read.version)
+        return source
+
+    def _rest_on(self, version: int) -> None:
+        """Record that the data are made from rows of a version of this table."""
+        if version != self.version:
             raise InvalidArgumentError(
-                f"the data are of version {read.version} of this table, but the transaction sees version "
+                f"the data are of version {version} of this table, but the transaction sees version "
                 f"{self.version}; read() gives what it sees"
             )
         self._staging.read_whole_table()
-        return source
 
     def _target(self, source: Source) -> Target:
         return existing_table(self._snapshot, from_arrow(source.reader.schema), schema_mode=None, partition_by=None)

@@ -47,6 +47,7 @@ class Executor(Protocol):
         tasks: Iterable[Task],
         *,
         done: Callable[[Result], None] | None = None,
+        writes: Store | None = None,
     ) -> Iterator[Result]:
         """The results in the order of the tasks. The first exception, in that order, is raised; no task starts after
         it that has not started by then.
@@ -55,6 +56,8 @@ class Executor(Protocol):
             function: what to do.
             tasks: what to do it with.
             done: called in this process with every result, one at a time, even where another task fails.
+            writes: the folder in which the tasks write data files; None where they write none. What is left there of
+                tasks that did not come to their end is removed.
         """
 
 
@@ -134,6 +137,7 @@ class ThreadExecutor:
         tasks: Iterable[Task],
         *,
         done: Callable[[Result], None] | None = None,
+        writes: Store | None = None,  # noqa: ARG002 - a task of this process removes its own files
     ) -> Iterator[Result]:
         """The results in the order of the tasks; at most two for each thread are begun before they are asked for.
 

@@ -7,9 +7,11 @@ open; the one that was written to longest ago is completed when another is neede
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -41,6 +43,23 @@ OPEN_FILES = 64
 _SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
 
 
+@contextmanager
+def names_holding(text: str) -> Iterator[None]:
+    """Within, all files that are written hold this text in their names; no two writers may have the same.
+
+    It says who has written a file, where others than this process do it.
+    """
+    numbers = itertools.count()
+    token = _names.set(lambda: f"{text}-{next(numbers)}")
+    try:
+        yield
+    finally:
+        _names.reset(token)
+
+
+_names: ContextVar[Callable[[], str]] = ContextVar("names", default=lambda: str(uuid.uuid4()))
+
+
 def write_files(
     store: Store,
     data: pa.RecordBatchReader | Iterable[pa.RecordBatch],
@@ -70,7 +89,7 @@ def write_files(
         data_change: whether the rows are new, or only moved from other files.
         workers: how many threads encode; None for one a processor, at most 8.
         progress: called with the number of rows of each batch that was taken in.
-        unique: what makes the files' names unlike all others; None for a new UUID.
+        unique: what makes the files' names unlike all others; None for what :func:`names_holding` says, or a new UUID.
 
     Returns:
         One action a file, in the order in which the files were begun; none for no rows.
@@ -89,7 +108,7 @@ def write_files(
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(schema, partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()))
-    router = _Router(layout, encoder, codec, target, unique or str(uuid.uuid4()))
+    router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:
         for batch in _even(data, router.row_group_bytes):
             router.add(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -50,12 +50,23 @@ class Merge:
 class Elsewhere(Protocol):
     """Rows to merge that are not in this process."""
 
+    def version_of(self, uri: str) -> int | None:
+        """The version of the table at ``uri`` from which they are made; None where they are not."""
+
     @property
     def schema(self) -> pa.Schema:
         """Their Arrow schema."""
 
     def way(self, plan: MergePlan) -> Way:
         """How they come together with those of the table."""
+
+
+@runtime_checkable
+class Merging(Protocol):
+    """An executor that has rows to merge elsewhere."""
+
+    def source_of(self, data: Any) -> Elsewhere | None:
+        """The data as rows that stay where they are; None for what is to be read here."""
 
 
 def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request: Merge) -> None:

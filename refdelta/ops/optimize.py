@@ -229,7 +229,7 @@ def _rewrite(
             taken.append(each)
             yield each
 
-    for group in executor.map(rewriter.rewrite, tell(), done=own):
+    for group in executor.map(rewriter.rewrite, tell(), done=own, writes=txn.store):
         done.append((taken.popleft(), group))
         if request.progress:
             request.progress(len(done), total)

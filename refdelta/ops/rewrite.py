@@ -234,7 +234,7 @@ def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Ane
     # Of the list of files, which may be long, a task needs its own ones alone.
     bare = dataclasses.replace(snapshot, files=snapshot.files.schema.empty_table())
     executor = txn.executor or ThreadExecutor()
-    written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files)
+    written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files, writes=txn.store)
     added = [add for adds in written for add in adds]
     txn.stage(added)
     return added

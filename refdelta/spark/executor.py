@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from refdelta.engine.executor import limit_threads
+from refdelta.engine.write import names_holding
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.spark import tasks as spark_tasks
 from refdelta.spark.failures import check_session, from_text, to_text
+from refdelta.spark.leftovers import attempt, watched
+from refdelta.spark.merging import FrameSource
+
+if TYPE_CHECKING:
+    from refdelta_storage import Store
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Up to how many bytes of files one task writes anew, unless said.
 GROUP_BYTES = 256 * 2**20
+# Up to how many bytes the source of a MERGE is collected, unless said: each worker's copy of it makes a hash table.
+BROADCAST_BYTES = 64 * 2**20
 # So many of Spark's tasks for each that runs at once: enough that the last ones end about together.
 _WAVES = 4
 
@@ -29,31 +38,44 @@ class SparkExecutor:
     """Runs the tasks over files on Spark's workers: the ``executor`` of :class:`refdelta.DeltaTable`'s statements.
 
     The workers need this package and its dependencies, and reach the table by the same URI and options as the driver.
-    The source of a MERGE, a DataFrame too, is held in memory by the driver and by each worker. Where a task fails for a
-    reason that lies in the table or the statement, it is not tried again, and the files of the others are removed. Of
-    a worker that is killed files may stay behind, which nothing names; VACUUM with ``full`` removes them.
+    The source of a MERGE is held in memory by the driver and by each worker, but for a DataFrame with more rows than
+    ``broadcast_bytes``: that one stays with the workers, and is shuffled with the table by the equalities of ON.
+
+    Where a task fails for a reason that lies in the table or the statement, it is not tried again, and the files of the
+    others are removed. So are those of workers that are killed, and of tasks that Spark runs more than once. What a
+    driver leaves behind that is killed nothing names; VACUUM with ``full`` removes it.
 
     Args:
         spark: the session.
         group_bytes: up to how many bytes of files one task writes anew together. More makes fewer files of little
             data, less more tasks.
+        broadcast_bytes: up to how many bytes, rows times their width in Arrow's memory, the DataFrame that is a MERGE's
+            source is collected and goes to all tasks. 0 is for none.
 
     Raises:
-        InvalidArgumentError: ``group_bytes`` is not positive, or ``spark`` is no session.
+        InvalidArgumentError: ``group_bytes`` is not positive, ``broadcast_bytes`` is negative, or ``spark`` is no
+            session.
         SparkUnavailableError: PySpark is not installed.
     """
 
-    def __init__(self, spark: Any, *, group_bytes: int = GROUP_BYTES):
+    def __init__(self, spark: Any, *, group_bytes: int = GROUP_BYTES, broadcast_bytes: int = BROADCAST_BYTES):
         check_session(spark)
         if group_bytes <= 0:
             raise InvalidArgumentError(f"group_bytes is {group_bytes}; it must be positive")
         self._spark = spark
+        if broadcast_bytes < 0:
+            raise InvalidArgumentError(f"broadcast_bytes is {broadcast_bytes}; it must not be negative")
         self._group_bytes = group_bytes
+        self._broadcast_bytes = broadcast_bytes
 
     @property
     def group_bytes(self) -> int:
         """Up to how many bytes of files one task writes anew."""
         return self._group_bytes
+
+    def source_of(self, data: Any) -> FrameSource | None:
+        """A DataFrame as the source of a MERGE; None for other data."""
+        return FrameSource(self._spark, data, self._broadcast_bytes) if hasattr(data, "mapInArrow") else None
 
     def map(
         self,
@@ -61,6 +83,7 @@ class SparkExecutor:
         tasks: Iterable[Task],
         *,
         done: Callable[[Result], None] | None = None,
+        writes: Store | None = None,
     ) -> Iterator[Result]:
         """See :class:`refdelta.engine.executor.Executor`.
 
@@ -74,7 +97,7 @@ class SparkExecutor:
             source = iter(tasks)
             rounds = iter(lambda: list(itertools.islice(source, at_once)), [])
         for some in rounds:
-            yield from self._run(function, some, at_once * _WAVES, done)
+            yield from self._run(function, some, at_once * _WAVES, done, writes)
 
     def _run(
         self,
@@ -82,9 +105,16 @@ class SparkExecutor:
         tasks: Sequence[Task],
         most: int,
         done: Callable[[Result], None] | None,
+        writes: Store | None,
     ) -> list[Result]:
         packed = [list(tasks[start:end]) for start, end in _portions(len(tasks), most)]
-        outcomes = [outcome for some in spark_tasks.run(self._spark, _Portion(function), packed) for outcome in some]
+        if writes is None:
+            ended = spark_tasks.run(self._spark, _Portion(function), packed)
+        else:
+            with watched(self._spark, writes) as watch:
+                ended = spark_tasks.run(self._spark, _Portion(function, watch.token), packed)
+                watch.counting.update(portion.attempt for portion in ended)
+        outcomes = [outcome for portion in ended for outcome in portion.outcomes]
         results = [outcome.result for outcome in outcomes if outcome.failure is None]
         if done is not None:
             for result in results:
@@ -106,20 +136,31 @@ class _Outcome(Generic[Result]):
 
 
 @dataclass(frozen=True)
+class _Ended(Generic[Result]):
+    """What became of some tasks, and which attempt at them it was."""
+
+    outcomes: list[_Outcome[Result]]
+    attempt: str
+
+
+@dataclass(frozen=True)
 class _Portion(Generic[Task, Result]):
-    """A function over some tasks, until one of them fails."""
+    """A function over some tasks, until one of them fails. Files that it writes hold a token in their names."""
 
     function: Callable[[Task], Result]
+    token: str = ""
 
-    def __call__(self, tasks: Sequence[Task]) -> list[_Outcome[Any]]:
+    def __call__(self, tasks: Sequence[Task]) -> _Ended[Any]:
         limit_threads(1)  # there are as many of Spark's tasks as cores
-        outcomes: list[_Outcome[Any]] = []
-        for task in tasks:
-            try:
-                outcomes.append(_Outcome(self.function(task)))
-            except DeltaError as error:
-                return [*outcomes, _Outcome(None, to_text(error))]
-        return outcomes
+        ended = _Ended[Any]([], attempt(self.token))
+        with names_holding(ended.attempt) if self.token else nullcontext():
+            for task in tasks:
+                try:
+                    ended.outcomes.append(_Outcome(self.function(task)))
+                except DeltaError as error:
+                    ended.outcomes.append(_Outcome(None, to_text(error)))
+                    break
+        return ended
 
 
 def _portions(count: int, most: int) -> Iterator[tuple[int, int]]:

@@ -143,10 +143,10 @@ def _is_native(spark: Any, scan: Scan) -> bool:
         return False
     if plan.row_filter is None:
         return True
-    return isinstance(plan.row_filter, BoundFilter) and _means_the_same(spark, plan.row_filter.predicate)
+    return isinstance(plan.row_filter, BoundFilter) and means_the_same(spark, plan.row_filter.predicate)
 
 
-def _means_the_same(spark: Any, predicate: Any) -> bool:
+def means_the_same(spark: Any, predicate: Any) -> bool:
     """Whether Spark reads a predicate's text as the engine does: in UTC, with errors where there is no value."""
     nodes = list(walk(predicate))
     if any(isinstance(node, In) and not node.items for node in nodes):  # no text in SQL

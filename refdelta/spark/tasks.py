@@ -72,6 +72,25 @@ def frame(spark: Any, function: Callable[[Task], Iterator[pa.RecordBatch]], task
     return _one_each(spark, len(tasks)).mapInArrow(work, schema)
 
 
+def over(frame: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any) -> Any:
+    """A DataFrame of the batches that a function makes of each partition of another one.
+
+    Columns may have any name, while ``mapInArrow`` takes dots in names for paths. Errors are as of :func:`frame`, where
+    the function reports them.
+
+    Args:
+        frame: the other DataFrame.
+        function: see :func:`run`; called once with the batches of each partition, which may be none.
+        schema: see :func:`frame`.
+    """
+    names = frame.columns
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*(f"c{place}" for place in range(len(names)))).mapInArrow(work, schema)
+
+
 def _packed(tasks: Sequence[Any]) -> list[bytes]:
     """Every worker gets all tasks, and unpacks its own."""
     from pyspark import cloudpickle

@@ -7,9 +7,7 @@ committed. The names of all files of a job hold its token, so that what a failed
 
 from __future__ import annotations
 
-import logging
 import pickle
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,16 +16,17 @@ from refdelta import arguments
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
-from refdelta.errors import InvalidArgumentError, StoreError
+from refdelta.errors import InvalidArgumentError
 from refdelta.location import open_location
 from refdelta.ops.append import FileWriter, Written
 from refdelta.results import CommitResult
-from refdelta.spark import origin
+from refdelta.spark import origin, tasks
 from refdelta.spark.failures import check_session, raise_again, reported
+from refdelta.spark.leftovers import attempt, watched
+from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noqa: PLC0414 - for whoever writes
 from refdelta.spark.types import delta_schema
 from refdelta.staging import Staging
 from refdelta.writer import WriteRequest, existing, write_rows
-from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
     from refdelta.results import CommitProperties
     from refdelta_storage import Store
 
-log = logging.getLogger("refdelta")
-
-_WRITTEN = "written binary"
+_WRITTEN = "attempt string, written binary"
 # How a stream is written.
 STREAMS = (
     "writeStream.format('refdelta') writes it, each batch once; so does writeStream.foreachBatch with "
@@ -162,28 +159,23 @@ class FrameRows:
         self._df = df
 
     def write(self, writer: FileWriter) -> Written:
-        """Write them in one Spark job. What a job that fails has written is removed."""
+        """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
         plan_fit(self.schema, writer.target.schema)
-        token = str(uuid.uuid4())
+        with watched(self._df.sparkSession, writer.store) as watch:
+            token = watch.token
 
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            written = write_part(writer, token, batches)
-            yield pa.record_batch({"written": pa.array([pickle.dumps(written)], pa.binary())})
+            def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                written = write_part(writer, token, batches)
+                yield pa.record_batch({"attempt": [attempt(token)], "written": [pickle.dumps(written)]})
 
-        try:
             with raise_again():
-                parts = self._df.mapInArrow(work, _WRITTEN).collect()
-        except BaseException:
-            remove_leftovers(writer.store, token)
-            raise
+                parts = tasks.over(self._df, work, _WRITTEN).collect()
+            watch.counting.update(part.attempt for part in parts)
         return together([pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
 
 
 def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
     """On a worker: write one partition of a DataFrame, under names of this attempt's own."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
     first = next(batches, None)
     if first is None:
         return Written([], 0)
@@ -193,7 +185,7 @@ def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]
         yield from batches
 
     with reported():
-        return writer.write(first.schema, all_of_them(), unique=f"{token}-{context.taskAttemptId() if context else 0}")
+        return writer.write(first.schema, all_of_them(), unique=attempt(token))
 
 
 def together(parts: Iterable[Written]) -> Written:
@@ -211,21 +203,6 @@ def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str]
     if store.uri.startswith("memory:"):
         raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
     return store
-
-
-def remove_leftovers(store: Store, token: str) -> None:
-    """Remove the data files that a job has left behind which did not commit, as far as the store lets us.
-
-    Args:
-        store: the table's folder.
-        token: what their names hold. No commit may name such a file.
-    """
-    try:
-        keys = [item.key for item in store.list() if token in item.key and not item.key.startswith("_delta_log/")]
-        if keys:
-            store.delete(keys)
-    except (StorageError, StoreError) as error:  # invisible, and vacuum takes them
-        log.warning("data files whose names hold %s may be left behind: %s", token, error)
 
 
 def _made_from(df: Any, store: Store, newest: Snapshot | None, told: bool | int) -> Snapshot | None:

@@ -26,7 +26,7 @@ class Pickled:
 
     group_bytes = 1
 
-    def map(self, function, tasks, *, done=None):
+    def map(self, function, tasks, *, done=None, writes=None):
         from pyspark import cloudpickle
 
         for task in tasks:
@@ -287,9 +287,9 @@ def test_a_compaction_after_a_statement_is_its_executors_too(path, monkeypatch):
     calls = []
 
     class Counting(ThreadExecutor):
-        def map(self, function, tasks, *, done=None):
+        def map(self, function, tasks, *, done=None, writes=None):
             calls.append(function)
-            return super().map(function, tasks, done=done)
+            return super().map(function, tasks, done=done, writes=writes)
 
     DeltaTable(path).update({"name": "'x'"}, predicate="id in (1, 2)", executor=Counting(2))
     assert held(path) == [(i, p, "x" if i in (1, 2) else n) for i, p, n in START]

@@ -1,0 +1,254 @@
+"""The rows of both sides of a MERGE in buckets: rows that match are in the same one, by the equalities of ON.
+
+A bucket is a partition after one shuffle of both sides together, sorted so that the source's rows lead: a task holds
+the source's rows of its bucket and streams those of the table past them, however many there are. Which rows match is
+for the engine to find there; the shuffle only asks that equal keys have equal hashes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.arrays import one_array
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import to_arrow
+from refdelta.ops.merge_join import joinable, side
+from refdelta.ops.merge_pieces import Pieces, gathered
+from refdelta.protocol.expression import Cast, Column
+from refdelta.protocol.sql_text import quoted
+from refdelta.protocol.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    INTEGRAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+    StructField,
+)
+from refdelta.spark import tasks
+from refdelta.spark.failures import reported
+from refdelta.spark.types import delta_schema, spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from refdelta.engine.fit import Fitter
+    from refdelta.ops.merge_join import On
+    from refdelta.ops.merge_plan import MergePlan
+    from refdelta.protocol.expression import Value
+    from refdelta.protocol.types import DataType, StructType
+
+# Names that no column has: those of a table may not hold line breaks.
+ID, FILE, ROW = "id\n", "file\n", "row\n"
+_SIDE, _SOURCE, _TARGET, _SPREAD = "side\n", "source\n", "target\n", "spread\n"
+
+# Types of which Spark's hash is the same for equal values, and which Spark reads as the engine does.
+_HASHED = (STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What a task has of both sides.
+
+    Attributes:
+        pieces: the clauses, with the source's rows of the bucket.
+        ids: of these rows, in their order.
+        target: the table's rows, once.
+    """
+
+    pieces: Pieces
+    ids: pa.Array
+    target: Iterator[pa.RecordBatch]
+
+    def rows(self) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
+        """Those of the table, in pieces: with the number of each row's file, ascending, and its position."""
+        for piece in gathered(self.target, self.pieces.piece_bytes):
+            # Runs of rows of one file, which the shuffle has mixed.
+            rows = piece.sort_by([(FILE, "ascending"), (ROW, "ascending")]).combine_chunks()
+            yield rows.drop_columns([FILE, ROW]), one_array(rows.column(FILE)), one_array(rows.column(ROW))
+
+
+def in_buckets(
+    plan: MergePlan,
+    source: Any,
+    target: Any,
+    count: int,
+    work: Callable[[Bucket], Iterator[pa.RecordBatch]],
+    schema: Any,
+) -> Any:
+    """A DataFrame of what a function makes of each bucket.
+
+    Args:
+        plan: the MERGE.
+        source: rows of the source as a DataFrame, with the columns that the work needs and :data:`ID`. Those of which
+            a key is null need not be there.
+        target: rows of the table, with :data:`ROW`, and with :data:`FILE` where the work looks at :meth:`Bucket.rows`.
+        count: of buckets.
+        work: what to do with each, on a worker. Errors of ours arrive.
+        schema: of its batches, a Spark ``StructType`` or its text.
+    """
+    frame, sources, targets = _shuffled(plan, source, target, count), _fields(source), _fields(target)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with reported():
+            yield from work(_bucket(plan, batches, sources, targets))
+
+    return tasks.over(frame, run, schema)
+
+
+def _fields(frame: Any) -> StructType:
+    return delta_schema(frame.schema)
+
+
+def _bucket(
+    plan: MergePlan, batches: Iterator[pa.RecordBatch], source_fields: StructType, target_fields: StructType
+) -> Bucket:
+    """The two sides of one bucket's rows, of which the source's come first."""
+    fit, fit_target = as_engine(source_fields), as_engine(target_fields)
+    held: list[pa.RecordBatch] = []
+    rest: Iterator[pa.RecordBatch] = iter(())
+    for batch in batches:
+        length = pc.sum(pc.equal(batch.column(_SIDE), 0)).as_py() or 0
+        if length:
+            held.append(fit(_unpacked(batch.slice(0, length), _SOURCE)))
+        if length < batch.num_rows:
+            following = itertools.chain([batch.slice(length)], batches)
+            rest = (fit_target(_unpacked(rows, _TARGET)) for rows in following)
+            break
+    source = pa.Table.from_batches(held, to_arrow(source_fields)).combine_chunks()
+    return Bucket(Pieces.of(plan, source.drop_columns([ID])), one_array(source.column(ID)), rest)
+
+
+def _unpacked(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(batch.column(name))
+
+
+def as_engine(fields: StructType) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Brings batches from Spark, all of one schema, into the engine's Arrow form of these columns."""
+    fitters: list[Fitter] = []
+
+    def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not fitters:
+            fitters.append(plan_fit(batch.schema, fields))
+        return fitters[0].apply(batch)
+
+    return apply
+
+
+def as_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of the engine in the Arrow form that Spark expects."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+# --- the shuffle -------------------------------------------------------------------------------------------------
+
+
+def _shuffled(plan: MergePlan, source: Any, target: Any, count: int) -> Any:
+    from pyspark.sql import functions as f
+
+    keyed = _keyed_by_spark if _in_spark(plan.on) else _keyed_here
+    left, right = keyed(plan, source, target=False), keyed(plan, target, target=True)
+    keys = [f.col(quoted(name)) for name in left.columns if name not in source.columns]
+    # Where a key is null that equals nothing, the row matches none, and its bucket does not matter.
+    void = f.lit(False)
+    for index, key in enumerate(plan.on.keys):
+        if not key.nulls:
+            void |= f.col(quoted(_key(f"k{index}"))).isNull()
+    nothing = f.lit(None)
+    left = left.where(~void).select(
+        *keys,
+        nothing.cast("long").alias(_SPREAD),
+        f.lit(0).alias(_SIDE),
+        _packed(source).alias(_SOURCE),
+        nothing.cast(target.schema).alias(_TARGET),
+    )
+    right = right.select(
+        *keys,
+        # Such rows of the table are spread over all buckets, for they may be many.
+        f.when(void, f.col(quoted(ROW))).alias(_SPREAD),
+        f.lit(1).alias(_SIDE),
+        nothing.cast(source.schema).alias(_SOURCE),
+        _packed(target).alias(_TARGET),
+    )
+    both = left.unionAll(right).repartition(count, *keys, f.col(quoted(_SPREAD)))
+    columns = [f.col(quoted(name)) for name in (_SIDE, _SOURCE, _TARGET)]
+    return both.sortWithinPartitions(columns[0]).select(*columns)
+
+
+def _packed(frame: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.struct(*(f.col(quoted(name)) for name in frame.columns))
+
+
+def _key(name: str) -> str:
+    return f"{name}\n"
+
+
+def _in_spark(on: On) -> bool:
+    return all(_plain(key.source) is not None and _plain(key.target) is not None for key in on.keys)
+
+
+def _plain(value: Value) -> Column | None:
+    """The column of which a value is one, perhaps of a wider type; None where it is more, or of a type whose equal
+    values need not have equal hashes.
+    """
+    kind = value.type
+    if not (kind in INTEGRAL or kind in _HASHED or isinstance(kind, DecimalType)):
+        return None
+    if isinstance(value, Cast) and _exact(kind) and _exact(value.child.type):
+        return _plain(value.child)
+    return value if isinstance(value, Column) else None
+
+
+def _exact(kind: DataType) -> bool:
+    return kind in INTEGRAL or isinstance(kind, DecimalType)
+
+
+def _keyed_by_spark(plan: MergePlan, frame: Any, *, target: bool) -> Any:
+    """The frame with its keys beside it, by Spark's own expressions."""
+    from pyspark.sql import functions as f
+
+    for index, key in enumerate(plan.on.keys):
+        value = key.target if target else key.source
+        column = _plain(value)
+        assert column is not None  # noqa: S101 - asked before
+        kind = spark_schema([StructField("key", value.type)])[0].dataType
+        path = ".".join(quoted(name) for name in column.path[1:])
+        frame = frame.withColumn(_key(f"k{index}"), f.col(path).cast(kind))
+    return frame
+
+
+def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
+    """The frame with its keys beside it, as the engine's join takes them."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.types import StructType as SparkStruct
+
+    alias = plan.target_alias if target else plan.source_alias
+    fields, on = _fields(frame), plan.on
+    empty = side(alias, to_arrow(fields).empty_table())
+    made = pa.schema([(_key(name), a.type) for name, a in joinable(on, empty, target=target).items()])
+    schema = SparkStruct([*frame.schema.fields, *from_arrow_schema(made).fields])
+    expected = to_arrow_schema(schema, timezone="UTC")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fit = as_engine(fields)
+        with reported():
+            for batch in batches:
+                own = fit(batch)
+                keys = list(joinable(on, side(alias, own), target=target).values())
+                names = [*own.schema.names, *made.names]
+                yield as_spark(pa.RecordBatch.from_arrays([*own.columns, *keys], names=names), expected)
+
+    return tasks.over(frame, run, schema)

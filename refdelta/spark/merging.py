@@ -1,0 +1,405 @@
+"""MERGE with a Spark DataFrame as its source.
+
+A small source is collected, and goes to all tasks as any other source does. A large one stays with the workers: both
+sides are shuffled into buckets by the equalities of ON, and the engine finds in each bucket which rows match and what
+becomes of them. The first pass shuffles only the columns that the conditions look at; from it come the places of rows.
+The second shuffles the rows of the table that are updated, and those of the source that match any. The source's other
+rows are inserted from where they are. Neither the driver nor a worker holds more of the rows than its part.
+
+What was read is recorded, and what is written is committed, by the driver, as for every MERGE.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pickle
+import weakref
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from refdelta.engine.dv import to_bitmap, to_positions
+from refdelta.engine.positions import stand
+from refdelta.engine.scan import plan_scan
+from refdelta.engine.schema import to_arrow
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.append import FileWriter
+from refdelta.ops.merge_collected import Collected
+from refdelta.ops.merge_join import Matcher
+from refdelta.ops.merge_pieces import Found, gathered, new_rows
+from refdelta.ops.merge_reads import KeyValues
+from refdelta.ops.rewrite import Share, chosen, shares, write_anew
+from refdelta.ops.target import Target
+from refdelta.protocol.predicate import TRUE
+from refdelta.protocol.sql_text import quoted
+from refdelta.spark import frames, origin, tasks
+from refdelta.spark.buckets import FILE, ID, ROW, as_engine, as_spark, in_buckets
+from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
+from refdelta.spark.types import delta_schema, spark_schema
+from refdelta.spark.writing import STREAMS, FrameRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.merge_plan import MergePlan
+    from refdelta.ops.merge_run import Way
+    from refdelta.protocol.actions import Add
+    from refdelta.protocol.predicate import Predicate
+    from refdelta.spark.buckets import Bucket
+    from refdelta.staging import Staging
+
+# Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
+_BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
+# Of the rows that are looked at together where others' rows are asked about, and where keys are counted.
+_PIECE_BYTES = 16 * 2**20
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+
+class FrameSource:
+    """A DataFrame as the source of a MERGE.
+
+    Args:
+        spark: the session.
+        frame: the DataFrame. It is computed once.
+        broadcast_bytes: up to how many bytes of rows, in Arrow's memory, are collected.
+
+    Attributes:
+        schema: the Arrow schema of its rows, all of it nullable.
+
+    Raises:
+        InvalidArgumentError: it is a stream.
+        UnsupportedTypeError: it has a type that no table can have.
+    """
+
+    def __init__(self, spark: Any, frame: Any, broadcast_bytes: int):
+        if frame.isStreaming:
+            raise InvalidArgumentError(
+                "the source is a stream; writeStream.foreachBatch with a MERGE of each batch merges it, and app_id and "
+                f"app_version=batch_id let each batch be merged once, as where {STREAMS}"
+            )
+        self.schema = to_arrow(delta_schema(frame.schema))
+        self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
+
+    def version_of(self, uri: str) -> int | None:
+        """The oldest version of the table at ``uri`` from which the rows are made; None where they are not."""
+        return origin.oldest_version(self._frame, uri)
+
+    def way(self, plan: MergePlan) -> Way:
+        """How its rows come together with those of the table.
+
+        Raises ``InvalidArgumentError`` for a large source where ON has no equality.
+        """
+        kept = _Kept(self._frame)
+        keys, size = _measured(kept, plan)
+        if size <= self._broadcast_bytes:
+            with _running():
+                rows = kept.frame.drop(ID).toArrow()
+            return Collected.of(plan, rows.to_reader())
+        if not plan.on.keys:
+            raise InvalidArgumentError(
+                f"ON has no equality between the two sides ({plan.target_alias}.x = {plan.source_alias}.y): each row "
+                "of the source is held against each of the table, and so the source is held in memory by every worker, "
+                f"but its {size:,} bytes are more than the executor's broadcast_bytes, {self._broadcast_bytes:,}"
+            )
+        return Shuffled(self._spark, kept, plan, keys, size)
+
+
+class _Kept:
+    """The rows of a DataFrame, computed once and kept on the workers' disks, each with a number. A MERGE looks at them
+    several times, and what it finds must be what it found.
+    """
+
+    def __init__(self, frame: Any):
+        from pyspark.sql import functions as f
+        from pyspark.storagelevel import StorageLevel
+
+        numbered = frame.select("*", f.monotonically_increasing_id().alias(ID))
+        self.frame = numbered.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+        ended = weakref.finalize(self, _release, self.frame)
+        ended.atexit = False
+
+    def columns(self, names: Iterable[str]) -> Any:
+        """Some of the columns, and the numbers."""
+        wanted = set(names)
+        columns = [name for name in self.frame.columns if name in wanted]
+        return self.frame.select(*map(quoted, columns), quoted(ID))
+
+
+def _release(frame: Any) -> None:
+    with suppress(Exception):  # of a session that has ended, for one
+        frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """Around Spark's actions: errors of ours come out as what they are."""
+    try:
+        with raise_again():
+            yield
+    except Exception as error:
+        if _LOST not in str(error):
+            raise
+        raise SparkUnavailableError(
+            "a worker is gone that held rows of the MERGE's source; nothing is committed, run it again"
+        ) from None
+
+
+def _measured(kept: _Kept, plan: MergePlan) -> tuple[KeyValues, int]:
+    """The keys of the source and the size of its rows in bytes; they are computed by this."""
+    fields = delta_schema(kept.frame.drop(ID).schema)
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fit, size = as_engine(fields), 0
+        with reported():
+            found = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
+            for piece in gathered((fit(batch.drop_columns([ID])) for batch in batches), _PIECE_BYTES):
+                found = found.and_of(KeyValues.of(plan.on, plan.source_alias, piece))
+                size += piece.nbytes
+        yield pa.record_batch({"size": [size], "keys": [pickle.dumps(found)]})
+
+    with _running():
+        parts = tasks.over(kept.frame, measure, "size long, keys binary").collect()
+    keys = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
+    for part in parts:
+        keys = keys.and_of(pickle.loads(part.keys))  # noqa: S301 - of our own workers
+    return keys, sum(part.size for part in parts)
+
+
+class Shuffled:
+    """A source that stays with the workers; a :class:`~refdelta.ops.merge_run.Way`.
+
+    Args:
+        spark: the session.
+        source: its rows.
+        plan: the MERGE.
+        keys: the source's keys.
+        size: the source's size in bytes.
+    """
+
+    def __init__(self, spark: Any, source: _Kept, plan: MergePlan, keys: KeyValues, size: int):
+        self.keys = keys
+        self._spark, self._source, self._plan, self._size = spark, source, plan, size
+        self._matched = BitMap64()  # the numbers of the source's rows that match
+
+    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
+        """Whether some of these rows match a row of the source: pieces of them are held against all parts of it."""
+        plan = self._plan
+        source = self._source.columns(path[1] for path in plan.on.columns if path[0] == plan.source_alias)
+        needed = {path[1] for path in plan.on.columns if path[0] == plan.target_alias}
+        for piece in gathered(rows, _PIECE_BYTES):
+            asked = piece.select([name for name in piece.column_names if name in needed])
+            if _asked(plan, source, asked):
+                return True
+        return False
+
+    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - Spark reads here
+        """The first pass."""
+        plan, names = self._plan, table.schema.names
+        found = Found()
+        needed = plan.columns_to_find(plan.target_alias)
+        columns = [name for name in names if name in needed] or names[:1]
+        target = frames.scan_frame(self._spark, plan_scan(table, columns), file_column=FILE, row_column=ROW)
+        if not plan.of_rest and read != TRUE and frames.means_the_same(self._spark, read):
+            target = target.where(str(read))
+        source = self._source.columns(plan.columns_to_find(plan.source_alias))
+        count = self._buckets(table)
+        for part in self._collected(in_buckets(plan, source, target, count, _found, "part binary")):
+            own, matched = part
+            _unite(found, own)
+            self._matched |= BitMap64.deserialize(matched)
+        return found
+
+    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+        """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
+        without deletion vectors by tasks over these files.
+        """
+        made = [self._changed(txn, table, found)] if found.updated else []
+        if self._plan.of_source:
+            made.append(self._inserted(table))
+        added: list[Add] = []
+        if made:
+            rows = functools.reduce(lambda one, other: one.unionAll(other), made)
+            if table.partition_columns:
+                from pyspark.sql import functions as f
+
+                # Each task has rows of all partitions: without this, each would write a file into each.
+                rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
+            target = Target(table.schema, tuple(table.partition_columns), table.properties, table.clustering_columns)
+            with _running():
+                written = FrameRows(rows).write(FileWriter(txn.store, target))
+            txn.stage_written(written.adds)
+            added += written.adds
+            updated = sum(count for what, count in found.counts.items() if what.endswith("updated"))
+            found.counts["inserted"] = written.rows - updated
+        if found.acting and not txn.vectors:
+            added += _copy(txn, table, found)
+        return added
+
+    def _changed(self, txn: Staging, table: Snapshot, found: Found) -> Any:
+        """The new values of the rows that are updated, as a DataFrame of the table's schema."""
+        plan, numbers = self._plan, sorted(found.updated)
+        files = chosen(table.files, numbers)
+        target = _rows_of(self._spark, table, shares(txn, files, [found.updated[number] for number in numbers]))
+        source = _matching(self._source.columns(plan.columns_to_change(plan.source_alias)), self._matched)
+        schema, expected = _schemas(table)
+        bare = _bare(table)
+
+        def change(bucket: Bucket) -> Iterator[pa.RecordBatch]:
+            for rows in gathered(bucket.target, bucket.pieces.piece_bytes):
+                for batch in bucket.pieces.changed(bare, rows.drop_columns([ROW])):
+                    yield as_spark(batch, expected)
+
+        count = self._buckets(dataclasses.replace(table, files=files))
+        return in_buckets(plan, source, target, count, change, schema)
+
+    def _inserted(self, table: Snapshot) -> Any:
+        """The rows that are inserted, as a DataFrame of the table's schema."""
+        plan, alias = self._plan, self._plan.source_alias
+        looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
+        source = self._source.columns(path[1] for path in frozenset().union(*looked_at) if path[0] == alias)
+        schema, expected = _schemas(table)
+        fields, bare, matched = delta_schema(source.schema), _bare(table), self._matched
+
+        def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            fit = as_engine(fields)
+            with reported():
+                for batch in batches:
+                    rows = pa.Table.from_batches([_without(fit(batch), matched)])
+                    for made in new_rows(plan, bare, rows.drop_columns([ID])):
+                        yield as_spark(made, expected)
+
+        return tasks.over(source, insert, schema)
+
+    def _buckets(self, table: Snapshot) -> int:
+        """So many that the source's rows of one fit into a worker's memory, and that all have something to do."""
+        files = pc.sum(table.files.column("size")).as_py() or 0
+        at_once = self._spark.sparkContext.defaultParallelism
+        return int(max(at_once, -(-self._size // _BUCKET_BYTES), -(-files // _TARGET_BYTES)))
+
+    @staticmethod
+    def _collected(frame: Any) -> Iterator[Any]:
+        with _running():
+            rows = frame.collect()
+        return (pickle.loads(row.part) for row in rows)  # noqa: S301 - of our own workers
+
+
+# --- on the workers ----------------------------------------------------------------------------------------------
+
+
+def _found(bucket: Bucket) -> Iterator[pa.RecordBatch]:
+    """The first pass over a bucket."""
+    found = bucket.pieces.find(bucket.rows())
+    matched = to_bitmap(bucket.ids.take(found.matched).cast(pa.int64()))
+    found.matched = pa.array([], pa.int64())
+    yield pa.record_batch({"part": pa.array([pickle.dumps((found, matched.serialize()))], pa.binary())})
+
+
+def _without(batch: pa.RecordBatch, numbers: BitMap64) -> pa.RecordBatch:
+    """The rows whose number is none of these."""
+    ids = batch.column(ID)
+    return batch.filter(pc.invert(_among(ids, numbers)))
+
+
+def _among(ids: pa.Array, numbers: BitMap64) -> pa.BooleanArray:
+    return pc.is_in(ids, value_set=to_positions(to_bitmap(ids) & numbers).cast(pa.int64()))
+
+
+def _matching(source: Any, numbers: BitMap64) -> Any:
+    """The rows of the source with these numbers."""
+    schema = source.schema
+
+    def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.filter(_among(batch.column(ID), numbers))
+
+    return tasks.over(source, keep, schema)
+
+
+def _asked(plan: MergePlan, source: Any, asked: pa.Table) -> bool:
+    """Whether a row of a piece of the table matches one of the source."""
+    fields = delta_schema(source.schema)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fit = as_engine(fields)
+        with reported():
+            for rows in gathered(map(fit, batches), _PIECE_BYTES):
+                if len(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(asked)):
+                    yield pa.record_batch({"found": [True]})
+                    break
+
+    with _running():
+        return bool(tasks.over(source, look, "found boolean").take(1))
+
+
+def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
+    """Some rows of the table, with all columns and their number in their batch: read by the engine, for it takes single
+    rows by their places.
+    """
+    schema = spark_schema(table.schema).add(ROW, "long")
+    expected, bare = _arrow(schema), _bare(table)
+
+    def read(share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(bare):
+            columns, names = [*batch.columns, pa.arange(0, batch.num_rows)], [*batch.schema.names, ROW]
+            yield as_spark(pa.RecordBatch.from_arrays(columns, names=names), expected)
+
+    return tasks.frame(spark, read, list(shared), schema)
+
+
+def _copy(txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+    """Write those rows anew that stay of files in which anything changes."""
+    numbers = sorted(found.acting)
+    files = chosen(table.files, numbers)
+    bare = dataclasses.replace(plan_scan(table, []), files=files)
+    staying = []
+    for own in stand(bare, [found.acting[number] for number in numbers]):
+        rows = BitMap64()
+        rows.add_range(0, own.physical_rows)
+        staying.append(rows - own.deleted - own.rows)
+    some = [place for place, rows in enumerate(staying) if rows]
+    work = shares(txn, chosen(files, some), [staying[place] for place in some])
+    return write_anew(txn, table, work, _as_they_are)
+
+
+def _as_they_are(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+    return share.to_batches(table)
+
+
+# --- small things ------------------------------------------------------------------------------------------------
+
+
+def _unite(found: Found, part: Found) -> None:
+    """Add what was found in one bucket, which has rows of any file."""
+    for rows, own in (
+        (found.matching, part.matching),
+        (found.acting, part.acting),
+        (found.updated, part.updated),
+    ):
+        for number, places in own.items():
+            if number in rows:
+                rows[number] |= places
+            else:
+                rows[number] = places
+    found.counts.update(part.counts)
+
+
+def _bare(table: Snapshot) -> Snapshot:
+    """Of the list of files, which may be long, a task needs its own ones alone."""
+    return dataclasses.replace(table, files=table.files.schema.empty_table())
+
+
+def _schemas(table: Snapshot) -> tuple[Any, pa.Schema]:
+    """The table's columns as Spark has them, and the Arrow form that it expects."""
+    schema = spark_schema(table.schema)
+    return schema, _arrow(schema)
+
+
+def _arrow(schema: Any) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
