@@ -85,6 +85,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit a batch. One that the table records already is skipped, and its files are removed."""
         with reported():
+            if None in messages:
+                raise InvalidArgumentError(
+                    "there are rows that Spark has not handed on: it writes to no Python sink under a continuous "
+                    "trigger; processingTime and availableNow are there"
+                )
             job = self._of(messages)
             try:
                 txn = self._staged(job, messages, batchId)

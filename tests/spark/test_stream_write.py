@@ -334,6 +334,13 @@ def test_a_query_that_spark_does_not_name_is_named_by_its_checkpoint_or_by_the_u
     assert data_files(stream.uri) == landed
 
 
+def test_rows_that_spark_keeps_to_itself_are_never_taken_for_written(stream: Stream) -> None:
+    # What a sink in Python gets under a continuous trigger: no rows, and no word of it.
+    with pytest.raises(errors.InvalidArgumentError, match="continuous"), typed_errors():
+        writer(stream).commit([None], 0)
+    assert not stream.uri.exists()
+
+
 def test_foreach_batch_with_an_application_writes_each_batch_once(stream: Stream) -> None:
     uri = stream.uri
 
