@@ -101,9 +101,12 @@ class StreamStoppedError(DeltaError):
             names.
     """
 
-    def __init__(self, message: str, *, version: int, reload: bool):
+    def __init__(self, message: str, version: int, reload: bool):
         self.version, self.reload = version, reload
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.version, self.reload)
 
 
 class ReadOnlyTableError(DeltaError, ValueError):

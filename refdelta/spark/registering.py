@@ -11,7 +11,7 @@ __all__ = ["register", "typed_errors"]
 
 
 def register(spark: Any) -> None:
-    """Make the format ``refdelta`` known to a session: to ``spark.read``, ``df.write`` and temporary views.
+    """Make the format ``refdelta`` known to a session: to ``spark.read``, ``df.write``, streams and temporary views.
 
     Reads take the options ``versionAsOf``, ``timestampAsOf``, ``filter`` (SQL) and ``storageOptions`` (a JSON object).
     Writes, in the modes ``append`` and ``overwrite`` that Spark knows for such a source, take ``partitionBy``
@@ -19,6 +19,10 @@ def register(spark: Any) -> None:
     ``targetFileSize``, ``txnAppId`` with ``txnVersion``, ``userMetadata``, ``storageOptions``, and ``readsTarget``:
     ``true`` or the version of the table that the rows are made from. For the other modes, for table properties and
     for speed there are :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
+
+    Streams from a table (``spark.readStream``) take ``startingVersion`` (a number or ``latest``) or
+    ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``skipChangeCommits``,
+    and ``storageOptions``.
 
     Errors come out as Spark's, with the class and a code in the text; within ``typed_errors()`` they are raised as
     what they are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -162,7 +163,9 @@ def test_a_commit_that_changes_the_table_stops_the_stream_until_it_is_loaded_aga
     assert end.version == 5
     with pytest.raises(errors.StreamStoppedError, match=r"version 5 changes the table's schema.*Load") as caught:
         stream.latest(end, Allowance())
-    assert (caught.value.version, caught.value.reload) == (5, True)
+    again = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, again):
+        assert (error.version, error.reload, str(error)) == (5, True, str(caught.value))
     assert [files for _, files in batches(changes(table), end)] == [added(table, 6)]
 
 
@@ -209,6 +212,26 @@ def test_starting_points(table: Path) -> None:
         begins(starting_version=4)
     with pytest.raises(errors.InvalidArgumentError, match="give one"):
         begins(starting_version=1, starting_timestamp="2001-01-01")
+
+
+def test_a_table_in_any_store_is_followed(place: Any) -> None:
+    rows = pa.table({"id": [1]})
+
+    def again() -> Changes:
+        store = open_location(place.uri, place.options)
+        return Changes(load_snapshot(store, 1), StreamOptions(max_files=1))
+
+    for _ in range(4):
+        write_deltalake(place.uri, rows, mode="append", storage_options=place.options)
+    found = batches(again())
+    assert [(end.version, end.index, end.snapshot) for end, _ in found] == [
+        (1, 0, True), (2, -1, False), (3, -1, False), (4, -1, False)
+    ]  # fmt: skip
+    stream = again()
+    start = found[-1][0]
+    assert stream.latest(start, Allowance()) == start
+    write_deltalake(place.uri, rows, mode="append", storage_options=place.options)
+    assert [end.version for end, _ in batches(stream, start)] == [5]
 
 
 def test_another_table_in_its_place_is_an_error(table: Path) -> None:

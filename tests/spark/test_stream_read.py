@@ -45,9 +45,9 @@ def load(session: Any, uri: Path, form: str = "refdelta", **options: Any) -> Any
     return session.readStream.format(form).options(**options).load(str(uri))
 
 
-def run(frame: Any, checkpoint: Path, fail_at: int | None = None) -> Batches:
+def run(frame: Any, checkpoint: Path, into: Batches | None = None, fail_at: int | None = None) -> Batches:
     """The rows of each batch of all that there is now, in some settled order."""
-    found: Batches = []
+    found = [] if into is None else into
 
     def take(batch: Any, number: int) -> None:
         rows = [tuple(row) for row in batch.collect()]
@@ -68,10 +68,11 @@ def ids(batches: Batches) -> list[list[int]]:
 OPTIONS: list[dict[str, Any]] = [
     {"maxFilesPerTrigger": 2},
     {"maxBytesPerTrigger": "700b", "startingVersion": "1", "skipChangeCommits": "true"},
+    {"maxFilesPerTrigger": 3, "maxBytesPerTrigger": "1500b", "startingVersion": "2", "skipChangeCommits": "true"},
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "commits"])
+@pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "bytes", "both"])
 def test_batches_are_those_of_delta_spark(session: Any, table: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     DeltaTable(table).delete("id = 3")
     DeltaTable(table).optimize.compact()
@@ -112,6 +113,8 @@ def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path
     whole = run(load(session, uri, startingVersion="0", skipChangeCommits="true"), tmp_path / "whole")
     assert sorted(row[1] for row in whole[0]) == [1, 2, 3, 4]
     assert {row[1]: row[5] for row in whole[0]}[3] == decimal.Decimal("-3.50")
+    with pytest.raises(Exception, match="SCHEMA"):  # delta-spark reads nothing of before
+        run(load(session, uri, "delta", startingVersion="0", skipChangeCommits="true"), tmp_path / "refused")
     narrow = session.readStream.format("refdelta").schema("id long, cost decimal(9,2)").load(str(uri))
     assert {len(row) for row in run(narrow, tmp_path / "narrow")[0]} == {2}
     wrong = session.readStream.format("refdelta").schema("id string").load(str(uri))
@@ -185,3 +188,27 @@ def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_p
 
         with pytest.raises(errors.InvalidArgumentError, match=said), typed_errors():
             RefdeltaSource({"path": str(other), **options}).streamReader(session.range(1).schema)
+
+
+def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Path) -> None:
+    ours, theirs = load(session, table, startingVersion="2"), load(session, table, "delta", startingVersion="2")
+    # A property changes nothing of what it reads, and it reads on.
+    DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "false"})
+    append(table, 8)
+    assert ids(run(theirs, tmp_path / "theirs")) == [[4, 5, 6, 7, 8]]
+    found: Batches = []
+    with pytest.raises(errors.StreamStoppedError, match="version 4"):
+        run(ours, tmp_path / "ours", found)
+    assert ids(found) == [[4, 5, 6, 7]]
+    assert ids(run(load(session, table), tmp_path / "ours")) == [[8]]
+    # It looks at the commit behind a batch before that is read, and fails: what comes before it never arrives.
+    append(table, 9)
+    DeltaTable(table).delete("id = 3")
+    for form, error, name in (
+        ("delta", "DELTA_SOURCE_IGNORE_DELETE", "theirs"),
+        ("refdelta", "version 7", "ours"),
+    ):
+        found.clear()
+        with pytest.raises(Exception, match=error):
+            run(load(session, table, form), tmp_path / name, found)
+        assert ids(found) == ([] if form == "delta" else [[9]])
