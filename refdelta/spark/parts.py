@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from refdelta.engine.scan import Scan
     from refdelta_storage import Store
 
-# Bytes of data files that one task reads.
+# Bytes of data files that one task reads, and how many it counts as to open a file: the numbers of Spark's own readers.
 _TASK_BYTES = 128 * 2**20
+_OPEN_BYTES = 4 * 2**20
 
 
 class Part(InputPartition):
@@ -36,11 +37,11 @@ def parts(scan: Scan) -> list[Part]:
     found: list[Part] = []
     size = _TASK_BYTES
     for file in scan_files(scan):
-        if size + file.size > _TASK_BYTES:
+        if size + file.size + _OPEN_BYTES > _TASK_BYTES:
             found.append(Part([], scan.plan))
             size = 0
         found[-1].value.append(dataclasses.replace(file, vectors=None))
-        size += file.size
+        size += file.size + _OPEN_BYTES
     return found
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import decimal
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.location import open_location
 from refdelta.spark import register, typed_errors
+from refdelta.spark.stream_offsets import StreamOptions
+from refdelta.spark.stream_read import StreamReader
+from refdelta.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark
 
@@ -212,3 +218,47 @@ def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Pa
         with pytest.raises(Exception, match=error):
             run(load(session, table, form), tmp_path / name, found)
         assert ids(found) == ([] if form == "delta" else [[9]])
+
+
+def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path) -> None:
+    scan = DeltaTable(table).scan()
+
+    def reader(**options: Any) -> StreamReader:
+        return StreamReader(open_location(table), 3, spark_schema(scan.plan.columns), StreamOptions(**options))
+
+    assert reader().getDefaultReadLimit() == ReadMaxFiles(1000)
+    assert reader(max_bytes=7).getDefaultReadLimit() == ReadMaxBytes(7)
+    limited = reader(max_files=3, max_bytes=10**9)
+    assert limited.getDefaultReadLimit() == ReadMaxFiles(3)
+    limited.prepareForTriggerAvailableNow()
+    for number in (8, 9):  # too late
+        append(table, number)
+    start, ends = limited.initialOffset(), []
+    while (end := limited.latestOffset(start, ReadMaxFiles(3))) != start:
+        ends.append((end["version"], end["index"]))
+        assert len(limited.partitions(start, end)[0].value) <= 3
+        start = end
+    assert ends == [(3, 2), (3, 5), (4, -1)]
+    assert limited.partitions(start, start) == []
+    # Spark may ask for all there is, and then limits do not count.
+    everything = reader(max_files=1)
+    assert everything.reportLatestOffset() is None
+    end = everything.latestOffset(everything.initialOffset(), ReadAllAvailable())
+    assert end["version"] == 6
+    assert everything.reportLatestOffset() == end
+    # A worker has the files of its task, and nothing of the log.
+    parts = everything.partitions(everything.initialOffset(), end)
+    worker, part = pickle.loads(pickle.dumps((everything, parts[0])))
+    assert "_changes" in vars(everything)
+    assert "_changes" not in vars(worker)
+    assert sorted(number for batch in worker.read(part) for number in batch.column("id").to_pylist()) == list(range(10))
+
+
+def test_many_small_files_are_more_than_one_task(table: Path) -> None:
+    from refdelta.spark.parts import parts
+
+    files = DeltaTable(table).scan()
+    assert [len(part.value) for part in parts(files)] == [8]
+    wide = pa.table({"id": pa.arange(0, 100), "k": [f"p{number}" for number in range(100)]})
+    write_deltalake(table, wide, mode="append")
+    assert [len(part.value) for part in parts(DeltaTable(table).scan())] == [31, 31, 31, 15]
