@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from refdelta.protocol.features import REGISTRY
+from refdelta.spark import oracle
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -29,6 +30,19 @@ def test_the_python_runs(tmp_path, monkeypatch):
         for number, block in enumerate(blocks("python")):
             exec(compile(block, f"README.md, python block {number}", "exec"), names)
     assert "carier" in printed.getvalue()
+
+
+@pytest.mark.spark
+def test_the_example_on_spark_runs(tmp_path):
+    if missing := oracle.availability():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    program = tmp_path / "example.py"
+    (example,) = blocks("py")
+    program.write_text(example)
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def commands():

@@ -21,3 +21,15 @@ def test_every_clause_has_an_id_of_its_own_a_level_and_a_section():
 def test_every_must_has_code_and_a_test_that_exist():
     named = [name.strip("`") for row in ROWS for name in row[4:]]
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_what_is_said_of_spark_has_code_and_a_test_that_exist():
+    lines = (ROOT / "spec_notes" / "spark.md").read_text().splitlines()
+    rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    rows = [row for row in rows if row[0] != "Spark"]
+    assert len(rows) > 20
+    assert all(len(row) == 4 for row in rows)
+    assert [code for *_, code, _ in rows if not (ROOT / code).is_file()] == []
+    for *_, test in rows:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(), test

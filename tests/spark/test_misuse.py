@@ -247,3 +247,11 @@ def test_a_session_that_has_ended_is_told(user: Any, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(SparkUnavailableError, match="session has ended"):
             call()
+
+
+def test_a_collation_is_left_behind(user: Any) -> None:
+    uri = user.folder / "collated"
+    write(user.spark.sql("SELECT 'A' COLLATE utf8_lcase AS s"), uri)
+    found = read(user.spark, uri)
+    assert found.schema.simpleString() == "struct<s:string>"
+    assert (found.where("s = 'a'").count(), found.where("s = 'A'").count()) == (0, 1)
