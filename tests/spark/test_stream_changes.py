@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -234,10 +235,38 @@ def test_a_table_in_any_store_is_followed(place: Any) -> None:
     assert [end.version for end, _ in batches(stream, start)] == [5]
 
 
+def test_a_stream_keeps_up_with_writers_at_work(table: Path) -> None:
+    def write(first: int) -> None:
+        for number in range(first, first + 15):
+            append(table, number)
+            if number % 5 == 0 and first == 100:  # two compactions at once conflict
+                DeltaTable(table).optimize.compact()
+
+    stream = changes(table, max_files=2)
+    start, found = stream.first(), []
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write, first) for first in (100, 200)]
+        while True:
+            at_work = not all(writer.done() for writer in writers)
+            end = stream.latest(start, stream._options.allowance())
+            found += paths(stream.files(start, end))
+            if end == start and not at_work:
+                break
+            start = end
+    for writer in writers:
+        writer.result()
+    newest = DeltaTable(table).version()
+    assert start.version == newest + 1
+    assert found[4:] == [path for version in range(4, newest + 1) for path in added(table, version)]
+    assert len(found) == 4 + 30
+
+
 def test_another_table_in_its_place_is_an_error(table: Path) -> None:
     stream = changes(table)
     end = batches(stream)[-1][0]
     shutil.rmtree(table)
+    with pytest.raises(errors.TableNotFoundError):
+        stream.latest(end, Allowance())
     for number in range(6):
         append(table, number)
     with pytest.raises(errors.InvalidArgumentError, match="the stream reads the table with the id"):
