@@ -17,19 +17,35 @@ from refdelta.ops.append import FileWriter, Written
 from refdelta.ops.rewrite import requires
 from refdelta.protocol.paths import commit_key
 from refdelta.spark import options as read_options
+from refdelta.spark.leftovers import attempt, remove_leftovers
 from refdelta.spark.types import delta_schema
-from refdelta.spark.writing import remove_leftovers, shared_store, write_part
+from refdelta.spark.writing import shared_store, together, write_part
 from refdelta.writer import existing
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.writer import WriteRequest
     from refdelta_storage import Store
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What one task has written.
+
+    Attributes:
+        written: the files.
+        attempt: what names the files of this attempt at the task.
+        again: whether there was an attempt before.
+    """
+
+    written: Written
+    attempt: str
+    again: bool
 
 
 @dataclass(frozen=True)
@@ -57,9 +73,20 @@ class Job:
         """The table's folder."""
         return self.writer.store
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Portion:
         """On a worker: write one partition of the rows."""
-        return write_part(self.writer, self.token, batches)
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        again = context is not None and context.attemptNumber() > 0
+        return Portion(write_part(self.writer, self.token, batches), attempt(self.token), again)
+
+    def rows(self, portions: Iterable[Portion]) -> WrittenRows:
+        """What all tasks have written. Where one was tried again, what its other attempts have left is removed."""
+        listed = list(portions)
+        if any(portion.again for portion in listed):
+            remove_leftovers(self.store, self.token, {portion.attempt for portion in listed})
+        return WrittenRows(self.schema, together(portion.written for portion in listed))
 
     def snapshot(self) -> Snapshot | None:
         """The version on which it rests."""

@@ -22,15 +22,15 @@ from pyspark.sql.datasource import (
 )
 
 from refdelta.errors import TableNotFoundError
-from refdelta.ops.append import Written
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
-from refdelta.spark.job import WrittenRows, settle, tasks_failed
+from refdelta.spark.job import Portion, settle, tasks_failed
+from refdelta.spark.leftovers import remove_leftovers
 from refdelta.spark.parts import Part, check_types, parts, rows
 from refdelta.spark.stream_read import StreamReader
 from refdelta.spark.stream_write import StreamWriter
 from refdelta.spark.types import delta_schema, spark_schema
-from refdelta.spark.writing import remove_leftovers, shared_store, together
+from refdelta.spark.writing import shared_store
 from refdelta.staging import Staging
 from refdelta.table import DeltaTable
 from refdelta.writer import write_rows
@@ -135,7 +135,7 @@ class Reader(DataSourceReader):
 class Message(WriterCommitMessage):
     """What one task has written."""
 
-    written: Written
+    portion: Portion
 
 
 class Writer(DataSourceArrowWriter):
@@ -154,7 +154,7 @@ class Writer(DataSourceArrowWriter):
         """Commit what the tasks have written. What cannot be committed is removed; what may be committed is not."""
         job = self._job
         with reported():
-            rows = WrittenRows(job.schema, together(message.written for message in messages))
+            rows = job.rows(message.portion for message in messages)
             txn = Staging(job.store, job.snapshot(), fresh=False, **self._commit_options)
             if txn.already_recorded:
                 remove_leftovers(job.store, job.token)

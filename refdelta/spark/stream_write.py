@@ -22,8 +22,8 @@ from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.overwrite import overwrite
 from refdelta.spark import options as stream_options
 from refdelta.spark.failures import reported
-from refdelta.spark.job import WrittenRows, settle, tasks_failed
-from refdelta.spark.writing import remove_leftovers, together
+from refdelta.spark.job import Job, Portion, settle, tasks_failed
+from refdelta.spark.leftovers import remove_leftovers
 from refdelta.staging import Staging
 from refdelta_storage import StorageError
 
@@ -32,22 +32,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.ops.append import Written
-    from refdelta.spark.job import Job
-
 
 @dataclasses.dataclass
 class BatchMessage(WriterCommitMessage):
     """What one task of a batch has written.
 
     Attributes:
-        written: the files.
+        portion: the files.
         token: the job's.
         base: the version on which the job rests.
         query: the id of the query, where Spark tells it.
     """
 
-    written: Written
+    portion: Portion
     token: str
     base: int | None
     query: str | None
@@ -126,7 +123,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return None
         if job.reads_target:
             txn.read_whole_table()
-        rows = WrittenRows(job.schema, together(message.written for message in messages))
+        rows = job.rows(message.portion for message in messages)
         target = job.request.target(txn.snapshot, job.schema)
         complete, removed = job.request.mode == "overwrite", 0
         if complete:
