@@ -21,6 +21,7 @@ from pipeline import gold
 from pipeline.engines import Engine
 from pipeline.raw import BLOCK, DELETES, DIMENSIONS, IN_USE, KEYS, STRIPE, RawFiles
 from pipeline.watch import Watch
+from refdelta.spark import typed_errors
 
 STAGES = ("bronze, load", "silver, load", "bronze, refreshes", "silver, refreshes", "gold")
 TABLES = (
@@ -189,8 +190,9 @@ class Pipeline:
 
     def _finish(self, queries: Sequence[Any]) -> None:
         """Wait until streams have taken all that is there."""
-        for query in queries:
-            query.awaitTermination()
+        with typed_errors():
+            for query in queries:
+                query.awaitTermination()
 
     # --- jobs beside the streams ---
 

@@ -1,11 +1,12 @@
 """`make pipeline`: its raw files, who judges it, what it tells, and a run of all of it at a small scale."""
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -120,30 +121,12 @@ def report(files, *, surplus=0):
 @pytest.mark.parametrize(("surplus", "status"), [(0, 0), (1, 1)])
 def test_wrong_rows_make_the_exit_status_1(surplus, status, files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(program, "run", lambda folder, arguments: report(files, surplus=surplus))
-    assert program.main(["--json", str(tmp_path / "report.json")]) == status
+    assert program.work(tmp_path, argparse.Namespace(json=tmp_path / "report.json")) == status
     shown = capsys.readouterr().out
     assert "2 ConcurrentAppendException" in shown
     assert ("NOT DuckDB: 0 missing, 1 too many" in shown) == bool(surplus)
     assert ("only here: (1,)" in shown) == bool(surplus)
     assert json.loads((tmp_path / "report.json").read_text())["compared"][0]["surplus"] == surplus
-
-
-def test_an_end_by_the_user_leaves_nothing(monkeypatch, capsys):
-    seen = []
-
-    def stopped(folder, arguments):
-        seen.append(folder)
-        assert folder.is_dir()
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(10)
-
-    was = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(program, "run", stopped)
-    try:
-        assert program.main([]) == 130
-    finally:
-        signal.signal(signal.SIGTERM, was)
-    assert not seen[0].exists()
 
 
 @pytest.mark.parametrize("given", [["--refreshes", "0"], ["--scale", "0"], ["--scale", "x"]])
@@ -154,18 +137,31 @@ def test_arguments_that_make_no_sense_are_refused(given, capsys):
     assert capsys.readouterr().err
 
 
+def command(*arguments):
+    path = os.pathsep.join([str(ROOT / "bench"), os.environ.get("PYTHONPATH", "")])
+    return {
+        "args": [sys.executable, "-m", "pipeline", *arguments],
+        "env": {**os.environ, "PYTHONPATH": path},
+        "text": True,
+    }
+
+
 @pytest.mark.spark
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     told = tmp_path / "report.json"
-    arguments = ["--scale", "0.002", "--refreshes", "1", "--memory", "1g", "--json", str(told)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
-        capture_output=True,
-        text=True,
-        timeout=590,
-        check=False,
-    )
+    arguments = [
+        "--scale",
+        "0.002",
+        "--refreshes",
+        "1",
+        "--memory",
+        "1g",
+        "--scratch",
+        str(tmp_path / "scratch"),
+        "--json",
+        str(told),
+    ]
+    done = subprocess.run(**command(*arguments), capture_output=True, timeout=590, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # the progress is for terminals
     found = json.loads(told.read_text())
@@ -177,4 +173,21 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
         table["rows"] for table in theirs["tables"].values()
     ]
     assert all(table["rows"] for table in ours["tables"].values())
-    assert not list((ROOT / "bench" / "data").glob("pipeline-*"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):
+    arguments = ["--scale", "0.002", "--alone", "--scratch", str(tmp_path)]
+    with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        # The second one is interrupted while streams run.
+        until = "pipeline-*/tpch" if sign == signal.SIGINT else "pipeline-*/of-refdelta/checkpoints"
+        deadline = time.monotonic() + 300
+        while not list(tmp_path.glob(until)):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(sign)
+        shown, told = process.communicate(timeout=60)
+    assert (process.returncode, shown, told) == (130, "", "stopped\n")
+    assert not list(tmp_path.iterdir())
