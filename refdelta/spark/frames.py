@@ -58,7 +58,7 @@ _STRICTLY = {
 _UTC = frozenset(["UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"])
 
 # Names that no column of a table has: Delta's may not hold line breaks.
-_FILE, _PATH, _ROW, _KEY = "file\n", "path\n", "row\n", "key\n"
+_FILE, _PATH, _PLANNED, _ROW, _KEY = "file\n", "path\n", "planned\n", "row\n", "key\n"
 
 
 def read(
@@ -186,17 +186,22 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
         return frame.select(*columns)
     place = frame.metadataColumn("_metadata")
     frame = frame.select(*columns, place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
-    frame = frame.join(f.broadcast(_places(spark, files, found, partitions)), _PATH, "left").drop(_PATH)
+    path, planned = f.col(_quoted(_PATH)), f.col(_quoted(_PLANNED))
+    # A whole number is found several times as fast as a text; that the texts are equal is looked at below.
+    frame = frame.join(
+        f.broadcast(_places(spark, files, found, partitions)), f.xxhash64(path) == f.xxhash64(planned), "left"
+    )
     # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
-    is_known, number = f.col(_quoted(_FILE)).isNotNull(), f.col(_quoted(_FILE))
     unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
-    for name in (*(item.name for item in partitions), _FILE):
-        frame = frame.withColumn(name, f.when(is_known, f.col(_quoted(name))).otherwise(unknown))
+    number, *values = (
+        f.when(planned == path, f.col(_quoted(name))).otherwise(unknown).alias(name)
+        for name in (_FILE, *(item.name for item in partitions))
+    )
+    own = [f.col(_quoted(item.name)) for item in _stored(scan)]
     gone = [(key, file.deletion_vector) for key in numbers if (file := files[key]).deletion_vector is not None]
-    if not gone:
-        return frame
-    frame = frame.withColumn(_KEY, f.shiftleft(number, _PLACE_BITS) + f.col(_quoted(_ROW)))
-    return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti").drop(_KEY)
+    key = [(f.shiftleft(number, _PLACE_BITS) + f.col(_quoted(_ROW))).alias(_KEY)] if gone else []
+    frame = frame.select(*own, *values, number, f.col(_quoted(_ROW)), *key)
+    return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti") if gone else frame
 
 
 def _stored(scan: Scan) -> list[StructField]:
@@ -235,29 +240,32 @@ def _found(frame: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[
 def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], partitions: Sequence[StructField]) -> Any:
     """Path, number and partition values of files."""
     columns: dict[str, Any] = {
-        _PATH: pa.array(list(found), pa.string()),
+        _PLANNED: pa.array(list(found), pa.string()),
         _FILE: pa.array(list(found.values()), pa.int64()),
     }
     for item in partitions:
         values = [files[number].partition_values[item.name] for number in found.values()]
         columns[item.name] = pa.concat_arrays([pa.repeat(value, 1) for value in values])
-    schema = spark_schema([StructField(_PATH, STRING), StructField(_FILE, LONG), *partitions])
+    schema = spark_schema([StructField(_PLANNED, STRING), StructField(_FILE, LONG), *partitions])
     return spark.createDataFrame(pa.table(columns), schema)
 
 
 def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Any:
-    """The keys of the rows that deletion vectors hide, read by the workers."""
+    """The keys of the rows that deletion vectors hide; many are read by the workers."""
 
-    def keys(group: list[tuple[int, DeletionVectorDescriptor]]) -> Iterator[pa.RecordBatch]:
+    def keys(group: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Iterator[pa.RecordBatch]:
         vectors = load_deletion_vectors(store, [vector for _, vector in group])
         for (number, _), rows in zip(group, vectors, strict=True):
             places = to_positions(rows).cast(pa.int64())
             yield pa.record_batch({_KEY: pc.add(places, pa.scalar(number << _PLACE_BITS, pa.int64()))})
 
-    groups = _grouped(gone, lambda one: one[1].cardinality, _TASK_ROWS)
-    frame = tasks.frame(spark, keys, groups, spark_schema([StructField(_KEY, LONG)]))
-    few = sum(vector.cardinality for _, vector in gone) <= _BROADCAST_ROWS
-    return _functions().broadcast(frame) if few else frame
+    schema = spark_schema([StructField(_KEY, LONG)])
+    count = sum(vector.cardinality for _, vector in gone)
+    if count <= _TASK_ROWS:  # sooner read than a worker starts
+        frame = spark.createDataFrame(pa.Table.from_batches(keys(gone)).combine_chunks(), schema)
+    else:
+        frame = tasks.frame(spark, keys, _grouped(gone, lambda one: one[1].cardinality, _TASK_ROWS), schema)
+    return _functions().broadcast(frame) if count <= _BROADCAST_ROWS else frame
 
 
 def _local(store: Store, key: str) -> str:

@@ -106,8 +106,9 @@ def test_a_row_is_found_again_by_its_file_and_place(spark, deleted, monkeypatch,
     assert set(stored) == set(range(len(paths)))
 
 
-def test_many_deleted_rows_are_joined_by_a_shuffle(spark, deleted, monkeypatch):
-    monkeypatch.setattr(frames, "_BROADCAST_ROWS", 1)
+@pytest.mark.parametrize("broadcast", [1, 1_000_000])
+def test_many_deleted_rows_are_read_by_workers_and_joined_by_a_shuffle(spark, deleted, monkeypatch, broadcast):
+    monkeypatch.setattr(frames, "_BROADCAST_ROWS", broadcast)
     monkeypatch.setattr(frames, "_TASK_ROWS", 1)
     assert_read_alike(spark, deleted)
 
@@ -295,12 +296,16 @@ def test_a_file_that_is_gone_is_named(spark, tmp_path):
         read(spark, tmp_path)
 
 
-def test_a_vector_that_is_gone_is_named(spark, deleted):
+def test_a_vector_that_is_gone_is_named(spark, deleted, monkeypatch):
+    monkeypatch.setattr(frames, "_TASK_ROWS", 1)
     frame = read(spark, deleted)
     for file in deleted.rglob("*.bin"):
         file.unlink()
     with pytest.raises(DataFileNotFoundError, match=r"deletion_vector_.*\.bin"), raise_again():
         frame.collect()
+    monkeypatch.undo()
+    with pytest.raises(DataFileNotFoundError, match=r"deletion_vector_.*\.bin"):
+        read(spark, deleted)
 
 
 def test_a_file_that_spark_does_not_see_is_read_all_the_same(spark, deleted, monkeypatch):
