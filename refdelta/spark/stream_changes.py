@@ -142,7 +142,7 @@ class Changes:
         """The files between two offsets. Raises as :meth:`latest`."""
         if start.begun != end.begun:
             # It was never stored where the first batch began: it ends where it did, so it begins there, too.
-            start = Offset.first(end.table_id, end.begun)
+            start = Offset.first(end.table_id, end.begun or self._begun_before(end))
         if self._batch is not None and self._batch[:2] == (start, end):
             return self._batch[2]
         taken = []
@@ -245,6 +245,12 @@ class Changes:
                 f"({', '.join(self._partition_keys)}) since: the stream cannot read them as it is now. Start a new "
                 "stream, with a new checkpoint"
             )
+
+    def _begun_before(self, end: Offset) -> Beginning:
+        """Where delta-spark began a stream whose first batch ends here, as far as that can be told: as it does."""
+        if not self._begun.snapshot:
+            return self._begun
+        return Beginning(end.version if end.snapshot else end.version - 1, snapshot=True)
 
     @cached_property
     def _begun(self) -> Beginning:

@@ -25,8 +25,12 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     snapshot: bool
 
 
-class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class Offset(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="sourceVersion", tag=1
+):
     """Where a stream has got to. It is what Spark keeps in a checkpoint, as JSON.
+
+    The JSON is delta-spark's, which passes over ``begun``: each of the two goes on with a checkpoint of the other.
 
     Spark does not keep the offset from which a first batch goes, and asks for it again when it repeats that batch. So
     each offset says where its stream began.
@@ -36,14 +40,14 @@ class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
         version: the version of which files are next.
         index: the last file of it that was read, counted from 0; -1 where none was.
         snapshot: whether the files are all that the version has, or those that its commit added.
-        begun: where the stream began.
+        begun: where the stream began; None where delta-spark began it.
     """
 
-    table_id: str
-    version: int
+    table_id: str = msgspec.field(name="reservoirId")
+    version: int = msgspec.field(name="reservoirVersion")
     index: int
-    snapshot: bool
-    begun: Beginning
+    snapshot: bool = msgspec.field(name="isStartingVersion")
+    begun: Beginning | None = None
 
     @classmethod
     def first(cls, table_id: str, begun: Beginning) -> Offset:

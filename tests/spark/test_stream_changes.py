@@ -187,6 +187,28 @@ def test_a_replayed_batch_has_the_same_files_whatever_came_since(table: Path) ->
     assert paths(later.files(first, end)) == files
 
 
+def test_offsets_are_those_of_delta_spark(table: Path) -> None:
+    first = changes(table).first()
+    stored = first.as_dict()
+    begun = stored.pop("begun")
+    theirs = {"sourceVersion": 1, "reservoirVersion": 3, "index": -1, "isStartingVersion": True}
+    assert stored == {**theirs, "reservoirId": first.table_id}
+    assert Offset.parse({**stored, "begun": begun}) == first
+    # One of its streams goes on here, and a first batch that it did not end begins where it would begin it.
+    append(table, 4)
+    stream = changes(table)
+    end = stream.parse({**stored, "index": 1})
+    assert stream.latest(end, Allowance()).as_dict() == {**stored, "reservoirVersion": 5, "isStartingVersion": False}
+    assert paths(stream.files(stream.first(), end)) == paths(changes(table, 3).files(first, end))
+    done = stream.parse({**stored, "reservoirVersion": 4, "isStartingVersion": False})
+    assert len(paths(stream.files(stream.first(), done))) == 4
+    from_one = changes(table, starting_version=1)
+    assert len(paths(from_one.files(from_one.first(), done))) == 3
+    for odd in ({"sourceVersion": 3, "index": -20}, {"reservoirVersion": "3"}, {"other": 1}):
+        with pytest.raises(errors.InvalidArgumentError, match="whose checkpoint"):
+            stream.parse({**stored, **odd})
+
+
 def test_starting_points(table: Path) -> None:
     def begins(**options: Any) -> tuple[int, bool]:
         first = changes(table, **options).first()
@@ -296,7 +318,7 @@ def test_a_commit_that_cleanup_took_is_an_error(table: Path) -> None:
         changes(table).latest(start, Allowance())
     with pytest.raises(errors.VersionNotFoundError, match="3 to 4"):
         changes(table, starting_version=1).first()
-    begun = Offset.first(start.table_id, Offset.parse({**start.as_dict(), "snapshot": True}).begun)
+    begun = Offset.first(start.table_id, Offset.parse({**start.as_dict(), "isStartingVersion": True}).begun)
     with pytest.raises(errors.VersionNotFoundError, match="not read all of version 1"):
         changes(table).latest(begun.at(1, 0, snapshot=True), Allowance())
 

@@ -108,6 +108,21 @@ insert into {t} values ('new', 4, null, null, null, 7, null, named_struct('a', n
 """
 
 
+def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path: Path) -> None:
+    found: Batches = []
+    limit = {"maxFilesPerTrigger": 3}
+    with pytest.raises(Exception, match="the driver fails here"):
+        run(load(session, table, "delta", **limit), tmp_path / "checkpoint", found, fail_at=1)
+    with pytest.raises(Exception, match="the driver fails here"):
+        run(load(session, table, **limit), tmp_path / "checkpoint", found, fail_at=2)
+    append(table, 8)
+    run(load(session, table, "delta", **limit), tmp_path / "checkpoint", found)
+    append(table, 9)
+    run(load(session, table, **limit), tmp_path / "checkpoint", found)
+    assert sorted(number for batch in ids(found) for number in batch) == list(range(10))
+    assert [len(batch) for batch in found] == [3, 3, 2, 1, 1]
+
+
 def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path) -> None:
     uri = tmp_path / "t"
     for statement in STATEMENTS.format(t=f"delta.`{uri}`").split(";")[:-1]:
@@ -235,7 +250,7 @@ def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path)
         append(table, number)
     start, ends = limited.initialOffset(), []
     while (end := limited.latestOffset(start, ReadMaxFiles(3))) != start:
-        ends.append((end["version"], end["index"]))
+        ends.append((end["reservoirVersion"], end["index"]))
         assert len(limited.partitions(start, end)[0].value) <= 3
         start = end
     assert ends == [(3, 2), (3, 5), (4, -1)]
@@ -244,7 +259,7 @@ def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path)
     everything = reader(max_files=1)
     assert everything.reportLatestOffset() is None
     end = everything.latestOffset(everything.initialOffset(), ReadAllAvailable())
-    assert end["version"] == 6
+    assert end["reservoirVersion"] == 6
     assert everything.reportLatestOffset() == end
     # A worker has the files of its task, and nothing of the log.
     parts = everything.partitions(everything.initialOffset(), end)
