@@ -48,8 +48,10 @@ def parts(scan: Scan) -> list[Part]:
 def check_types(schema: Any, plan: ReadPlan) -> None:
     """See that the columns of a plan have the types that a Spark schema asks for.
 
-    Raises ``InvalidArgumentError`` for one that has not.
+    Raises ``InvalidArgumentError`` for one that has not, and for no columns at all, for Spark would see no rows.
     """
+    if not len(schema):
+        raise InvalidArgumentError("the schema that was asked for has no column")
     for asked, there in zip(schema, spark_schema(plan.columns), strict=True):
         if asked.dataType != there.dataType:
             raise InvalidArgumentError(

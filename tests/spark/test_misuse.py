@@ -132,6 +132,7 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
 
 def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.source().load(), WRONG, "needs a path"
+    yield lambda u: u.source().load([u.uri, u.uri]), WRONG, "one only"
     yield lambda u: u.source().load(str(u.folder / "nowhere")), NO_TABLE, "nowhere"
     yield lambda u: u.source(versionAsOf="x").load(u.uri), WRONG, "versionAsOf is a whole number"
     yield lambda u: u.source(versionAsOf=9).load(u.uri), VERSION, "no version 9"
@@ -142,6 +143,7 @@ def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.source(storageOptions="key=secret").load(u.uri), WRONG, "JSON object"
     yield lambda u: u.source().schema("id long, nope int").load(u.uri).count(), COLUMN, "nope"
     yield lambda u: u.source().schema("id string").load(u.uri).count(), WRONG, "bigint, not string"
+    yield lambda u: u.source().schema(u.df.select().schema).load(u.uri).count(), WRONG, "has no column"
     yield lambda u: u.sink("errorifexists").save(u.uri), WRONG, "refdelta.spark.write has all"
     yield lambda u: u.sink("ignore").save(u.uri), WRONG, "append and overwrite"
     yield lambda u: u.sink().partitionBy("s").save(u.new), WRONG, "option('partitionBy', 'a,b')"
@@ -255,3 +257,55 @@ def test_a_collation_is_left_behind(user: Any) -> None:
     found = read(user.spark, uri)
     assert found.schema.simpleString() == "struct<s:string>"
     assert (found.where("s = 'a'").count(), found.where("s = 'A'").count()) == (0, 1)
+
+
+ODD = """
+    SELECT id, if(id = 0, null, named_struct('a', if(id = 1, null, id), 'b', array(null, 1.5D))) s, map('k', CAST(null AS int)) m,
+      X'00ff' b, CAST('nan' AS double) nan, CAST('-0.0' AS double) zero, CAST(0.1 AS decimal(38, 38)) d, null v,
+      DATE'0001-01-01' first, TIMESTAMP'9999-12-31 23:59:59.999999' last, TIMESTAMP'2024-03-10 02:30:00' gap,
+      TIMESTAMP_NTZ'2024-03-10 02:30:00' plain, TIMESTAMP'2024-11-03 01:30:00' twice
+    FROM range(3)
+"""
+SHOWN = (
+    "id", "CAST(s AS string)", "CAST(m AS string)", "hex(b)", "CAST(nan AS string)", "CAST(zero AS string)", "d", "v",
+    "CAST(first AS string)", *(f"CAST({name} AS string)" for name in ("last", "gap", "plain", "twice")),
+    *(f"unix_micros({name})" for name in ("last", "gap", "twice")),
+)  # fmt: skip
+
+
+def shown(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.selectExpr(*SHOWN).collect())
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: str) -> None:
+    uris = [str(user.folder / f"{zone.replace('/', '-')}-{number}") for number in range(2)]
+    before = user.spark.conf.get("spark.sql.session.timeZone")
+    user.spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        odd = user.spark.sql(ODD)
+        expected = shown(odd)
+        write(odd, uris[0], partition_by="twice")
+        odd.write.format("refdelta").mode("append").option("partitionBy", "twice").save(uris[1])
+        for uri in uris:
+            assert shown(read(user.spark, uri)) == shown(user.source().load(uri)) == expected
+        there = read(user.spark, uris[0]).where("twice = TIMESTAMP'2024-11-03 01:30:00'")
+        assert there.count() == 3
+    finally:
+        user.spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_functions_of_the_user_s_own_and_letters_of_either_case_give_the_right_rows(user: Any) -> None:
+    uri = str(user.folder / "own")
+    loud = user.f.udf(lambda text: None if text is None else text.upper(), "string")
+    write(user.df.withColumn("s", loud("s")), uri)
+    assert sorted(row.s or "" for row in read(user.spark, uri).where(loud("s") != "B").collect()) == ["A"]
+    user.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        write(user.spark.sql("SELECT 4L ID, 'D' S"), uri, mode="append")
+        assert read(user.spark, uri, columns=["ID"], filter="ID > 3").collect() == [(4,)]
+        with pytest.raises(SCHEMA):
+            write(user.spark.sql("SELECT 1 a, 2 A"), user.new)
+    finally:
+        user.spark.conf.set("spark.sql.caseSensitive", "false")
+    assert read(user.spark, uri).columns == ["id", "s"]
