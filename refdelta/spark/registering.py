@@ -24,6 +24,12 @@ def register(spark: Any) -> None:
     ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``skipChangeCommits``,
     and ``storageOptions``.
 
+    Streams into a table (``df.writeStream``), in the output modes ``append`` and ``complete``, take
+    ``checkpointLocation``, ``partitionBy``, ``mergeSchema``, ``overwriteSchema`` (mode ``complete``),
+    ``targetFileSize``, ``userMetadata``, ``storageOptions`` and ``readsTarget`` (``true`` where the rows are made from
+    the table's newest version). Each batch is written once, by the query's id and its own number: where Spark did not
+    tell the id and the checkpoint could not be read, ``txnAppId`` would have to give one.
+
     Errors come out as Spark's, with the class and a code in the text; within ``typed_errors()`` they are raised as
     what they are.
 
