@@ -198,3 +198,25 @@ def test_conflicts_are_settled_on_the_driver(session: Any, place: Place) -> None
         third.commit()
     assert caught.value.conflict.rows == 1
     assert rows(table(place)) == [(i, i % 3, f"x{i}" if i < 8 else "y") for i in range(3, 10)]
+
+
+def test_a_stream_goes_from_table_to_table(session: Any, place: Place, tmp_path: Path) -> None:
+    write(frame(session, *range(12)).repartition(3), place.uri, storage_options=place.options, configuration=VECTORS)
+    table(place).delete("id = 5")
+    target = type(place)(f"{place.uri}-copy", place.options)
+    given = {"storageOptions": json.dumps(place.options)}
+
+    def run() -> None:
+        stream = session.readStream.format("refdelta").options(maxFilesPerTrigger=2, **given).load(place.uri)
+        sink = stream.writeStream.format("refdelta").options(partitionBy="k", **given)
+        query = sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start(target.uri)
+        with typed_errors():
+            query.awaitTermination()
+
+    run()
+    write(frame(session, 20), place.uri, mode="append", storage_options=place.options)
+    run()
+    assert rows(table(target)) == rows(table(place))
+    assert [one["operation"] for one in table(target).history()] == ["STREAMING UPDATE"] * 3
+    kept = (path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
+    assert not any(secret in text for text in kept for secret in secrets(place))
