@@ -261,7 +261,8 @@ def test_a_collation_is_left_behind(user: Any) -> None:
 
 ODD = """
     SELECT id, if(id = 0, null, named_struct('a', if(id = 1, null, id), 'b', array(null, 1.5D))) s,
-      map('k', CAST(null AS int)) m, X'00ff' b, CAST('nan' AS double) nan, CAST('-0.0' AS double) zero, CAST(0.1 AS decimal(38, 38)) d, null v,
+      map('k', CAST(null AS int)) m, X'00ff' b, CAST('nan' AS double) nan,
+      CAST('-0.0' AS double) zero, CAST(0.1 AS decimal(38, 38)) d, null v,
       DATE'0001-01-01' first, TIMESTAMP'9999-12-31 23:59:59.999999' last, TIMESTAMP'2024-03-10 02:30:00' gap,
       TIMESTAMP_NTZ'2024-03-10 02:30:00' plain, TIMESTAMP'2024-11-03 01:30:00' twice
     FROM range(3)
