@@ -290,11 +290,11 @@ def test_a_change_of_the_table_under_a_batch_is_the_conflict_that_it_is(stream: 
     assert DeltaTable(stream.uri).history(1)[0]["isBlindAppend"] is False
 
 
-def writer(stream: Stream, **options: str) -> StreamWriter:
+def writer(stream: Stream, *, overwrite: bool = False, **options: str) -> StreamWriter:
     """What Spark makes for each batch, and again for its commit."""
     schema = stream.session.createDataFrame([(1, "a")], SCHEMA).schema
     source = RefdeltaSource(CaseInsensitiveDict({"path": str(stream.uri), **options}))
-    found = source.streamWriter(schema, False)
+    found = source.streamWriter(schema, overwrite)
     assert isinstance(found, StreamWriter)
     return found
 
@@ -316,6 +316,26 @@ def test_abort_keeps_what_a_commit_names(stream: Stream) -> None:
     writer(stream).abort([None], 1)
     writer(stream).abort([message, None], 1)
     assert data_files(stream.uri) == landed
+
+
+def test_the_slower_of_two_drivers_commits_nothing(stream: Stream) -> None:
+    expected = (errors.ProtocolChangedException, errors.ConcurrentTransactionException)
+    for batch, kind in enumerate(expected):
+        faster, slower = (write_one(writer(stream, txnAppId="me")) for _ in range(2))
+        writer(stream, txnAppId="me").commit([faster], batch)
+        with pytest.raises(kind), typed_errors():
+            writer(stream, txnAppId="me").commit([slower], batch)
+        writer(stream, txnAppId="me").commit([write_one(writer(stream, txnAppId="me"))], batch)
+        assert DeltaTable(stream.uri).version() == batch
+        assert data_files(stream.uri) == committed(stream.uri)
+
+
+def test_complete_mode_leaves_an_append_only_table_as_it_is(stream: Stream) -> None:
+    rows = pa.table({"id": [0], "kind": ["z"]})
+    write_deltalake(stream.uri, rows, configuration={"delta.appendOnly": "true"})
+    with pytest.raises(errors.ConstraintViolationError, match="append-only"), typed_errors():
+        writer(stream, overwrite=True, txnAppId="me").commit([write_one(writer(stream, overwrite=True))], 0)
+    assert data_files(stream.uri) == committed(stream.uri)
 
 
 def test_a_query_that_spark_does_not_name_is_named_by_its_checkpoint_or_by_the_user(stream: Stream) -> None:
