@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ faults: setup servers  ## writers on S3 and Azure while requests and replies are
 
 bench: setup  ## rows per second, written and read, next to bare pyarrow and deltalake (some minutes)
 	$(BIN)/python bench/throughput.py
+
+bench-spark: setup  ## reads, writes, DELETE and MERGE on Spark, next to delta-spark and bare Parquet (some minutes)
+	$(BIN)/python bench/on_spark.py
 
 pipeline: setup  ## TPC-H on Spark, raw files to bronze, silver and gold, then on delta-spark: same rows, both times (PIPELINE=--s3 and others)
 	PYTHONPATH=bench $(BIN)/python -m pipeline --scale $(SCALE) $(PIPELINE)

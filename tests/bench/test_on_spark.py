@@ -1,0 +1,25 @@
+"""`bench/on_spark.py`, in small."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+ENGINES = {"bare Parquet", "refdelta", "delta-spark"}
+
+
+@pytest.mark.spark
+def test_every_engine_runs_each_round_of_everything(tmp_path):
+    told = tmp_path / "found.json"
+    command = [sys.executable, BENCH / "on_spark.py", "--scale", "0.01", "--rounds", "1", "--json", told]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads(told.read_text())
+    assert len(found) == 9
+    for label, engines in found.items():
+        assert label in run.stdout
+        assert set(engines) == (ENGINES if "DELETE" not in label and "MERGE" not in label else engines.keys())
+        assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in engines.values())
