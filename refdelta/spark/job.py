@@ -94,7 +94,7 @@ class Job:
 
     def remove_files(self) -> None:
         """Remove what its tasks have written, unless a commit may name it: a commit whose reply was lost has landed, or
-        may land yet.
+        may land yet. What a task writes that Spark has not ended by now stays, and VACUUM takes it.
         """
         if not _named(self.store, self.base, self.token):
             remove_leftovers(self.store, self.token)
