@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from pipeline.engines import DeltaSpark, Refdelta
-from pipeline.raw import DELETES, KEYS, RawFiles
+from pipeline.raw import DELETES, KEYS, RawFiles, quiet_duckdb
 from pipeline.stages import TABLES, corrections
 from refdelta.spark.same_rows import compare_rows
 
@@ -43,7 +43,7 @@ class Compared:
 
 def with_duckdb(tables: Refdelta, raw: RawFiles, refreshes: int) -> Iterator[Compared]:
     """Silver, next to what DuckDB makes of all raw files at once."""
-    with duckdb.connect() as db:
+    with quiet_duckdb() as db:
         for name, keys in KEYS.items():
             db.register("found", tables.table(f"silver/{name}").to_record_batch_reader())
             db.sql("CREATE OR REPLACE TEMP TABLE found_rows AS SELECT * FROM found")

@@ -74,8 +74,7 @@ def generate(folder: Path, scale: float, refreshes: int) -> RawFiles:
     _tpchgen(tpch, scale, tuple(KEYS), "--parts", str(PARTS))
     loads = {name: [tpch / f"{name}.parquet"] for name in DIMENSIONS}
     changes: dict[str, list[Path]] = {}
-    with duckdb.connect() as db:
-        db.sql("SET threads = 2")
+    with quiet_duckdb() as db:
         for table in KEYS:
             loads[table] = [
                 _write(db, raw / table / f"load-{part}.parquet", _load(tpch, table, part)) for part in _numbers(PARTS)
@@ -95,6 +94,13 @@ def generate(folder: Path, scale: float, refreshes: int) -> RawFiles:
         for moment, file in enumerate(listed):
             os.utime(file, (_EPOCH + moment, _EPOCH + moment))  # by which Spark orders the files of a folder
     return RawFiles(raw, loads, changes, rows[0][0], sum(file.stat().st_size for file in files))
+
+
+def quiet_duckdb() -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory that draws nothing on the terminal."""
+    db = duckdb.connect()
+    db.sql("SET enable_progress_bar = false")
+    return db
 
 
 _EPOCH = 1_767_225_600  # 2026-01-01

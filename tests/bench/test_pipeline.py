@@ -11,9 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import duckdb
-import pipeline.__main__ as program
 import pytest
-from pipeline import judge, raw, stages
+from pipeline import judge, program, raw, stages
 from pipeline.engines import Refdelta
 from pipeline.report import History, Ran, Report
 
