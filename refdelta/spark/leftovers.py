@@ -67,7 +67,8 @@ def watched(spark: Any, store: Store) -> Iterator[Watch]:
         if _ended(context, watch.token):
             remove_leftovers(store, watch.token, watch.counting)
     finally:
-        context.removeJobTag(watch.token)
+        with suppress(Exception):  # of a session that has ended
+            context.removeJobTag(watch.token)
 
 
 def attempt(token: str) -> str:

@@ -294,3 +294,50 @@ def test_a_compaction_after_a_statement_is_its_executors_too(path, monkeypatch):
     DeltaTable(path).update({"name": "'x'"}, predicate="id in (1, 2)", executor=Counting(2))
     assert held(path) == [(i, p, "x" if i in (1, 2) else n) for i, p, n in START]
     assert any("Rewriter.rewrite" in str(call) for call in calls)
+
+
+@pytest.mark.spark
+def test_files_of_an_attempt_that_spark_kills_are_removed(spark, tmp_path):
+    """As it kills the slower one of two attempts that it runs side by side."""
+    import threading
+    import time
+
+    from pyspark import TaskContext
+
+    from refdelta.engine.snapshot import load_snapshot
+    from refdelta.engine.write import write_files
+    from refdelta.location import open_location
+
+    path, begun = tmp_path / "t", tmp_path / "begun"
+    rows = pa.table({"id": [1]})
+    write_deltalake(str(path), rows)
+    store = open_location(str(path), None)
+    snapshot = load_snapshot(store)
+    before = parquet_files(path)
+
+    def write(number):
+        adds = write_files(
+            store,
+            rows.to_batches(),
+            schema=snapshot.schema,
+            partition_columns=[],
+            properties=snapshot.properties,
+        )
+        if number == 1 and not begun.exists():
+            begun.write_text(str(TaskContext.get().taskAttemptId()))
+            while True:
+                time.sleep(0.05)
+        return adds[0].path
+
+    def kill():
+        while not (begun.exists() and begun.read_text()):
+            time.sleep(0.05)
+        assert len(parquet_files(path) - before) >= 1
+        spark.sparkContext._jsc.sc().killTaskAttempt(int(begun.read_text()), True, "another was faster")
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    named = list(SparkExecutor(spark).map(write, [0, 1, 2], writes=store))
+    killer.join()
+    assert len(set(named)) == 3
+    assert {file.rpartition("/")[2] for file in parquet_files(path) - before} == set(named)
