@@ -21,6 +21,7 @@ from refdelta.location import open_location
 from refdelta.ops.append import FileWriter, Written
 from refdelta.results import CommitResult
 from refdelta.spark import origin, tasks
+from refdelta.spark.executor import SparkExecutor
 from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.leftovers import attempt, watched
 from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noqa: PLC0414 - for whoever writes
@@ -135,6 +136,7 @@ def write(
         app_version=app_version,
         fresh=snapshot is newest,
         isolation=isolation,
+        executor=SparkExecutor(df.sparkSession),
     )
     return write_rows(txn, rows, request, reads_target=made_from is not None)
 

@@ -189,3 +189,26 @@ def test_an_attempt_that_ran_again_leaves_nothing_referenced(spark: Any, tmp_pat
     assert flag.exists()
     assert rows_of(uri) == [(0, "x"), (1, "a"), (2, "b")]
     assert len(data_files(uri) - before) == 2 * len(committed(uri) - before)
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_what_a_write_replaces_is_found_and_rewritten_by_the_workers(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
+) -> None:
+    from refdelta.spark import SparkExecutor
+
+    uri, real = str(tmp_path / "t"), SparkExecutor.map
+    calls: list[int] = []
+
+    def noted(self: Any, function: Any, tasks: Any, **options: Any) -> Any:
+        tasks = list(tasks)
+        calls.append(len(tasks))
+        return real(self, function, tasks, **options)
+
+    monkeypatch.setattr(SparkExecutor, "map", noted)
+    write(numbers(spark, (1, "a"), (2, "b")), uri, configuration={"delta.enableDeletionVectors": vectors})
+    write(numbers(spark, (3, "a"), (4, "b")), uri, mode="append")
+    write(numbers(spark, (4, "c")), uri, mode="overwrite", predicate="id = 4 or kind = 'a' and id > 1")
+    assert sum(calls) > 0
+    rows = DeltaTable(uri).to_pyarrow_table().sort_by("id")
+    assert rows.to_pydict() == {"id": [1, 2, 4], "kind": ["a", "b", "c"]}
