@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from refdelta import arguments
 from refdelta.engine.executor import limit_threads
 from refdelta.engine.write import names_holding
 from refdelta.errors import DeltaError, InvalidArgumentError
@@ -60,10 +61,10 @@ class SparkExecutor:
 
     def __init__(self, spark: Any, *, group_bytes: int = GROUP_BYTES, broadcast_bytes: int = BROADCAST_BYTES):
         check_session(spark)
-        if group_bytes <= 0:
+        if (arguments.whole("group_bytes", group_bytes) or 0) <= 0:
             raise InvalidArgumentError(f"group_bytes is {group_bytes}; it must be positive")
         self._spark = spark
-        if broadcast_bytes < 0:
+        if broadcast_bytes is None or (arguments.whole("broadcast_bytes", broadcast_bytes) or 0) < 0:
             raise InvalidArgumentError(f"broadcast_bytes is {broadcast_bytes}; it must not be negative")
         self._group_bytes = group_bytes
         self._broadcast_bytes = broadcast_bytes

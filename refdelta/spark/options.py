@@ -46,7 +46,7 @@ def path_of(options: Mapping[str, str]) -> str:
     path = options.get("path")
     if not path:
         raise InvalidArgumentError(
-            "the data source refdelta needs a path, and one only: load(path), save(path), option('path', ...), in SQL "
+            "the data source refdelta needs a path, and one only: load(path), save(path), start(path), or in SQL "
             "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...'); tables of Spark's catalog give it none"
         )
     return path

@@ -158,9 +158,22 @@ def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.spark.newSession().read.format("refdelta").load(u.uri), WRONG, r"refdelta.spark.register(spark)"
 
 
+def merged(user: Any, source: Any, condition: str = "t.id = s.id") -> Any:
+    """MERGE by a shuffle."""
+    by = SparkExecutor(user.spark, broadcast_bytes=0)
+    return user.table.merge(source, condition, "s", "t", executor=by).when_matched_delete().execute()
+
+
 def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: SparkExecutor(None), WRONG, "SparkSession, not NoneType"
     yield lambda u: SparkExecutor(u.spark, group_bytes=0), WRONG, "must be positive"
+    yield lambda u: SparkExecutor(u.spark, group_bytes="1MB"), WRONG, "group_bytes is a whole number"
+    yield lambda u: SparkExecutor(u.spark, broadcast_bytes="1MB"), WRONG, "broadcast_bytes is a whole number"
+    yield lambda u: merged(u, u.spark.readStream.format("rate").load(), "t.id = s.value"), WRONG, "foreachBatch"
+    yield lambda u: merged(u, u.spark.sql("select 1L id, interval 1 day i")), TYPE, "interval day of column i"
+    yield lambda u: merged(u, u.spark.sql("select 1L id, 2 a, 3 A")), SCHEMA, "same name"
+    yield lambda u: merged(u, u.df, "t.id < s.id"), WRONG, "no equality"
+    yield lambda u: merged(u, u.spark.sql("select 'x' id, 's' s")), PREDICATE, "cannot be compared"
     yield lambda u: u.table.delete("id = 1", executor=u.spark), WRONG, "SparkExecutor(spark), not a SparkSession"
     yield lambda u: u.table.delete("id = 1", executor=SparkExecutor), WRONG, "not the class SparkExecutor"
     yield lambda u: u.table.delete(u.f.col("id") == 1, executor=SparkExecutor(u.spark)), PREDICATE, "not a Column"
@@ -199,7 +212,7 @@ def test_it_is_told_in_one_error(user: Any, call: Callable[[Any], Any], error: t
 
 
 def test_errors_of_the_rows_themselves_stay_spark_s(user: Any) -> None:
-    from pyspark.errors import ArithmeticException, PythonException
+    from pyspark.errors import ArithmeticException, PythonException, SparkRuntimeException
 
     uri = user.folder / "failed"
     with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"), typed_errors():
@@ -208,6 +221,8 @@ def test_errors_of_the_rows_themselves_stay_spark_s(user: Any) -> None:
         write(user.df.select(user.f.udf(lambda text: str(int(text)))("s").alias("s")), uri)
     with pytest.raises(NO_TABLE):
         DeltaTable(uri)
+    with pytest.raises(SparkRuntimeException, match="of the source"):
+        merged(user, user.spark.sql("SELECT id, raise_error('of the source') s FROM range(3)"))
 
 
 WITHOUT = """
@@ -294,6 +309,43 @@ def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: st
         assert there.count() == 3
     finally:
         user.spark.conf.set("spark.sql.session.timeZone", before)
+
+
+SETTINGS = {
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.parquet.enableVectorizedReader": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+
+
+def test_whatever_the_session_has_set_the_rows_are_right(user: Any) -> None:
+    uri = str(user.folder / "set")
+    before = {name: user.spark.conf.get(name) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        user.spark.conf.set(name, value)
+    try:
+        odd = user.spark.sql(ODD)
+        expected = shown(odd)
+        write(odd, uri, configuration={"delta.enableDeletionVectors": "true"})
+        table = DeltaTable(uri)
+        table.delete("id = 1", executor=SparkExecutor(user.spark))
+        assert shown(read(user.spark, uri)) == shown(user.source().load(uri)) == [expected[0], expected[2]]
+        for size in (2**20, 0):
+            by = SparkExecutor(user.spark, broadcast_bytes=size)
+            (
+                table.merge(odd.where("id > 0"), "t.id = s.id", "s", "t", executor=by)
+                .when_matched_update_all()
+                .when_not_matched_insert_all()
+                .execute()
+            )
+            assert shown(read(user.spark, uri)) == expected
+    finally:
+        for name, value in before.items():
+            user.spark.conf.set(name, value)
 
 
 def test_functions_of_the_user_s_own_and_letters_of_either_case_give_the_right_rows(user: Any) -> None:
