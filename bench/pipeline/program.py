@@ -104,12 +104,12 @@ def run(folder: Path, arguments: argparse.Namespace) -> Report:
             watch.tell = str
             ran[engine.name] = Ran(done, histories(engine, spark))
 
-        with session(ours, arguments.memory) as spark:
+        with _session(ours, arguments.memory, watch) as spark:
             pipeline(ours, spark)
         with watch.stage("", "comparison"):
             compared = list(judge.with_duckdb(ours, raw, refreshes))
         if not arguments.alone:
-            with session(theirs, arguments.memory) as spark:
+            with _session(theirs, arguments.memory, watch) as spark:
                 pipeline(theirs, spark)
                 with watch.stage("", "comparison"):
                     compared += judge.with_delta_spark(spark, ours, theirs, folder)
@@ -117,9 +117,11 @@ def run(folder: Path, arguments: argparse.Namespace) -> Report:
 
 
 @contextlib.contextmanager
-def session(engine: Engine, memory: str) -> Iterator[Any]:
+def _session(engine: Engine, memory: str, watch: Watch) -> Iterator[Any]:
     """A Spark of its own for an engine."""
-    with oracle.session(memory=memory, conf=engine.conf) as spark:
+    with contextlib.ExitStack() as stack:
+        with watch.stage(engine.name, "start of Spark"):
+            spark = stack.enter_context(oracle.session(memory=memory, conf=engine.conf))
         yield spark
 
 

@@ -175,6 +175,28 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("s3_server")  # skips where there is none; the program starts its own
+def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
+    arguments = [
+        "--scale",
+        "0.002",
+        "--refreshes",
+        "1",
+        "--memory",
+        "1g",
+        "--s3",
+        "--alone",
+        "--scratch",
+        str(tmp_path),
+    ]
+    done = subprocess.run(**command(*arguments), capture_output=True, timeout=590, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "in s3://" in done.stdout
+    assert done.stdout.count("DuckDB") == len(raw.KEYS)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):
     arguments = ["--scale", "0.002", "--alone", "--scratch", str(tmp_path)]
