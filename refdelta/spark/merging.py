@@ -40,7 +40,7 @@ from refdelta.spark import frames, origin, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, as_spark, in_buckets
 from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
 from refdelta.spark.types import delta_schema, spark_schema
-from refdelta.spark.writing import STREAMS, FrameRows
+from refdelta.spark.writing import FrameRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,8 +79,8 @@ class FrameSource:
     def __init__(self, spark: Any, frame: Any, broadcast_bytes: int):
         if frame.isStreaming:
             raise InvalidArgumentError(
-                "the source is a stream; writeStream.foreachBatch with a MERGE of each batch merges it, and app_id and "
-                f"app_version=batch_id let each batch be merged once, as where {STREAMS}"
+                "the source is a stream; writeStream.foreachBatch merges its batches, each once where the MERGE "
+                "has app_id=... and app_version=batch_id"
             )
         self.schema = to_arrow(delta_schema(frame.schema))
         self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
@@ -245,7 +245,9 @@ class Shuffled:
         plan, numbers = self._plan, sorted(found.updated)
         files = chosen(table.files, numbers)
         target = _rows_of(self._spark, table, shares(txn, files, [found.updated[number] for number in numbers]))
-        source = _matching(self._source.columns(plan.columns_to_change(plan.source_alias)), self._matched)
+        source = self._source.columns(plan.columns_to_change(plan.source_alias))
+        if len(self._matched) < self.keys.rows // 2:  # else looking for them costs more than it saves
+            source = _matching(source, self._matched)
         schema, expected = _schemas(table)
         bare = _bare(table)
 

@@ -16,7 +16,7 @@ from refdelta.errors import (
     ExpressionError,
     InvalidArgumentError,
 )
-from refdelta.spark import SparkExecutor
+from refdelta.spark import SparkExecutor, merging
 from refdelta.spark import read as spark_read
 
 pytestmark = pytest.mark.spark
@@ -315,3 +315,49 @@ def test_a_source_is_computed_once_never_collected_and_not_kept(tmp_path, shuffl
     assert rows.num_rows == 100 + result["num_target_rows_inserted"] == len(set(rows.column("id").to_pylist()))
     del merge, result
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept
+
+
+def test_each_bucket_holds_its_share(tmp_path, shuffled, spark, monkeypatch):
+    """The source's rows by their keys, without those that have none; rows of the table without a key are spread."""
+    path = str(tmp_path)
+    ids = pa.array([*range(4000), *[None] * 4000], pa.int64())
+    write_deltalake(path, pa.table({"id": ids}), configuration=VECTORS)
+    parts, real = [], merging.in_buckets
+
+    def sizes(bucket):
+        found = {"source": [len(bucket.ids)], "target": [sum(batch.num_rows for batch in bucket.target)]}
+        yield pa.record_batch(found)
+
+    def noted(plan, source, target, count, work, schema):
+        parts.extend(real(plan, source, target, 8, sizes, "source long, target long").collect())
+        return real(plan, source, target, 8, work, schema)
+
+    monkeypatch.setattr(merging, "in_buckets", noted)
+    source = spark.range(2000).selectExpr("nullif(id, 7) as id")
+    merge = DeltaTable(path).merge(source, ON, executor=shuffled)
+    result = merge.when_matched_delete().when_not_matched_by_source_delete("t.id = 2500").execute()
+    assert result["num_target_rows_deleted"] == 2000
+    assert sum(part.source for part in parts) == 1999
+    assert sum(part.target for part in parts) == 8000
+    assert len(parts) == 8
+    assert max(part.source for part in parts) < 2000 // 4
+    assert max(part.target for part in parts) < 8000 // 4
+
+
+def test_the_session_s_time_zone_does_not_matter(tmp_path, shuffled, spark):
+    stamp = dt.datetime(2026, 3, 8, 6, 30, tzinfo=dt.UTC)
+    rows = pa.table({"at": pa.array([stamp], pa.timestamp("us", "UTC")), "v": ["old"]})
+    source = pa.table({"at": pa.array([stamp, stamp + dt.timedelta(hours=1)], pa.timestamp("us", "UTC"))})
+    path, before = str(tmp_path), spark.conf.get("spark.sql.session.timeZone")
+    write_deltalake(path, rows, configuration=VECTORS)
+    frame = spark.createDataFrame(source)
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        merge = DeltaTable(path).merge(frame, "s.at = t.at", executor=shuffled)
+        merge.when_matched_update({"v": "'new'"}).when_not_matched_insert({"at": "s.at"}).execute()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert DeltaTable(path).to_pyarrow_table().sort_by("at").to_pylist() == [
+        {"at": stamp, "v": "new"},
+        {"at": stamp + dt.timedelta(hours=1), "v": None},
+    ]
