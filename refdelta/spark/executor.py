@@ -21,7 +21,7 @@ from refdelta.spark.failures import check_session, from_text, to_text
 from refdelta.spark.leftovers import attempt, watched
 
 if TYPE_CHECKING:
-    from refdelta.spark.merging import FrameSource
+    from refdelta.spark.merge_source import FrameSource
     from refdelta_storage import Store
 
 Task = TypeVar("Task")
@@ -76,7 +76,9 @@ class SparkExecutor:
 
     def source_of(self, data: Any) -> FrameSource | None:
         """A DataFrame as the source of a MERGE; None for other data."""
-        from refdelta.spark.merging import FrameSource  # which writes, as writes that replace rows run their tasks here
+        from refdelta.spark.merge_source import (
+            FrameSource,  # which writes, as writes that replace rows run their tasks here
+        )
 
         return FrameSource(self._spark, data, self._broadcast_bytes) if hasattr(data, "mapInArrow") else None
 

@@ -1,10 +1,9 @@
-"""MERGE with a Spark DataFrame as its source.
+"""MERGE with a source that stays with Spark's workers.
 
-A small source is collected, and goes to all tasks as any other source does. A large one stays with the workers: both
-sides are shuffled into buckets by the equalities of ON, and the engine finds in each bucket which rows match and what
-becomes of them. The first pass shuffles only the columns that the conditions look at; from it come the places of rows.
-The second shuffles the rows of the table that are updated, and those of the source that match any. The source's other
-rows are inserted from where they are. Neither the driver nor a worker holds more of the rows than its part.
+Both sides are shuffled into buckets by the equalities of ON, and the engine finds in each bucket which rows match and
+what becomes of them. The first pass shuffles only the columns that the conditions look at; from it come the places of
+rows. The second shuffles the rows of the table that are updated and those of the source. Rows of the source that match
+none are inserted from where they are. Neither the driver nor a worker holds more of the rows than its part.
 
 What was read is recorded, and what is written is committed, by the driver, as for every MERGE.
 """
@@ -14,8 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
-import weakref
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,10 +22,7 @@ from pyroaring import BitMap64
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
-from refdelta.engine.schema import to_arrow
-from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import FileWriter
-from refdelta.ops.merge_collected import Collected
 from refdelta.ops.merge_join import Matcher
 from refdelta.ops.merge_pieces import Found, gathered, new_rows
 from refdelta.ops.merge_reads import KeyValues
@@ -36,9 +30,10 @@ from refdelta.ops.rewrite import Share, chosen, shares, write_anew
 from refdelta.ops.target import Target
 from refdelta.protocol.predicate import TRUE
 from refdelta.protocol.sql_text import quoted
-from refdelta.spark import frames, origin, tasks
+from refdelta.spark import frames, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, as_spark, in_buckets
-from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
+from refdelta.spark.failures import reported
+from refdelta.spark.kept import running
 from refdelta.spark.types import delta_schema, spark_schema
 from refdelta.spark.writing import FrameRows
 
@@ -47,127 +42,16 @@ if TYPE_CHECKING:
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
-    from refdelta.ops.merge_run import Way
     from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
     from refdelta.spark.buckets import Bucket
+    from refdelta.spark.kept import Kept
     from refdelta.staging import Staging
 
 # Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
 # Of the rows that are looked at together where others' rows are asked about, and where keys are counted.
-_PIECE_BYTES = 16 * 2**20
-_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-
-class FrameSource:
-    """A DataFrame as the source of a MERGE.
-
-    Args:
-        spark: the session.
-        frame: the DataFrame. It is computed once.
-        broadcast_bytes: up to how many bytes of rows, in Arrow's memory, are collected.
-
-    Attributes:
-        schema: the Arrow schema of its rows, all of it nullable.
-
-    Raises:
-        InvalidArgumentError: it is a stream.
-        UnsupportedTypeError: it has a type that no table can have.
-    """
-
-    def __init__(self, spark: Any, frame: Any, broadcast_bytes: int):
-        if frame.isStreaming:
-            raise InvalidArgumentError(
-                "the source is a stream; writeStream.foreachBatch merges its batches, each once where the MERGE "
-                "has app_id=... and app_version=batch_id"
-            )
-        self.schema = to_arrow(delta_schema(frame.schema))
-        self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
-
-    def version_of(self, uri: str) -> int | None:
-        """The oldest version of the table at ``uri`` from which the rows are made; None where they are not."""
-        return origin.oldest_version(self._frame, uri)
-
-    def way(self, plan: MergePlan) -> Way:
-        """How its rows come together with those of the table.
-
-        Raises ``InvalidArgumentError`` for a large source where ON has no equality.
-        """
-        kept = _Kept(self._frame)
-        keys, size = _measured(kept, plan)
-        if size <= self._broadcast_bytes:
-            with _running():
-                rows = kept.frame.drop(ID).toArrow()
-            return Collected.of(plan, rows.to_reader())
-        if not plan.on.keys:
-            raise InvalidArgumentError(
-                f"ON has no equality between the two sides ({plan.target_alias}.x = {plan.source_alias}.y): each row "
-                "of the source is held against each of the table, and so the source is held in memory by every worker, "
-                f"but its {size:,} bytes are more than the executor's broadcast_bytes, {self._broadcast_bytes:,}"
-            )
-        return Shuffled(self._spark, kept, plan, keys, size)
-
-
-class _Kept:
-    """The rows of a DataFrame, computed once and kept on the workers' disks, each with a number. A MERGE looks at them
-    several times, and what it finds must be what it found.
-    """
-
-    def __init__(self, frame: Any):
-        from pyspark.sql import functions as f
-        from pyspark.storagelevel import StorageLevel
-
-        numbered = frame.select("*", f.monotonically_increasing_id().alias(ID))
-        self.frame = numbered.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
-        ended = weakref.finalize(self, _release, self.frame)
-        ended.atexit = False
-
-    def columns(self, names: Iterable[str]) -> Any:
-        """Some of the columns, and the numbers."""
-        wanted = set(names)
-        columns = [name for name in self.frame.columns if name in wanted]
-        return self.frame.select(*map(quoted, columns), quoted(ID))
-
-
-def _release(frame: Any) -> None:
-    with suppress(Exception):  # of a session that has ended, for one
-        frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
-
-
-@contextmanager
-def _running() -> Iterator[None]:
-    """Around Spark's actions: errors of ours come out as what they are."""
-    try:
-        with raise_again():
-            yield
-    except Exception as error:
-        if _LOST not in str(error):
-            raise
-        raise SparkUnavailableError(
-            "a worker is gone that held rows of the MERGE's source; nothing is committed, run it again"
-        ) from None
-
-
-def _measured(kept: _Kept, plan: MergePlan) -> tuple[KeyValues, int]:
-    """The keys of the source and the size of its rows in bytes; they are computed by this."""
-    fields = delta_schema(kept.frame.drop(ID).schema)
-
-    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fit, size = as_engine(fields), 0
-        with reported():
-            found = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
-            for piece in gathered((fit(batch.drop_columns([ID])) for batch in batches), _PIECE_BYTES):
-                found = found.and_of(KeyValues.of(plan.on, plan.source_alias, piece))
-                size += piece.nbytes
-        yield pa.record_batch({"size": [size], "keys": [pickle.dumps(found)]})
-
-    with _running():
-        parts = tasks.over(kept.frame, measure, "size long, keys binary").collect()
-    keys = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
-    for part in parts:
-        keys = keys.and_of(pickle.loads(part.keys))  # noqa: S301 - of our own workers
-    return keys, sum(part.size for part in parts)
+PIECE_BYTES = 16 * 2**20
 
 
 class Shuffled:
@@ -181,7 +65,7 @@ class Shuffled:
         size: the source's size in bytes.
     """
 
-    def __init__(self, spark: Any, source: _Kept, plan: MergePlan, keys: KeyValues, size: int):
+    def __init__(self, spark: Any, source: Kept, plan: MergePlan, keys: KeyValues, size: int):
         self.keys = keys
         self._spark, self._source, self._plan, self._size = spark, source, plan, size
         self._matched = BitMap64()  # the numbers of the source's rows that match
@@ -191,7 +75,7 @@ class Shuffled:
         plan = self._plan
         source = self._source.columns(path[1] for path in plan.on.columns if path[0] == plan.source_alias)
         needed = {path[1] for path in plan.on.columns if path[0] == plan.target_alias}
-        for piece in gathered(rows, _PIECE_BYTES):
+        for piece in gathered(rows, PIECE_BYTES):
             asked = piece.select([name for name in piece.column_names if name in needed])
             if _asked(plan, source, asked):
                 return True
@@ -230,7 +114,7 @@ class Shuffled:
                 # Each task has rows of all partitions: without this, each would write a file into each.
                 rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
             target = Target(table.schema, tuple(table.partition_columns), table.properties, table.clustering_columns)
-            with _running():
+            with running():
                 written = FrameRows(rows).write(FileWriter(txn.store, target))
             txn.stage_written(written.adds)
             added += written.adds
@@ -285,7 +169,7 @@ class Shuffled:
 
     @staticmethod
     def _collected(frame: Any) -> Iterator[Any]:
-        with _running():
+        with running():
             rows = frame.collect()
         return (pickle.loads(row.part) for row in rows)  # noqa: S301 - of our own workers
 
@@ -329,12 +213,12 @@ def _asked(plan: MergePlan, source: Any, asked: pa.Table) -> bool:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit = as_engine(fields)
         with reported():
-            for rows in gathered(map(fit, batches), _PIECE_BYTES):
+            for rows in gathered(map(fit, batches), PIECE_BYTES):
                 if len(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(asked)):
                     yield pa.record_batch({"found": [True]})
                     break
 
-    with _running():
+    with running():
         return bool(tasks.over(source, look, "found boolean").take(1))
 
 

@@ -16,7 +16,7 @@ from refdelta.errors import (
     ExpressionError,
     InvalidArgumentError,
 )
-from refdelta.spark import SparkExecutor, merging
+from refdelta.spark import SparkExecutor, SparkUnavailableError, merge_source, merging
 from refdelta.spark import read as spark_read
 
 pytestmark = pytest.mark.spark
@@ -361,3 +361,21 @@ def test_the_session_s_time_zone_does_not_matter(tmp_path, shuffled, spark):
         {"at": stamp, "v": "new"},
         {"at": stamp + dt.timedelta(hours=1), "v": None},
     ]
+
+
+def test_rows_of_the_source_that_are_lost_with_a_worker(tmp_path, shuffled, spark, monkeypatch):
+    real = merge_source._measured
+
+    def lost(kept, plan):
+        found = real(kept, plan)
+        kept.frame._jdf.queryExecution().logical().rdd().unpersist(True)
+        return found
+
+    monkeypatch.setattr(merge_source, "_measured", lost)
+    path = str(tmp_path)
+    table_at(path)
+    before, rows = files(tmp_path), held(path)
+    merge = DeltaTable(path).merge(spark.createDataFrame(SOURCE), ON, executor=shuffled)
+    with pytest.raises(SparkUnavailableError, match="a worker is gone that held rows of the MERGE's source"):
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (files(tmp_path), held(path)) == (before, rows)
