@@ -22,10 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MARKED = re.compile(r"\[refdelta:([A-Za-z0-9+/=]+)\]")
-_MISSING = re.compile(r"No module named '((?:refdelta|msgspec|pyarrow|numpy|pyroaring|sqlglot|fsspec)\w*)")
-_ADVICE = (
-    "the Python of Spark's workers has no {}: install refdelta there as here, or name a Python that has it by "
-    "PYSPARK_PYTHON or spark.pyspark.python before the session starts"
+_NAME = "name one that has refdelta by PYSPARK_PYTHON or spark.pyspark.python before the session starts"
+# What Spark says where its workers have another Python than they need, and what is said of it here.
+_WRONG_PYTHON = (
+    (
+        r"No module named '((?:refdelta|msgspec|pyarrow|numpy|pyroaring|sqlglot|fsspec)\w*)",
+        f"the Python of Spark's workers has no {{}}: install refdelta there as here, or {_NAME}",
+    ),
+    (
+        r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver",
+        f"the Python of Spark's workers is {{}}, another one than here: {_NAME}",
+    ),
+    (
+        r'Cannot run program "([^"]+)": error=2\b',
+        f"there is no {{}}, which is to be the Python of Spark's workers: {_NAME}",
+    ),
+    (
+        r"(?s)Error from python worker:.*?\n\s+(\w+Error: [^\n]*)",
+        f"the Python of Spark's workers does not start ({{}}): {_NAME}",
+    ),
 )
 _VIEW = "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...') makes a table known to SQL"
 # What Spark refuses before it asks a data source in Python, and what to do instead.
@@ -60,7 +75,9 @@ class _Reported(msgspec.Struct):
 
 
 class SparkUnavailableError(DeltaError):
-    """Spark cannot run what is asked: it is missing here, or this package is missing where its workers run."""
+    """Spark cannot run what is asked: it is missing here, its session has ended, or its workers run another Python than
+    one with this package.
+    """
 
 
 class ReportedError(Exception):
@@ -120,13 +137,19 @@ def raise_again() -> Iterator[None]:
     except Exception as error:
         text = str(error)
         ours = from_text(text)
-        if ours is None and (missing := _MISSING.search(text)):
-            ours = SparkUnavailableError(_ADVICE.format(missing.group(1)))
-        if ours is None:
-            ours = next((InvalidArgumentError(instead) for said, instead in _REFUSED if re.search(said, text)), None)
+        ours = ours or _unavailable(text) or _refused(text)
         if ours is None:
             raise
         raise ours from None
+
+
+def _unavailable(text: str) -> DeltaError | None:
+    found = ((re.search(said, text), here) for said, here in _WRONG_PYTHON)
+    return next((SparkUnavailableError(here.format(match.group(1))) for match, here in found if match), None)
+
+
+def _refused(text: str) -> DeltaError | None:
+    return next((InvalidArgumentError(instead) for said, instead in _REFUSED if re.search(said, text)), None)
 
 
 def check_session(spark: Any) -> None:

@@ -115,3 +115,27 @@ def test_a_session_of_spark_connect_is_refused():
     connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "createDataFrame": None})
     with pytest.raises(errors.InvalidArgumentError, match="classic session"):
         check_session(connected())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            "workers is 3.12, another one",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/none/python": error=2, No such file or directory\n\tat java',
+            "no /none/python, which",
+        ),
+        (
+            "\nError from python worker:\n  Traceback\n    File x\n  TypeError: unsupported operand\nPYTHONPATH was:\n",
+            "start (TypeError: unsupported operand): name one",
+        ),
+    ],
+)
+def test_workers_of_another_python_are_told_in_one_sentence(text, said):
+    with pytest.raises(SparkUnavailableError) as caught, raise_again():
+        raise RuntimeError(text)
+    assert said in str(caught.value)
+    assert str(caught.value).endswith("by PYSPARK_PYTHON or spark.pyspark.python before the session starts")
