@@ -23,7 +23,7 @@ from refdelta import DeltaTable
 pytestmark = pytest.mark.spark
 
 TESTS = Path(__file__).resolve().parent.parent
-BATCHES, ROWS, KILLS = 8, 50, 2
+BATCHES, ROWS, KILLS = 6, 50, 2
 
 
 class Driver:
