@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.engine.arrays import one_array
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 # Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
-# Of the rows that are looked at together where others' rows are asked about, and where keys are counted.
+# Of the rows of the source that are looked at together where they are no bucket's.
 PIECE_BYTES = 16 * 2**20
 
 
@@ -154,8 +155,8 @@ class Shuffled:
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             fit = as_engine(fields)
             with reported():
-                for batch in batches:
-                    rows = pa.Table.from_batches([_without(fit(batch), matched)])
+                for piece in gathered(map(fit, batches), PIECE_BYTES):
+                    rows = piece.filter(pc.invert(_among(one_array(piece.column(ID)), matched)))
                     for made in new_rows(plan, bare, rows.drop_columns([ID])):
                         yield as_spark(made, expected)
 
@@ -185,13 +186,8 @@ def _found(bucket: Bucket) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"part": pa.array([pickle.dumps((found, matched.serialize()))], pa.binary())})
 
 
-def _without(batch: pa.RecordBatch, numbers: BitMap64) -> pa.RecordBatch:
-    """The rows whose number is none of these."""
-    ids = batch.column(ID)
-    return batch.filter(pc.invert(_among(ids, numbers)))
-
-
 def _among(ids: pa.Array, numbers: BitMap64) -> pa.BooleanArray:
+    """Which of these are among the numbers, of which there may be many more."""
     return pc.is_in(ids, value_set=to_positions(to_bitmap(ids) & numbers).cast(pa.int64()))
 
 
