@@ -15,12 +15,13 @@ from refdelta.spark import SparkExecutor, oracle
 
 # Both engines mark deleted rows in vectors; that is what lets refdelta tell rows of one file apart.
 PROPERTIES = {"delta.enableDeletionVectors": "true"}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Jobs of several threads share the cores, instead of waiting for each other.
 CONF = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "2",
     # In runs of minutes the better code of Java's second compiler does not make up for the time that it takes.
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+    JAVA_OPTIONS: "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
 }
 # A session as any user of PySpark has it: no JAR but Spark's own.
 WITHOUT_DELTA = {"spark.jars.packages": "", "spark.sql.extensions": "", "spark.sql.catalog.spark_catalog": "builtin"}

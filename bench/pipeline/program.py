@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import judge
-from pipeline.engines import DeltaSpark, Engine, Refdelta
+from pipeline.engines import JAVA_OPTIONS, DeltaSpark, Engine, Refdelta
 from pipeline.raw import MOST_REFRESHES, generate
 from pipeline.report import Ran, Report, histories
 from pipeline.stages import Pipeline
@@ -118,10 +118,11 @@ def run(folder: Path, arguments: argparse.Namespace) -> Report:
 
 @contextlib.contextmanager
 def _session(engine: Engine, memory: str, watch: Watch) -> Iterator[Any]:
-    """A Spark of its own for an engine."""
+    """A Spark of its own for an engine, whose Java leaves its files where Python does."""
+    conf = {**engine.conf, JAVA_OPTIONS: f'{engine.conf[JAVA_OPTIONS]} "-Djava.io.tmpdir={tempfile.gettempdir()}"'}
     with contextlib.ExitStack() as stack:
         with watch.stage(engine.name, "start of Spark"):
-            spark = stack.enter_context(oracle.session(memory=memory, conf=engine.conf))
+            spark = stack.enter_context(oracle.session(memory=memory, conf=conf))
         yield spark
 
 

@@ -146,6 +146,7 @@ def command(*arguments):
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(1200)  # two Sparks, one after the other, beside what else runs
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     told = tmp_path / "report.json"
     arguments = [
@@ -160,7 +161,7 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
         "--json",
         str(told),
     ]
-    done = subprocess.run(**command(*arguments), capture_output=True, timeout=590, check=False)
+    done = subprocess.run(**command(*arguments), capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # the progress is for terminals
     found = json.loads(told.read_text())
@@ -189,7 +190,7 @@ def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
         "--scratch",
         str(tmp_path),
     ]
-    done = subprocess.run(**command(*arguments), capture_output=True, timeout=590, check=False)
+    done = subprocess.run(**command(*arguments), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "in s3://" in done.stdout
     assert done.stdout.count("DuckDB") == len(raw.KEYS)
