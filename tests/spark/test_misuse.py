@@ -221,6 +221,7 @@ def test_errors_of_the_rows_themselves_stay_spark_s(user: Any) -> None:
         write(user.df.select(user.f.udf(lambda text: str(int(text)))("s").alias("s")), uri)
     with pytest.raises(NO_TABLE):
         DeltaTable(uri)
+    assert list(uri.rglob("*.parquet")) == []
     with pytest.raises(SparkRuntimeException, match="of the source"):
         merged(user, user.spark.sql("SELECT id, raise_error('of the source') s FROM range(3)"))
 
@@ -293,7 +294,7 @@ def shown(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.selectExpr(*SHOWN).collect())
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: str) -> None:
     uris = [str(user.folder / f"{zone.replace('/', '-')}-{number}") for number in range(2)]
     before = user.spark.conf.get("spark.sql.session.timeZone")
