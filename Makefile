@@ -64,7 +64,7 @@ pipeline: setup  ## TPC-H on Spark, raw files to bronze, silver and gold, then o
 	PYTHONPATH=bench $(BIN)/python -m pipeline --scale $(SCALE) $(PIPELINE)
 
 # Of TPC-H: 1 has six million line items.
-SCALE ?= 0.05
+SCALE ?= 0.02
 
 precision: setup  ## how often the engine commits where a judge of serial orders would, into spec_notes/precision.md
 	PYTHONPATH=tests $(BIN)/python -m model.precision

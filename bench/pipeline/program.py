@@ -146,7 +146,7 @@ def _s3() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("pipeline", description=__doc__)
-    parser.add_argument("--scale", type=float, default=0.05, help="of TPC-H; 1 has 6 million line items (default 0.05)")
+    parser.add_argument("--scale", type=float, default=0.02, help="of TPC-H; 1 has 6 million line items (default 0.02)")
     parser.add_argument("--refreshes", type=int, default=2, help="how many refresh sets (default 2)")
     parser.add_argument("--alone", action="store_true", help="without delta-spark")
     parser.add_argument("--s3", action="store_true", help="refdelta's tables on S3: versitygw is started for it")
