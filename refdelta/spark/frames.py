@@ -129,9 +129,8 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
         frame = _by_engine(spark, scan, files)
     elif scan.plan.row_filter is not None:
         frame = frame.where(str(scan.plan.row_filter))
-    column = _functions().col
-    wanted = [column(_quoted(item.name)) for item in scan.plan.columns]
-    return frame.select(*wanted, *(column(_quoted(inner)).alias(name) for name, inner in located.items()))
+    wanted = [_quoted(item.name) for item in scan.plan.columns]
+    return frame.select(*wanted, *(_functions().col(_quoted(inner)).alias(name) for name, inner in located.items()))
 
 
 def _is_native(spark: Any, scan: Scan) -> bool:
@@ -180,27 +179,26 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
     found = _found(frame, scan, files, numbers)
     if found is None:
         return None
-    columns = [_logical(item) for item in _stored(scan)]
+    place = frame.metadataColumn("_metadata")
     partitions = [item for item in scan.plan.read if item.name in scan.plan.partition_columns]
     if not located and not partitions:
-        return frame.select(*columns)
-    place = frame.metadataColumn("_metadata")
-    frame = frame.select(*columns, place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
+        return _named(frame, _stored(scan))
+    located_rows = frame.select("*", place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
+    frame = _named(located_rows, _stored(scan), _PATH, _ROW)
     path, planned = f.col(_quoted(_PATH)), f.col(_quoted(_PLANNED))
+    places = f.broadcast(_places(spark, files, found, partitions))
     # A whole number is found several times as fast as a text; that the texts are equal is looked at below.
-    frame = frame.join(
-        f.broadcast(_places(spark, files, found, partitions)), f.xxhash64(path) == f.xxhash64(planned), "left"
-    )
+    frame = frame.join(places, f.xxhash64(path) == f.xxhash64(planned), "left")
     # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
     unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
     number, *values = (
         f.when(planned == path, f.col(_quoted(name))).otherwise(unknown).alias(name)
         for name in (_FILE, *(item.name for item in partitions))
     )
-    own = [f.col(_quoted(item.name)) for item in _stored(scan)]
+    own = [_quoted(item.name) for item in _stored(scan)]
     gone = [(key, file.deletion_vector) for key in numbers if (file := files[key]).deletion_vector is not None]
     key = [(f.shiftleft(number, _PLACE_BITS) + f.col(_quoted(_ROW))).alias(_KEY)] if gone else []
-    frame = frame.select(*own, *values, number, f.col(_quoted(_ROW)), *key)
+    frame = frame.select(*own, *values, number, _quoted(_ROW), *key)
     return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti") if gone else frame
 
 
@@ -208,13 +206,17 @@ def _stored(scan: Scan) -> list[StructField]:
     return [item for item in scan.plan.read if item.name not in scan.plan.partition_columns]
 
 
-def _logical(item: StructField) -> Any:
-    """A column of a file as one of the table: under its name, and so the columns within it."""
-    stored, table = spark_schema([physical(item)])[0], spark_schema([item])[0]
-    column = _functions().col(_quoted(stored.name))
-    if stored.dataType != table.dataType:
-        column = column.cast(table.dataType)
-    return column.alias(item.name)
+def _named(frame: Any, items: Sequence[StructField], *others: str) -> Any:
+    """Columns of files as those of the table: under their names, and so the columns within them."""
+    stored, table = spark_schema(map(physical, items)), spark_schema(items)
+    if stored == table:
+        return frame
+    column = _functions().col
+    columns = [
+        column(_quoted(own.name)).cast(there.dataType).alias(there.name)
+        for own, there in zip(stored, table, strict=True)
+    ]
+    return frame.select(*columns, *(_quoted(name) for name in others))
 
 
 def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> Any:
