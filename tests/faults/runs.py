@@ -114,7 +114,7 @@ def run(server: Server, seed: int, shape: Shape) -> Result:
                 _ask_another_reader(server, direct, shape, verdict)
         vacuums = [*_vacuum(place)] if verdict.versions else []
         with _quiet(plan, proxy):
-            after = _judge_vacuumed(direct, told, vacuums) if verdict.versions else Verdict()
+            after = _judge_vacuumed(direct, told, vacuums, shape) if verdict.versions else Verdict()
         result = Result.of(proxy, [*told, *vacuums], reads, verdict)
     result.wrong = [f"{server.scheme}, seed {seed}, {shape.name}: {text}" for text in verdict.wrong + after.wrong]
     result.ended = ended if shape.kills else 0
@@ -172,11 +172,11 @@ def _vacuum(place: Place) -> Iterator[Told]:
             return
 
 
-def _judge_vacuumed(direct: Place, told: list[Told], vacuums: list[Told]) -> Verdict:
+def _judge_vacuumed(direct: Place, told: list[Told], vacuums: list[Told], shape: Shape) -> Verdict:
     """After the vacuums by the bad network, and after one that went well."""
-    first = judge(direct, [*told, *vacuums], vacuumed=True)
+    first = judge(direct, [*told, *vacuums], vacuumed=True, may_be_absent=shape.creating)
     last = write(direct, [Step("vacuum", -3, 0)], 0)
-    second = judge(direct, [*told, *vacuums, *last], vacuumed=True)
+    second = judge(direct, [*told, *vacuums, *last], vacuumed=True, may_be_absent=shape.creating)
     second.wrong = first.wrong + second.wrong
     if last[0].error:
         second.blame(f"VACUUM fails where the network is good: {last[0].error}")
