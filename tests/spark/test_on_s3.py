@@ -126,9 +126,14 @@ def test_the_data_source_and_views(session: Any, place: Place) -> None:
     assert table(place).count() == 13
 
 
+def executed(session: Any) -> list[Any]:
+    """What Spark remembers of the last queries."""
+    listed = session._jsparkSession.sharedState().statusStore().executionsList()
+    return [listed.apply(number) for number in range(listed.size())]
+
+
 def test_no_plan_shows_a_secret(session: Any, place: Place) -> None:
-    executions = session._jsparkSession.sharedState().statusStore()
-    before = executions.executionsCount()
+    before = max((run.executionId() for run in executed(session)), default=-1)
     write(frame(session, 1, 2), place.uri, storage_options=place.options, configuration=VECTORS)
     table(place).delete("id = 1")
     sink = frame(session, 3).write.format("refdelta").option("storageOptions", json.dumps(place.options))
@@ -140,9 +145,9 @@ def test_no_plan_shows_a_secret(session: Any, place: Place) -> None:
             found.explain(extended=True)
             found.explain(mode="formatted")
         shown += [printed.getvalue(), repr(found), found._jdf.queryExecution().toString()]
-    listed = executions.executionsList()
-    assert listed.size() > before
-    shown += [listed.apply(number).physicalPlanDescription() for number in range(before, listed.size())]
+    descriptions = [run.physicalPlanDescription() for run in executed(session) if run.executionId() > before]
+    assert descriptions
+    shown += descriptions
     assert not any(secret in text for secret in secrets(place) for text in shown)
 
 
