@@ -186,7 +186,7 @@ class DeltaSpark(Engine):
 
     @property
     def conflicts(self) -> tuple[type[Exception], ...]:
-        from delta.exceptions import base  # importing it is what makes Java's exceptions come out as Python's
+        from delta.exceptions import base
 
         return (
             base.ConcurrentAppendException,
@@ -198,8 +198,9 @@ class DeltaSpark(Engine):
             base.ProtocolChangedException,
         )
 
-    def prepare(self, spark: Any) -> None:
-        """Its JARs came with the session."""
+    def prepare(self, spark: Any) -> None:  # noqa: ARG002
+        """Its JARs came with the session; its exceptions come out of Java as Python's once their module is there."""
+        import delta.exceptions  # noqa: F401
 
     def create(self, spark: Any, table: str, schema: Any) -> None:
         spark.createDataFrame([], schema).write.format("delta").options(**PROPERTIES).save(self.uri(table))
