@@ -91,9 +91,7 @@ class LocalStore(Store):
         self._links = True
         self._exclusive = True
         # Whether the folder was there once: then it is not made again where somebody removed it.
-        self._seen = os.path.isdir(self._root or "/")
-        if not self._seen and os.path.exists(self._root):
-            raise StorageError(f"not a folder: {self._root}")
+        self._seen = _is_folder(self._root or "/")
         if create:
             with self._errors("create", "."):
                 self._make_folder(self._root)
@@ -394,6 +392,17 @@ class LocalStore(Store):
             if action == "read" and isinstance(error, _ABSENT):
                 raise not_found(key, self.uri) from error
             raise failure(action, key, self.uri, error) from error
+
+
+def _is_folder(path: str) -> bool:
+    """Whether it is there. One look: another writer may create it meanwhile. Raises StorageError: it is no folder."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # what is wrong with it, the first use says
+        return False
+    if not stat.S_ISDIR(status.st_mode):
+        raise StorageError(f"not a folder: {path}")
+    return True
 
 
 def _read(stream: io.FileIO, start: int, length: int) -> bytes:

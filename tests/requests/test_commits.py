@@ -197,6 +197,7 @@ def test_an_outcome_that_stays_unknown_says_how_to_find_out(faulty, fault, capsy
     assert place.options.get("secret", "no key") not in str(error)
     command = shlex.split(str(error).split("`")[1])
     assert command == ["refdelta", "log", place.uri, "--version", "1"]
+    proxy.settle()  # the server gets what was dropped up to seconds later
     # Once the store answers:
     there = Place(place.uri, options)
     status = main([*command[1:], "--json", *(f"--storage-option={name}={value}" for name, value in options.items())])

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -407,6 +409,23 @@ class TestTrouble:
             LocalStore(tmp_path / "f")
         with pytest.raises(StorageError, match=r"(?i)not a directory|not a folder"):
             LocalStore(tmp_path / "f" / "g", create=True)
+
+    def test_a_root_that_comes_and_goes_is_never_taken_for_a_file(self, tmp_path):
+        root, over = tmp_path / "root", threading.Event()
+
+        def come_and_go():
+            while not over.is_set():
+                root.mkdir()
+                root.rmdir()
+
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(come_and_go)
+            try:
+                for _ in range(5_000):
+                    LocalStore(root)
+            finally:
+                over.set()
+            other.result()
 
     def test_one_failure_does_not_stop_a_bulk_delete(self, tmp_path, monkeypatch):
         store = LocalStore(tmp_path)
