@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Arrow picks rows of a batch by their numbers, whatever it is given; where so many stay, by a mask column by column is
 # two to five times faster, and otherwise slower.
@@ -23,6 +26,15 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of these columns, each cast where the schema has another type for it."""
+    arrays = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def take_rows(batch: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.portions import at_most
 from refdelta.engine.ranged import GAP_BYTES, REQUEST_BYTES
 from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta.protocol.actions import DeletionVectorDescriptor
@@ -294,16 +295,7 @@ def _descriptor(
 
 def _files(sizes: Sequence[int], large: Iterable[int]) -> Iterator[list[int]]:
     """The vectors of one file after the other."""
-    group: list[int] = []
-    size = 0
-    for index in large:
-        if group and size + sizes[index] > FILE_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(index)
-        size += sizes[index]
-    if group:
-        yield group
+    return at_most(large, sizes.__getitem__, FILE_BYTES)
 
 
 def _put(store: Store, text: str, data: bytes) -> None:

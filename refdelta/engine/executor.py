@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow.compute as pc
 
+from refdelta.engine.portions import at_most
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -77,6 +79,11 @@ def checked(executor: Executor | None) -> Executor | None:
     )
 
 
+def group_limit(executor: Executor | None) -> int | None:
+    """The executor's ``group_bytes``; None, for threads of this process, have none."""
+    return None if executor is None else executor.group_bytes
+
+
 def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:
     """Which files a task writes anew together: their numbers, ascending, in the order of the groups.
 
@@ -84,18 +91,8 @@ def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:
         executor: who runs the tasks; None for threads of this process.
         sizes: of the files, in bytes.
     """
-    most = None if executor is None else executor.group_bytes
-    if most is None:
-        return [list(range(len(sizes)))] if sizes else []
-    groups: list[list[int]] = []
-    room = 0
-    for number, size in enumerate(sizes):
-        if not groups or size > room:
-            groups.append([])
-            room = most
-        groups[-1].append(number)
-        room -= size
-    return groups
+    most = group_limit(executor)
+    return list(at_most(range(len(sizes)), sizes.__getitem__, sys.maxsize if most is None else most))
 
 
 class ThreadExecutor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import as_schema
 from refdelta.engine.partition import partition_strings
 from refdelta.engine.schema import to_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
@@ -77,12 +78,7 @@ class Layout:
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a table's batch that its data files hold, in their types."""
-        columns = [batch.column(name) for name in self.columns]
-        arrays = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(columns, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return as_schema([batch.column(name) for name in self.columns], self.schema)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
         """Split a table's batch by partition, keeping the order of rows within each.

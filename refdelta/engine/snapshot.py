@@ -106,6 +106,10 @@ class Snapshot:
         """
         return str(get(self.metadata.configuration or {}, "delta.columnMapping.mode"))
 
+    def without_files(self) -> Snapshot:
+        """The same version with an empty list of files, for who has files of its own: the list may be long."""
+        return replace(self, files=self.files.schema.empty_table())
+
     @property
     def num_files(self) -> int:
         """How many files are live."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
+from refdelta.engine.portions import at_least
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -282,16 +283,7 @@ class _Sampler:
 
 def _chunks(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     """The same rows in tables of about ``size`` bytes: a file for each range wants more than crumbs."""
-    held: list[pa.RecordBatch] = []
-    total = 0
-    for batch in batches:
-        held.append(batch)
-        total += batch.nbytes
-        if total >= size:
-            yield pa.Table.from_batches(held)
-            held, total = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
+    return map(pa.Table.from_batches, at_least(batches, lambda batch: batch.nbytes, size))
 
 
 def _leaf(rows: pa.Table, column: Column) -> pa.Array:

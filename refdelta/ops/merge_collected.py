@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.executor import ThreadExecutor, grouped
+from refdelta.engine.executor import ThreadExecutor, group_limit, grouped
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.ops.merge_pieces import Found, Pieces, Portion, count_inserted
@@ -69,8 +69,7 @@ class Collected:
         needed = plan.columns_to_find(plan.target_alias)
         columns = [name for name in names if name in needed] or names[:1]
         groups = grouped(txn.executor, table.files.column("size").to_pylist())
-        bare = dataclasses.replace(table, files=table.files.schema.empty_table())
-        look = functools.partial(_look, bare, self.pieces, columns)
+        look = functools.partial(_look, table.without_files(), self.pieces, columns)
         looked = (txn.executor or ThreadExecutor()).map(look, [chosen(table.files, group) for group in groups])
         for group, own in zip(groups, looked, strict=True):
             found.take_in(own, group)
@@ -84,7 +83,7 @@ class Collected:
         nothing = pa.array([], pa.int64())
         work = [Portion(share, nothing) for share in sources]
         inserts = list(self._inserts(txn, found))
-        if len(work) == len(inserts) == 1 and _in_one(txn):
+        if len(work) == len(inserts) == 1 and group_limit(txn.executor) is None:
             work = [Portion(sources[0], inserts[0])]
         else:
             work += [Portion(None, rows) for rows in inserts]
@@ -100,15 +99,11 @@ class Collected:
         found.counts["inserted"] = count_inserted(self.pieces.plan, source, rows)
         if not found.counts["inserted"]:
             return
-        most = None if txn.executor is None else txn.executor.group_bytes
+        most = group_limit(txn.executor)
         length = len(rows) if most is None else max(1, most * source.num_rows // max(1, source.nbytes))
         for start in range(0, len(rows), length):
             # Taken, for a slice is pickled with all that it is a slice of.
             yield rows.take(pa.arange(start, min(len(rows), start + length)))
-
-
-def _in_one(txn: Staging) -> bool:
-    return txn.executor is None or txn.executor.group_bytes is None
 
 
 def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> Found:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
 from refdelta.engine.evaluate import row_mask
+from refdelta.engine.portions import at_least
 from refdelta.engine.positions import RowsByFile
 from refdelta.engine.reader import POSITION, read_file
 from refdelta.engine.scan import plan_scan, scan_files
@@ -146,16 +147,7 @@ class Pieces:
             list(enumerate(scan_files(scan))),
             weigh=lambda item: int(item[1].nbytes),
         )
-        held: list[tuple[int, pa.RecordBatch]] = []
-        size = 0
-        for item in batches:
-            held.append(item)
-            size += item[1].nbytes
-            if size >= self.piece_bytes:
-                yield _piece(held)
-                held, size = [], 0
-        if held:
-            yield _piece(held)
+        return map(_piece, at_least(batches, lambda item: item[1].nbytes, self.piece_bytes))
 
     @property
     def piece_bytes(self) -> int:
@@ -337,16 +329,8 @@ def _piece(held: list[tuple[int, pa.RecordBatch]]) -> tuple[pa.Table, pa.Array, 
 
 def gathered(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     """The same rows in pieces of at least so many bytes, but for the last one."""
-    held: list[pa.RecordBatch] = []
-    weight = 0
-    for batch in batches:
-        held.append(batch)
-        weight += batch.nbytes
-        if weight >= size:
-            yield pa.Table.from_batches(held).combine_chunks()
-            held, weight = [], 0
-    if held:
-        yield pa.Table.from_batches(held).combine_chunks()
+    pieces = at_least(batches, lambda batch: batch.nbytes, size)
+    return (pa.Table.from_batches(held).combine_chunks() for held in pieces)
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

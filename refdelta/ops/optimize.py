@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections import deque
@@ -217,7 +216,7 @@ def _rewrite(
     # Where another than this decides how many bins are rewritten at once, each takes what threads there are.
     workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
     # A bin has its own files: of the list of all, which may be long, no task needs more.
-    bare = dataclasses.replace(snapshot, files=snapshot.files.schema.empty_table())
+    bare = snapshot.without_files()
     rewriter = Rewriter(bare, target, workers, columns, memory=request.memory, disk=request.disk)
     total, done, taken = len(work.left), [], deque[Bin]()
 

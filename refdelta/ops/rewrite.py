@@ -231,8 +231,7 @@ def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Ane
         work: a task's share each; see ``Share``.
         anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
     """
-    # Of the list of files, which may be long, a task needs its own ones alone.
-    bare = dataclasses.replace(snapshot, files=snapshot.files.schema.empty_table())
+    bare = snapshot.without_files()  # a task has its own ones
     executor = txn.executor or ThreadExecutor()
     written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files, writes=txn.store)
     added = [add for adds in written for add in adds]

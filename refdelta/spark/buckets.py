@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import one_array
+from refdelta.engine.arrays import as_schema, one_array
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.ops.merge_join import joinable, side
@@ -34,7 +34,7 @@ from refdelta.protocol.types import (
 )
 from refdelta.spark import tasks
 from refdelta.spark.failures import reported
-from refdelta.spark.types import delta_schema, spark_schema
+from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,15 +142,6 @@ def as_engine(fields: StructType) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     return apply
 
 
-def as_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of the engine in the Arrow form that Spark expects."""
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 # --- the shuffle -------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +223,7 @@ def _keyed_by_spark(plan: MergePlan, frame: Any, *, target: bool) -> Any:
 
 def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
     """The frame with its keys beside it, as the engine's join takes them."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType as SparkStruct
 
     alias = plan.target_alias if target else plan.source_alias
@@ -240,7 +231,7 @@ def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
     empty = side(alias, to_arrow(fields).empty_table())
     made = pa.schema([(_key(name), a.type) for name, a in joinable(on, empty, target=target).items()])
     schema = SparkStruct([*frame.schema.fields, *from_arrow_schema(made).fields])
-    expected = to_arrow_schema(schema, timezone="UTC")
+    expected = arrow_schema(schema)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit = as_engine(fields)
@@ -248,7 +239,6 @@ def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
             for batch in batches:
                 own = fit(batch)
                 keys = list(joinable(on, side(alias, own), target=target).values())
-                names = [*own.schema.names, *made.names]
-                yield as_spark(pa.RecordBatch.from_arrays([*own.columns, *keys], names=names), expected)
+                yield as_schema([*own.columns, *keys], expected)
 
     return tasks.over(frame, run, schema)

@@ -136,8 +136,7 @@ def raise_again() -> Iterator[None]:
         yield
     except Exception as error:
         text = str(error)
-        ours = from_text(text)
-        ours = ours or _unavailable(text) or _refused(text)
+        ours = from_text(text) or _unavailable(text) or _refused(text)
         if ours is None:
             raise
         raise ours from None

@@ -9,8 +9,8 @@ store that it has no file system for, columns found by field id) workers read by
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from refdelta.engine.dv import load_deletion_vectors, to_positions
 from refdelta.engine.filters import BoundFilter
+from refdelta.engine.portions import at_most
 from refdelta.engine.reader import ScanFile, read_file
 from refdelta.engine.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
 from refdelta.protocol.expression import Call, Convert, In, walk
+from refdelta.protocol.sql_text import quoted
 from refdelta.protocol.types import LONG, STRING, TIMESTAMP, StructField
 from refdelta.spark import origin, tasks
 from refdelta.spark.failures import check_session
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from refdelta.engine.scan import Scan
     from refdelta.protocol.actions import DeletionVectorDescriptor
     from refdelta_storage import Store
-
-Item = TypeVar("Item")
 
 # Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.
 _BROADCAST_ROWS = 5_000_000
@@ -129,8 +129,8 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
         frame = _by_engine(spark, scan, files)
     elif scan.plan.row_filter is not None:
         frame = frame.where(str(scan.plan.row_filter))
-    wanted = [_quoted(item.name) for item in scan.plan.columns]
-    return frame.select(*wanted, *(_functions().col(_quoted(inner)).alias(name) for name, inner in located.items()))
+    wanted = [quoted(item.name) for item in scan.plan.columns]
+    return frame.select(*wanted, *(_functions().col(quoted(inner)).alias(name) for name, inner in located.items()))
 
 
 def _is_native(spark: Any, scan: Scan) -> bool:
@@ -168,7 +168,7 @@ def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool)
     plain = sorted(set(range(len(files))) - set(hidden))
     whole = _parquet(spark, scan, files, plain, located=False)
     rest = _parquet(spark, scan, files, hidden, located=True)
-    names = [_quoted(item.name) for item in scan.plan.read]
+    names = [quoted(item.name) for item in scan.plan.read]
     return None if whole is None or rest is None else whole.select(*names).union(rest.select(*names))
 
 
@@ -185,20 +185,20 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
         return _named(frame, _stored(scan))
     located_rows = frame.select("*", place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
     frame = _named(located_rows, _stored(scan), _PATH, _ROW)
-    path, planned = f.col(_quoted(_PATH)), f.col(_quoted(_PLANNED))
+    path, planned = f.col(quoted(_PATH)), f.col(quoted(_PLANNED))
     places = f.broadcast(_places(spark, files, found, partitions))
     # A whole number is found several times as fast as a text; that the texts are equal is looked at below.
     frame = frame.join(places, f.xxhash64(path) == f.xxhash64(planned), "left")
     # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
     unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
     number, *values = (
-        f.when(planned == path, f.col(_quoted(name))).otherwise(unknown).alias(name)
+        f.when(planned == path, f.col(quoted(name))).otherwise(unknown).alias(name)
         for name in (_FILE, *(item.name for item in partitions))
     )
-    own = [_quoted(item.name) for item in _stored(scan)]
+    own = [quoted(item.name) for item in _stored(scan)]
     gone = [(key, file.deletion_vector) for key in numbers if (file := files[key]).deletion_vector is not None]
-    key = [(f.shiftleft(number, _PLACE_BITS) + f.col(_quoted(_ROW))).alias(_KEY)] if gone else []
-    frame = frame.select(*own, *values, number, _quoted(_ROW), *key)
+    key = [(f.shiftleft(number, _PLACE_BITS) + f.col(quoted(_ROW))).alias(_KEY)] if gone else []
+    frame = frame.select(*own, *values, number, quoted(_ROW), *key)
     return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti") if gone else frame
 
 
@@ -213,10 +213,10 @@ def _named(frame: Any, items: Sequence[StructField], *others: str) -> Any:
         return frame
     column = _functions().col
     columns = [
-        column(_quoted(own.name)).cast(there.dataType).alias(there.name)
+        column(quoted(own.name)).cast(there.dataType).alias(there.name)
         for own, there in zip(stored, table, strict=True)
     ]
-    return frame.select(*columns, *(_quoted(name) for name in others))
+    return frame.select(*columns, *(quoted(name) for name in others))
 
 
 def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> Any:
@@ -266,7 +266,7 @@ def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVec
     if count <= _TASK_ROWS:  # sooner read than a worker starts
         frame = spark.createDataFrame(pa.Table.from_batches(keys(gone)).combine_chunks(), schema)
     else:
-        frame = tasks.frame(spark, keys, _grouped(gone, lambda one: one[1].cardinality, _TASK_ROWS), schema)
+        frame = tasks.frame(spark, keys, list(at_most(gone, lambda one: one[1].cardinality, _TASK_ROWS)), schema)
     return _functions().broadcast(frame) if count <= _BROADCAST_ROWS else frame
 
 
@@ -312,7 +312,7 @@ def _by_engine(spark: Any, scan: Scan, files: Sequence[ScanFile]) -> Any:
             for batch in read_file(store, file, plan):
                 yield _numbered(batch, number)
 
-    groups = _grouped(list(enumerate(files)), lambda one: one[1].size, _TASK_BYTES)
+    groups = list(at_most(enumerate(files), lambda one: one[1].size, _TASK_BYTES))
     located = (StructField(_FILE, LONG), StructField(_ROW, LONG))
     return tasks.frame(spark, rows, groups, spark_schema([*plan.columns, *located]))
 
@@ -324,24 +324,7 @@ def _numbered(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, file, row.cast(pa.int64())], names=names)
 
 
-def _grouped(items: Sequence[Item], weigh: Callable[[Item], int], most: int) -> list[list[Item]]:
-    """Items that follow each other, as many together as make a task."""
-    groups: list[list[Item]] = []
-    weight = most
-    for item in items:
-        if weight + weigh(item) > most:
-            groups.append([])
-            weight = 0
-        groups[-1].append(item)
-        weight += weigh(item)
-    return groups
-
-
 def _functions() -> Any:
     from pyspark.sql import functions
 
     return functions
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.arrays import one_array
+from refdelta.engine.arrays import as_schema, one_array
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
@@ -32,10 +32,10 @@ from refdelta.ops.target import Target
 from refdelta.protocol.predicate import TRUE
 from refdelta.protocol.sql_text import quoted
 from refdelta.spark import frames, tasks
-from refdelta.spark.buckets import FILE, ID, ROW, as_engine, as_spark, in_buckets
+from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
 from refdelta.spark.failures import reported
 from refdelta.spark.kept import running
-from refdelta.spark.types import delta_schema, spark_schema
+from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 from refdelta.spark.writing import FrameRows
 
 if TYPE_CHECKING:
@@ -134,12 +134,12 @@ class Shuffled:
         if len(self._matched) < self.keys.rows // 2:  # else looking for them costs more than it saves
             source = _matching(source, self._matched)
         schema, expected = _schemas(table)
-        bare = _bare(table)
+        bare = table.without_files()
 
         def change(bucket: Bucket) -> Iterator[pa.RecordBatch]:
             for rows in gathered(bucket.target, bucket.pieces.piece_bytes):
                 for batch in bucket.pieces.changed(bare, rows.drop_columns([ROW])):
-                    yield as_spark(batch, expected)
+                    yield as_schema(batch.columns, expected)
 
         count = self._buckets(dataclasses.replace(table, files=files))
         return in_buckets(plan, source, target, count, change, schema)
@@ -150,7 +150,7 @@ class Shuffled:
         looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
         source = self._source.columns(path[1] for path in frozenset().union(*looked_at) if path[0] == alias)
         schema, expected = _schemas(table)
-        fields, bare, matched = delta_schema(source.schema), _bare(table), self._matched
+        fields, bare, matched = delta_schema(source.schema), table.without_files(), self._matched
 
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             fit = as_engine(fields)
@@ -158,7 +158,7 @@ class Shuffled:
                 for piece in gathered(map(fit, batches), PIECE_BYTES):
                     rows = piece.filter(pc.invert(_among(one_array(piece.column(ID)), matched)))
                     for made in new_rows(plan, bare, rows.drop_columns([ID])):
-                        yield as_spark(made, expected)
+                        yield as_schema(made.columns, expected)
 
         return tasks.over(source, insert, schema)
 
@@ -223,12 +223,11 @@ def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
     rows by their places.
     """
     schema = spark_schema(table.schema).add(ROW, "long")
-    expected, bare = _arrow(schema), _bare(table)
+    expected, bare = arrow_schema(schema), table.without_files()
 
     def read(share: Share) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(bare):
-            columns, names = [*batch.columns, pa.arange(0, batch.num_rows)], [*batch.schema.names, ROW]
-            yield as_spark(pa.RecordBatch.from_arrays(columns, names=names), expected)
+            yield as_schema([*batch.columns, pa.arange(0, batch.num_rows)], expected)
 
     return tasks.frame(spark, read, list(shared), schema)
 
@@ -270,18 +269,7 @@ def _unite(found: Found, part: Found) -> None:
     found.counts.update(part.counts)
 
 
-def _bare(table: Snapshot) -> Snapshot:
-    """Of the list of files, which may be long, a task needs its own ones alone."""
-    return dataclasses.replace(table, files=table.files.schema.empty_table())
-
-
 def _schemas(table: Snapshot) -> tuple[Any, pa.Schema]:
     """The table's columns as Spark has them, and the Arrow form that it expects."""
     schema = spark_schema(table.schema)
-    return schema, _arrow(schema)
-
-
-def _arrow(schema: Any) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timezone="UTC")
+    return schema, arrow_schema(schema)

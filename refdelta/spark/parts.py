@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from refdelta.engine.arrays import as_schema
+from refdelta.engine.portions import at_most
 from refdelta.engine.reader import ReadPlan, ScanFile, read_file
 from refdelta.engine.scan import scan_files
 from refdelta.errors import InvalidArgumentError
@@ -34,15 +36,8 @@ class Part(InputPartition):
 
 def parts(scan: Scan) -> list[Part]:
     """The files of a scan, as many together as make a task. Raises as ``scan_files``."""
-    found: list[Part] = []
-    size = _TASK_BYTES
-    for file in scan_files(scan):
-        if size + file.size + _OPEN_BYTES > _TASK_BYTES:
-            found.append(Part([], scan.plan))
-            size = 0
-        found[-1].value.append(dataclasses.replace(file, vectors=None))
-        size += file.size + _OPEN_BYTES
-    return found
+    files = (dataclasses.replace(file, vectors=None) for file in scan_files(scan))
+    return [Part(some, scan.plan) for some in at_most(files, lambda file: file.size + _OPEN_BYTES, _TASK_BYTES)]
 
 
 def check_types(schema: Any, plan: ReadPlan) -> None:
@@ -64,8 +59,4 @@ def rows(store: Store, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch
     """The rows of a part as batches of exactly this schema. Raises as ``read_file``."""
     for file in part.value:
         for batch in read_file(store, file, part.plan):
-            columns = [
-                column if column.type == field.type else column.cast(field.type)
-                for column, field in zip(batch.columns, schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield as_schema(batch.columns, schema)

@@ -29,7 +29,7 @@ from refdelta.spark.leftovers import remove_leftovers
 from refdelta.spark.parts import Part, check_types, parts, rows
 from refdelta.spark.stream_read import StreamReader
 from refdelta.spark.stream_write import StreamWriter
-from refdelta.spark.types import delta_schema, spark_schema
+from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 from refdelta.spark.writing import shared_store
 from refdelta.staging import Staging
 from refdelta.table import DeltaTable
@@ -111,9 +111,7 @@ class Reader(DataSourceReader):
     """Reads the files of a scan."""
 
     def __init__(self, scan: Scan, schema: Any):
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._store, self._schema = scan.store, to_arrow_schema(schema, timezone="UTC")
+        self._store, self._schema = scan.store, arrow_schema(schema)
         self._parts = parts(scan)
 
     def __getstate__(self) -> dict[str, Any]:

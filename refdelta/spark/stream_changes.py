@@ -70,7 +70,7 @@ class Changes:
     """
 
     def __init__(self, made: Snapshot, options: StreamOptions):
-        self.made = dataclasses.replace(made, files=made.files.slice(0, 0))
+        self.made = made.without_files()
         self._options, self._store = options, made.store
         self._log = CommitLog(made.store, made.metadata.id)
         self._version: Snapshot | None = made  # of which the files may be wanted

@@ -26,14 +26,14 @@ from refdelta.spark.failures import reported
 from refdelta.spark.parts import Part, check_types, parts, rows
 from refdelta.spark.stream_changes import Changes
 from refdelta.spark.stream_offsets import Allowance, StreamOptions
-from refdelta.spark.types import delta_schema
+from refdelta.spark.types import arrow_schema, delta_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from refdelta.engine.reader import ReadPlan
+    from refdelta.engine.scan import Scan
     from refdelta_storage import Store
 
 
@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker needs to know how to read a part, and nothing of the log.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_changes", "_plan")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_changes", "_scan")}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read no further than the version that is the newest now."""
@@ -89,16 +89,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since, until = self._changes.parse(start), self._changes.parse(end)
             if since == until:
                 return []
-            scan = plan_scan(self._changes.made)
-            return parts(dataclasses.replace(scan, plan=self._plan, files=self._changes.files(since, until)))
+            return parts(dataclasses.replace(self._scan, files=self._changes.files(since, until)))
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         """On a worker: the rows of some files."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         with reported():
             try:
-                yield from rows(self._store, partition, to_arrow_schema(self._schema, timezone="UTC"))
+                yield from rows(self._store, partition, arrow_schema(self._schema))
             except DataFileNotFoundError as error:
                 raise DataFileNotFoundError(
                     "the stream has not read this file yet, but it does not exist any more: VACUUM removes files of "
@@ -115,8 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise VersionNotFoundError(f"the stream was loaded too long ago, load it again: {error}") from None
 
     @cached_property
-    def _plan(self) -> ReadPlan:
-        wanted = delta_schema(self._schema)
-        plan = plan_scan(self._changes.made, [item.name for item in wanted]).plan
-        check_types(self._schema, plan)
-        return plan
+    def _scan(self) -> Scan:
+        scan = plan_scan(self._changes.made, [item.name for item in delta_schema(self._schema)])
+        check_types(self._schema, scan.plan)
+        return scan

@@ -22,6 +22,8 @@ from refdelta.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
+
 
 def spark_schema(fields: Iterable[StructField]) -> Any:
     """Spark's ``StructType`` of these columns, without their metadata, which is the log's."""
@@ -29,6 +31,13 @@ def spark_schema(fields: Iterable[StructField]) -> Any:
 
     bare = StructType(tuple(_field(item, item.name, logical=True) for item in fields))
     return SparkStruct.fromJson(json.loads(schema_json(bare)))
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """The Arrow form in which Spark takes batches of a ``StructType``."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def delta_schema(schema: Any) -> StructType:
