@@ -1,6 +1,6 @@
 """A store in a folder of this machine, whose files other programs read and write too."""
 # Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
-# ruff: noqa: PTH100, PTH102, PTH105, PTH108, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123
+# ruff: noqa: PTH100, PTH102, PTH105, PTH108, PTH112, PTH114, PTH116, PTH120, PTH123
 
 from __future__ import annotations
 
