@@ -15,17 +15,7 @@ from refdelta.engine.partition import to_internal
 from refdelta.ops.merge_join import side
 from refdelta.protocol.expression import Column, Literal
 from refdelta.protocol.predicate import FALSE, Comparison, In, Predicate, conjunction, disjunction
-from refdelta.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    INTEGRAL,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    DecimalType,
-)
+from refdelta.protocol.types import DataType, is_plain
 
 if TYPE_CHECKING:
     from refdelta.ops.merge_join import Key, On
@@ -109,12 +99,7 @@ def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
 
 def bounded_keys(on: On) -> list[Key]:
     """The keys whose values a predicate can name."""
-    return [key for key in on.keys if not key.nulls and _bounded(key.target.type)]
-
-
-def _bounded(data_type: DataType) -> bool:
-    known = (STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
-    return data_type in INTEGRAL or data_type in known or isinstance(data_type, DecimalType)
+    return [key for key in on.keys if not key.nulls and is_plain(key.target.type)]
 
 
 def _evaluated(alias: str, key: Key, rows: pa.Table) -> pa.ChunkedArray:

@@ -31,7 +31,7 @@ from refdelta.protocol.predicate import (
     Value,
     push_not,
 )
-from refdelta.protocol.types import BOOLEAN, DATE, INTEGRAL, DecimalType, is_numeric
+from refdelta.protocol.types import BOOLEAN, DATE, INTEGRAL, is_exact
 
 _MOST = 4096
 """So many pairs of alternatives are looked at; of more, nothing is said."""
@@ -243,10 +243,6 @@ class _Row:
 
 def _key(value: Value) -> Value:
     """What a condition is about: casts between exact numbers change nothing."""
-    if isinstance(value, Cast) and _exact(value) and _exact(value.child):
+    if isinstance(value, Cast) and is_exact(value.type) and is_exact(value.child.type):
         return _key(value.child)
     return value
-
-
-def _exact(value: Value) -> bool:
-    return is_numeric(value.type) and (value.type in INTEGRAL or isinstance(value.type, DecimalType))

@@ -189,7 +189,19 @@ def is_nested(data_type: DataType) -> bool:
 
 def is_numeric(data_type: DataType) -> bool:
     """Whether the type is an integer, a float or a decimal."""
-    return data_type in INTEGRAL or data_type in FRACTIONAL or isinstance(data_type, DecimalType)
+    return data_type in FRACTIONAL or is_exact(data_type)
+
+
+def is_exact(data_type: DataType) -> bool:
+    """Whether the type is an integer or a decimal."""
+    return data_type in INTEGRAL or isinstance(data_type, DecimalType)
+
+
+def is_plain(data_type: DataType) -> bool:
+    """Whether values of the type are equal in one form only: floats have two zeros and many NaNs, and what is nested
+    may hold floats.
+    """
+    return is_exact(data_type) or data_type in (STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 # --- JSON --------------------------------------------------------------------------------------------------------

@@ -21,17 +21,7 @@ from refdelta.ops.merge_join import joinable, side
 from refdelta.ops.merge_pieces import Pieces, gathered
 from refdelta.protocol.expression import Cast, Column
 from refdelta.protocol.sql_text import quoted
-from refdelta.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    INTEGRAL,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DecimalType,
-    StructField,
-)
+from refdelta.protocol.types import StructField, is_exact, is_plain
 from refdelta.spark import tasks
 from refdelta.spark.failures import reported
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
@@ -43,14 +33,11 @@ if TYPE_CHECKING:
     from refdelta.ops.merge_join import On
     from refdelta.ops.merge_plan import MergePlan
     from refdelta.protocol.expression import Value
-    from refdelta.protocol.types import DataType, StructType
+    from refdelta.protocol.types import StructType
 
 # Names that no column has: those of a table may not hold line breaks.
 ID, FILE, ROW = "id\n", "file\n", "row\n"
 _SIDE, _SOURCE, _TARGET, _SPREAD = "side\n", "source\n", "target\n", "spread\n"
-
-# Types of which Spark's hash is the same for equal values, and which Spark reads as the engine does.
-_HASHED = (STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True)
@@ -195,16 +182,11 @@ def _plain(value: Value) -> Column | None:
     """The column of which a value is one, perhaps of a wider type; None where it is more, or of a type whose equal
     values need not have equal hashes.
     """
-    kind = value.type
-    if not (kind in INTEGRAL or kind in _HASHED or isinstance(kind, DecimalType)):
+    if not is_plain(value.type):
         return None
-    if isinstance(value, Cast) and _exact(kind) and _exact(value.child.type):
+    if isinstance(value, Cast) and is_exact(value.type) and is_exact(value.child.type):
         return _plain(value.child)
     return value if isinstance(value, Column) else None
-
-
-def _exact(kind: DataType) -> bool:
-    return kind in INTEGRAL or isinstance(kind, DecimalType)
 
 
 def _keyed_by_spark(plan: MergePlan, frame: Any, *, target: bool) -> Any:

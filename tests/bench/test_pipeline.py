@@ -20,6 +20,7 @@ import refdelta
 
 ROOT = Path(__file__).parents[2]
 REFRESHES = 2
+SMALL = ("--scale", "0.002", "--refreshes", "1", "--memory", "1g")
 
 
 @pytest.fixture(scope="module")
@@ -149,18 +150,7 @@ def command(*arguments):
 @pytest.mark.timeout(1200)  # two Sparks, one after the other, beside what else runs
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     told = tmp_path / "report.json"
-    arguments = [
-        "--scale",
-        "0.002",
-        "--refreshes",
-        "1",
-        "--memory",
-        "1g",
-        "--scratch",
-        str(tmp_path / "scratch"),
-        "--json",
-        str(told),
-    ]
+    arguments = [*SMALL, "--scratch", str(tmp_path / "scratch"), "--json", str(told)]
     done = subprocess.run(**command(*arguments), capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # the progress is for terminals
@@ -178,18 +168,7 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
 @pytest.mark.spark
 @pytest.mark.usefixtures("s3_server")  # skips where there is none; the program starts its own
 def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
-    arguments = [
-        "--scale",
-        "0.002",
-        "--refreshes",
-        "1",
-        "--memory",
-        "1g",
-        "--s3",
-        "--alone",
-        "--scratch",
-        str(tmp_path),
-    ]
+    arguments = [*SMALL, "--s3", "--alone", "--scratch", str(tmp_path)]
     done = subprocess.run(**command(*arguments), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "in s3://" in done.stdout
@@ -200,7 +179,7 @@ def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
 @pytest.mark.spark
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):
-    arguments = ["--scale", "0.002", "--alone", "--scratch", str(tmp_path)]
+    arguments = [*SMALL, "--alone", "--scratch", str(tmp_path)]
     with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         # The second one is interrupted while streams run.
         until = "pipeline-*/tpch" if sign == signal.SIGINT else "pipeline-*/of-refdelta/checkpoints"

@@ -4,24 +4,18 @@ on: each row arrives once, and of the rows that were there when it began none is
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
+from spark.drivers import Driver
 
 pytestmark = pytest.mark.spark
 
-TESTS = Path(__file__).resolve().parent.parent
 KILLS, ROWS = 2, 20
 
 
@@ -30,25 +24,6 @@ def append(uri: Path, number: int) -> None:
     ids = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
     rows = pa.table({"id": ids, "half": [i % 2 for i in range(ROWS)]})
     write_deltalake(uri, rows, mode="append", partition_by="half")
-
-
-class Driver:
-    """The program, with its Java."""
-
-    def __init__(self, folder: Path):
-        command = [sys.executable, "-m", "spark.copying_stream", str(folder)]
-        with (folder / "output").open("ab") as output:
-            self.process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, stderr=output)
-        assert self.process.stdout
-        self.java = int(self.process.stdout.readline())
-
-    def kill(self) -> None:
-        for pid in (self.java, self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stdout
-        self.process.stdout.close()
 
 
 def steps(folder: Path) -> int:
@@ -73,14 +48,8 @@ def test_killed_drivers_copy_each_row_once(tmp_path: Path) -> None:
     number = 3
     seen: dict[int, dict[str, object]] = {}
     for _ in range(KILLS):
-        driver = Driver(tmp_path)
-        try:
-            until = steps(tmp_path) + dice.randint(1, 14)
-            while steps(tmp_path) < until and driver.process.poll() is None:
-                time.sleep(0.005)
-            time.sleep(dice.uniform(0, 0.1))
-        finally:
-            driver.kill()
+        with Driver("copying_stream", tmp_path) as driver:
+            driver.kill_after(lambda: steps(tmp_path), 14, dice)
         # A batch that is known is never another one, whatever was committed since.
         now = batches(tmp_path)
         assert seen.items() <= now.items()
@@ -89,11 +58,8 @@ def test_killed_drivers_copy_each_row_once(tmp_path: Path) -> None:
         DeltaTable(source).optimize.compact()
         append(source, number + 1)
         number += 2
-    driver = Driver(tmp_path)
-    try:
-        assert driver.process.wait(timeout=300) == 0, (tmp_path / "output").read_text()[-4000:]
-    finally:
-        driver.kill()
+    with Driver("copying_stream", tmp_path) as driver:
+        assert driver.ended(), driver.said()
     assert seen.items() <= batches(tmp_path).items()
     assert seen[0]["begun"] == {"version": 2, "snapshot": True}
     copied = DeltaTable(target).to_pyarrow_table().column("id").to_pylist()

@@ -11,6 +11,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import register, typed_errors
+from spark.files import data_files
 
 pytestmark = pytest.mark.spark
 
@@ -40,10 +41,6 @@ def read(session: Any, uri: Path, **options: Any) -> Any:
 
 def ids(frame: Any) -> list[int]:
     return sorted(row.id for row in frame.collect())
-
-
-def data_files(uri: Path) -> set[str]:
-    return {path.name for path in uri.rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
 def test_a_read_gives_the_rows_of_the_engine(session: Any, table: Path) -> None:

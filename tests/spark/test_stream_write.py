@@ -18,6 +18,7 @@ from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import oracle, register, typed_errors, write
 from refdelta.spark.source import RefdeltaSource
 from refdelta.spark.stream_write import StreamWriter
+from spark.files import committed, data_files, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -96,19 +97,6 @@ class Stream:
 @pytest.fixture
 def stream(session: Any, tmp_path: Path) -> Stream:
     return Stream(session, tmp_path)
-
-
-def rows_of(uri: Path) -> list[tuple[Any, ...]]:
-    table = DeltaTable(uri).to_pyarrow_table()
-    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
-
-
-def data_files(uri: Path) -> set[str]:
-    return {path.name for path in uri.rglob("*.parquet") if "_delta_log" not in path.parts}
-
-
-def committed(uri: Path) -> set[str]:
-    return {path.rsplit("/", 1)[-1] for path in DeltaTable(uri).file_uris()}
 
 
 def test_each_batch_is_a_commit_that_records_query_and_batch(stream: Stream) -> None:

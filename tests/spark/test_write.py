@@ -12,25 +12,13 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import read, write, writing
+from spark.files import committed, data_files, rows_of
 
 pytestmark = pytest.mark.spark
 
 
 def numbers(spark: Any, *rows: tuple[int, str | None]) -> Any:
     return spark.createDataFrame(list(rows), "id long, kind string").repartition(2)
-
-
-def rows_of(uri: Path) -> list[tuple[Any, ...]]:
-    table = DeltaTable(uri).to_pyarrow_table()
-    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
-
-
-def data_files(uri: Path) -> set[str]:
-    return {path.name for path in uri.rglob("*.parquet") if "_delta_log" not in path.parts}
-
-
-def committed(uri: Path) -> set[str]:
-    return {path.rsplit("/", 1)[-1] for path in DeltaTable(uri).file_uris()}
 
 
 def test_each_mode_does_what_the_local_engine_does(spark: Any, tmp_path: Path) -> None:
