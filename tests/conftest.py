@@ -1,7 +1,8 @@
 """What all tests share: hypothesis profiles, fresh folders, and the one Spark session of a run.
 
 ``pytest`` runs everything that can run here; ``-m "not spark"`` leaves delta-spark out. Under pytest-xdist the tests
-marked ``spark`` form one group, so that with ``--dist loadgroup`` one worker has the session and the others none.
+marked ``spark`` form one group, so that with ``--dist loadgroup`` one worker has the session and the others none; those
+marked ``spark(apart=True)`` start Sparks in processes of their own, beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            if item.get_closest_marker("spark"):
+            marker = item.get_closest_marker("spark")
+            if marker and not marker.kwargs.get("apart"):
                 item.add_marker(pytest.mark.xdist_group("spark"))
 
 

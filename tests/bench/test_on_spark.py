@@ -11,7 +11,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 ENGINES = {"bare Parquet", "refdelta", "delta-spark"}
 
 
-@pytest.mark.spark
+@pytest.mark.spark(apart=True)
 def test_every_engine_runs_each_round_of_everything(tmp_path):
     told = tmp_path / "found.json"
     command = [sys.executable, BENCH / "on_spark.py", "--scale", "0.01", "--rounds", "1", "--json", told]

@@ -146,7 +146,7 @@ def command(*arguments):
     }
 
 
-@pytest.mark.spark
+@pytest.mark.spark(apart=True)
 @pytest.mark.timeout(1200)  # two Sparks, one after the other, beside what else runs
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     told = tmp_path / "report.json"
@@ -165,7 +165,7 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     assert all(table["rows"] for table in ours["tables"].values())
 
 
-@pytest.mark.spark
+@pytest.mark.spark(apart=True)
 @pytest.mark.usefixtures("s3_server")  # skips where there is none; the program starts its own
 def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
     arguments = [*SMALL, "--s3", "--alone", "--scratch", str(tmp_path)]
@@ -176,7 +176,7 @@ def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.spark
+@pytest.mark.spark(apart=True)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):
     arguments = [*SMALL, "--alone", "--scratch", str(tmp_path)]

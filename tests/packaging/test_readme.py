@@ -32,7 +32,7 @@ def test_the_python_runs(tmp_path, monkeypatch):
     assert "carier" in printed.getvalue()
 
 
-@pytest.mark.spark
+@pytest.mark.spark(apart=True)
 def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)

@@ -14,7 +14,7 @@ import pytest
 from refdelta import DeltaTable, write_deltalake
 from spark.drivers import Driver
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark(apart=True)
 
 KILLS, ROWS = 2, 20
 

@@ -16,7 +16,7 @@ from refdelta import DeltaTable
 from spark.drivers import Driver
 from spark.files import committed, data_files
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark(apart=True)
 
 BATCHES, ROWS, KILLS = 6, 50, 2
 
