@@ -9,7 +9,8 @@ store that it has no file system for, columns found by field id) workers read by
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -43,6 +44,8 @@ _BROADCAST_ROWS = 5_000_000
 _TASK_ROWS = 1_000_000
 # A file's number and a row's place in it are one key; places of 40 bits are a million million rows.
 _PLACE_BITS = 40
+# Of a file's size so much stands in the key, where that tells the files apart.
+_SIZES = 2**23
 # Bytes of data files that one task of the engine's own reader takes.
 _TASK_BYTES = 128 * 2**20
 
@@ -129,8 +132,11 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
         frame = _by_engine(spark, scan, files)
     elif scan.plan.row_filter is not None:
         frame = frame.where(str(scan.plan.row_filter))
-    wanted = [quoted(item.name) for item in scan.plan.columns]
-    return frame.select(*wanted, *(_functions().col(quoted(inner)).alias(name) for name, inner in located.items()))
+    wanted = [item.name for item in scan.plan.columns]
+    if not located and frame.columns == wanted:  # each column that is named is a call into Java
+        return frame
+    further = (_functions().col(quoted(inner)).alias(name) for name, inner in located.items())
+    return frame.select(*map(quoted, wanted), *further)
 
 
 def _is_native(spark: Any, scan: Scan) -> bool:
@@ -164,25 +170,33 @@ def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool)
     """The rows by Spark's own reader, unfiltered; None where it does not see the files that were planned."""
     hidden = [number for number, file in enumerate(files) if file.deletion_vector is not None]
     if located or not hidden or len(hidden) == len(files):
-        return _parquet(spark, scan, files, range(len(files)), located=located or bool(hidden))
+        return _parquet(spark, scan, files, range(len(files)), located=located)
     plain = sorted(set(range(len(files))) - set(hidden))
     whole = _parquet(spark, scan, files, plain, located=False)
-    rest = _parquet(spark, scan, files, hidden, located=True)
-    names = [quoted(item.name) for item in scan.plan.read]
-    return None if whole is None or rest is None else whole.select(*names).union(rest.select(*names))
+    rest = _parquet(spark, scan, files, hidden, located=False)
+    return None if whole is None or rest is None else whole.union(rest)
 
 
 def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int], *, located: bool) -> Any | None:
-    """Some files of a scan, by their numbers, without the rows that their deletion vectors hide."""
+    """Some files of a scan, by their numbers, without the rows that their deletion vectors hide: the columns that the
+    scan reads, in their order, and where they are wanted the file's number and the row's place in it.
+    """
     f = _functions()
     frame = _opened(spark, scan, files, numbers)
     found = _found(frame, scan, files, numbers)
     if found is None:
         return None
     place = frame.metadataColumn("_metadata")
+    gone = {number: vector for number in numbers if (vector := files[number].deletion_vector) is not None}
     partitions = [item for item in scan.plan.read if item.name in scan.plan.partition_columns]
     if not located and not partitions:
-        return _named(frame, _stored(scan))
+        if not gone:
+            return _named(frame, _stored(scan))
+        if (marks := _size_marks(scan, files, gone)) is not None:
+            mark = place["file_size"].bitwiseAND(f.lit(_SIZES - 1))
+            frame = frame.select("*", _key(mark, place["row_index"]).alias(_KEY))
+            hidden = _hidden_rows(spark, scan.store, [(marks[number], vector) for number, vector in gone.items()])
+            return _named(frame.join(hidden, _KEY, "left_anti").drop(_KEY), _stored(scan))
     located_rows = frame.select("*", place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
     frame = _named(located_rows, _stored(scan), _PATH, _ROW)
     path, planned = f.col(quoted(_PATH)), f.col(quoted(_PLANNED))
@@ -191,15 +205,37 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
     frame = frame.join(places, f.xxhash64(path) == f.xxhash64(planned), "left")
     # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
     unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
-    number, *values = (
-        f.when(planned == path, f.col(quoted(name))).otherwise(unknown).alias(name)
+    known = {
+        name: f.when(planned == path, f.col(quoted(name))).otherwise(unknown).alias(name)
         for name in (_FILE, *(item.name for item in partitions))
-    )
-    own = [quoted(item.name) for item in _stored(scan)]
-    gone = [(key, file.deletion_vector) for key in numbers if (file := files[key]).deletion_vector is not None]
-    key = [(f.shiftleft(number, _PLACE_BITS) + f.col(quoted(_ROW))).alias(_KEY)] if gone else []
-    frame = frame.select(*own, *values, number, quoted(_ROW), *key)
-    return frame.join(_hidden_rows(spark, scan.store, gone), _KEY, "left_anti") if gone else frame
+    }
+    columns = [known.get(item.name, quoted(item.name)) for item in scan.plan.read]
+    if located:
+        columns += [known[_FILE], quoted(_ROW)]
+    if not gone:
+        return frame.select(*columns)
+    frame = frame.select(*columns, _key(known[_FILE], f.col(quoted(_ROW))).alias(_KEY))
+    return frame.join(_hidden_rows(spark, scan.store, list(gone.items())), _KEY, "left_anti").drop(_KEY)
+
+
+def _key(file: Any, row: Any) -> Any:
+    """A row's file and its place in it as one number."""
+    return _functions().shiftleft(file, _PLACE_BITS) + row
+
+
+def _size_marks(scan: Scan, files: Sequence[ScanFile], numbers: Iterable[int]) -> dict[int, int] | None:
+    """What of its size tells each of these files from the others; None where that does not, or is not what it was.
+
+    Spark has the size of a row's file at hand as a number, and its path as a text, by which joining costs several times
+    as much.
+    """
+    marks = {}
+    for number in numbers:
+        path = _local(scan.store, files[number].key)
+        if Path(path).stat().st_size != files[number].size:
+            return None
+        marks[number] = files[number].size % _SIZES
+    return marks if len(set(marks.values())) == len(marks) else None
 
 
 def _stored(scan: Scan) -> list[StructField]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 from urllib.parse import quote
@@ -86,6 +87,32 @@ def test_the_engine_s_own_reader_gives_the_same(spark, deleted, monkeypatch):
     by_engine(monkeypatch)
     assert_read_alike(spark, deleted, native=False)
     assert_read_alike(spark, deleted, native=False, columns=["half"], filter="row > 12")
+
+
+@pytest.mark.parametrize(("rows", "known_by"), [((10, 200, 3000), "file_size"), ((200, 10, 200), "file_path")])
+def test_vectors_meet_their_files_by_the_sizes_where_these_differ(spark, tmp_path, rows, known_by):
+    path = tmp_path / "t"
+    for file, count in enumerate(rows):
+        data = pa.table({"row": range(count), "file": [file] * count})
+        write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
+        DeltaTable(path).delete(f"file = {file} AND row % 10 = {file}")
+    assert len({*DeltaTable(path).scan().files["size"].to_pylist()}) == len({*rows})
+    found = assert_read_alike(spark, path)
+    assert found.num_rows == sum(rows) * 9 // 10
+    plan = read(spark, path)._jdf.queryExecution().executedPlan().toString()
+    assert [name in plan for name in ("file_size", "file_path")] == [known_by == "file_size", known_by == "file_path"]
+
+
+def test_a_size_that_the_log_has_wrong_tells_no_files_apart(spark, tmp_path):
+    path = tmp_path / "t"
+    for file in range(2):
+        write_deltalake(path, pa.table({"row": range(file * 10 + 10)}), mode="append", configuration=VECTORS_ON)
+    DeltaTable(path).delete("row = 3")
+    scan = DeltaTable(path).scan()
+    sizes = scan.files["size"].to_pylist()[::-1]
+    files = scan.files.set_column(scan.files.schema.get_field_index("size"), "size", pa.array(sizes, pa.int64()))
+    frame = frames.scan_frame(spark, dataclasses.replace(scan, files=files))
+    assert sorted(frame.toArrow()["row"].to_pylist()) == sorted(scan.to_table()["row"].to_pylist())
 
 
 @pytest.mark.parametrize("native", [True, False])
