@@ -192,7 +192,12 @@ class Pipeline:
         """Wait until streams have taken all that is there."""
         with typed_errors():
             for query in queries:
-                query.awaitTermination()
+                try:
+                    query.awaitTermination()
+                except Exception as error:
+                    # Spark's exceptions ask Java for their text, which is gone by the time that somebody reads it.
+                    error.add_note(str(error))
+                    raise
 
     # --- jobs beside the streams ---
 

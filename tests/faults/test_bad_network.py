@@ -38,10 +38,16 @@ def test_one_fault_at_a_time(server):
 )
 def test_writers_and_a_reader(server, name):
     shape = next(shape for shape in SHAPES if shape.name == name)
-    result = run(server, SEED, replace(shape, writers=3, steps=4))
-    assert result.wrong == []
-    assert result.faults.total() > 10
-    assert result.outcomes["committed"] > 2
+    faults, committed = 0, 0
+    # On a slow machine writers give up early, and a run shows little: then there is another one.
+    for seed in range(SEED, SEED + 5):
+        result = run(server, seed, replace(shape, writers=3, steps=4))
+        assert result.wrong == []
+        faults, committed = faults + result.faults.total(), committed + result.outcomes["committed"]
+        if faults > 10 and committed > 2:
+            break
+    assert faults > 10
+    assert committed > 2
 
 
 def test_the_server_is_killed_under_load(s3_server):
