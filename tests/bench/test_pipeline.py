@@ -151,7 +151,11 @@ def command(*arguments):
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     told = tmp_path / "report.json"
     arguments = [*SMALL, "--scratch", str(tmp_path / "scratch"), "--json", str(told)]
-    done = subprocess.run(**command(*arguments), capture_output=True, check=False)
+    for _ in range(3):
+        done = subprocess.run(**command(*arguments), capture_output=True, check=False)
+        # Spark 4.2 now and then stops its context by itself, under delta-spark's statements: that alone is tried again.
+        if 'return value of "org.apache.spark.SparkContext.dagScheduler()" is null' not in done.stderr:
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # the progress is for terminals
     found = json.loads(told.read_text())
