@@ -1,0 +1,96 @@
+"""Work in a process of its own: what it takes with nothing imported, nothing cached, and how much memory.
+
+    told = fresh.call("bench_snapshot:open_refdelta", path)  # told.seconds, told.peak
+
+The process imports the module first, then begins to count: seconds are those of the function alone, and the peak is
+what the process's resident memory rose to above where it stood before. A function that is to be measured with its
+imports does them itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+BENCH = Path(__file__).parent
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What a process told.
+
+    Attributes:
+        result: of the function, as JSON brings it over.
+        seconds: of the function.
+        peak: bytes that the resident memory rose by.
+    """
+
+    result: Any
+    seconds: float
+    peak: int
+
+
+def call(function: str, *arguments: Any, environment: dict[str, str] | None = None) -> Fresh:
+    """Run ``module:function`` of this folder with arguments that JSON can carry."""
+    command = [sys.executable, "-m", "fresh", function, json.dumps(arguments)]
+    path = os.pathsep.join([str(BENCH), *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = {**os.environ, "PYTHONPATH": path, **(environment or {})}
+    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True, cwd=BENCH)
+    return Fresh(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+
+
+class _Highest:
+    """The highest resident memory since the kernel's mark was taken back, or as a thread sees it where it cannot be."""
+
+    def __enter__(self) -> Self:
+        self.before = _resident()
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+            self._watch = None
+        except OSError:
+            self._over, self._seen = threading.Event(), self.before
+            self._watch = threading.Thread(target=self._look, daemon=True)
+            self._watch.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._over.wait(0.002):
+            self._seen = max(self._seen, _resident())
+
+    def __exit__(self, *_: object) -> None:
+        if self._watch:
+            self._over.set()
+            self._watch.join()
+            highest = self._seen
+        else:
+            status = Path("/proc/self/status").read_text()
+            highest = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+        self.peak = max(0, highest - self.before)
+
+
+def main() -> None:
+    module, _, name = sys.argv[1].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    arguments = json.loads(sys.argv[2])
+    with _Highest() as memory:
+        start = time.perf_counter()
+        result = function(*arguments)
+        seconds = time.perf_counter() - start
+    print(json.dumps({"result": result, "seconds": seconds, "peak": memory.peak}))
+
+
+if __name__ == "__main__":
+    main()
