@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,22 @@ lint: setup  ## ruff, mypy --strict, and which package may import which
 faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign
 
-bench: setup  ## rows per second, written and read, next to bare pyarrow and deltalake (some minutes)
-	$(BIN)/python bench/throughput.py
+bench: setup  ## every benchmark next to its rivals and its floor (under 15 minutes; BENCH="-k log --without delta-spark" and others)
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	@mkdir -p $(RESULTS)
+	$(CONTESTS) --size default --benchmark-json $(RESULT) $(BENCH)
+	@echo "raw samples: $(RESULT)"
+
+bench-full: setup  ## the same with the largest tables and the most writers (hours)
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	@mkdir -p $(RESULTS)
+	$(CONTESTS) --size full --benchmark-json $(RESULT) $(BENCH)
+	@echo "raw samples: $(RESULT)"
+
+CONTESTS = $(BIN)/python -m pytest -c bench/pytest.ini bench
+RESULTS := bench/data/results
+# By time and commit; both are taken when a target asks first, so that its lines name the same file.
+RESULT   = $(eval RESULT := $(RESULTS)/$(shell date -u +%Y%m%d-%H%M%S)-$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown).json)$(RESULT)
 
 bench-spark: setup  ## reads, writes, DELETE and MERGE on Spark, next to delta-spark and bare Parquet (some minutes)
 	$(BIN)/python bench/on_spark.py

@@ -1,4 +1,4 @@
-"""What a run has found, in lines for a terminal; ``bench_report.py`` makes the README's table and the plots of it."""
+"""What a run has found, in lines for a terminal; ``reporting.py`` makes the README's table and the plots of it."""
 
 from __future__ import annotations
 
