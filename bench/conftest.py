@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from contest import Contest
 from report import lines
+from results import Bench
 
 DATA = Path(__file__).parent / "data"
 SIZES = ("smoke", "default", "full")
@@ -43,7 +44,8 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     session = getattr(config, "_benchmarksession", None)
-    for line in lines([bench.as_dict() for bench in session.benchmarks] if session else []):
+    told = [bench.as_dict() for bench in session.benchmarks] if session else []
+    for line in lines([Bench.of(one) for one in told if "engines" in one["extra_info"]]):
         terminalreporter.write_line(line)
 
 

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from contest import SELF, Goal, Ratio, ratio
+from contest import SELF, Ratio
+from results import Bench, Measured
 
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def lines(benchmarks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def lines(benches: Sequence[Bench]) -> Iterator[str]:
     """A paragraph for each benchmark: seconds of each engine with their spread, refdelta's ratio to it, the goals."""
-    for bench in benchmarks:
-        info = bench["extra_info"]
-        if "engines" not in info:
-            continue
+    for bench in benches:
         yield ""
-        yield f"{bench['name'].removeprefix('bench_').replace('_', ' ')}{_sizes(info['sizes'])}"
-        own = _numbered(info["engines"][SELF]["seconds"])
-        for name, samples in info["engines"].items():
-            yield _line(name, samples, own, info)
-        for goal in (Goal(**goal) for goal in info["goals"]):
-            found = ratio(own, _numbered(info["engines"][goal.rival]["seconds"]))
-            yield f"  goal: {goal.text}: {'reached' if goal.reached(found.middle) else 'MISSED'}"
+        yield bench.title
+        for engine in bench.engines.values():
+            yield _line(bench, engine)
+        for goal in bench.goals:
+            yield f"  goal: {goal.text}: {'reached' if bench.reached(goal) else 'MISSED'}"
 
 
-def _line(name: str, samples: Mapping[str, Any], own: Mapping[int, float], info: Mapping[str, Any]) -> str:
-    seconds = _numbered(samples["seconds"])
-    each = sorted(value / info["units"] for value in seconds.values())
-    per = f" a {info['unit']}" if info["unit"] else ""
-    text = f"  {name:<18}{duration(statistics.median(each)):>10}{per}  [{duration(each[0])} .. {duration(each[-1])}]"
-    if name != SELF:
-        text += f"  refdelta takes {times(ratio(own, seconds))}"
-    for figure, values in samples["figures"].items():
-        text += f"; {figure} {statistics.median(values):,.6g}"
-    return f"{text}  ({samples['settings']})" if samples["settings"] else text
-
-
-def _numbered(seconds: Mapping[Any, float]) -> dict[int, float]:
-    """JSON has no numbers as keys."""
-    return {int(number): value for number, value in seconds.items()}
-
-
-def _sizes(sizes: Mapping[str, Any]) -> str:
-    named = [f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()]
-    return ": " + ", ".join(named) if named else ""
+def _line(bench: Bench, engine: Measured) -> str:
+    per = f" a {bench.unit}" if bench.unit else ""
+    spread = f"[{duration(engine.each[0])} .. {duration(engine.each[-1])}]"
+    text = f"  {engine.name:<18}{duration(engine.middle):>10}{per}  {spread}"
+    if engine.name != SELF:
+        text += f"  refdelta takes {times(bench.ratio(engine.name))}"
+    for figure in engine.figures:
+        text += f"; {figure} {engine.figure(figure):,.6g}"
+    return f"{text}  ({engine.settings})" if engine.settings else text
 
 
 def duration(seconds: float) -> str:

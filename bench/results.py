@@ -1,0 +1,151 @@
+"""What a run has kept, read back from pytest-benchmark's JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from contest import SELF, Goal, Ratio, ratio
+
+FOLDER = Path(__file__).parent / "data" / "results"
+
+
+class ResultsError(ValueError):
+    """There is nothing to report."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One engine in one benchmark.
+
+    Attributes:
+        name: of the engine, or of one of its variants: "refdelta, fsync".
+        settings: what a reader has to know.
+        seconds: of each run, by the number of its round.
+        figures: what the runs told besides.
+        units: how many units a run did.
+    """
+
+    name: str
+    settings: str
+    seconds: Mapping[int, float]
+    figures: Mapping[str, list[float]]
+    units: int
+
+    @cached_property
+    def each(self) -> list[float]:
+        """Seconds a unit, ascending."""
+        return sorted(value / self.units for value in self.seconds.values())
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.each)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        quarter = len(self.each) // 4
+        return self.each[quarter], self.each[len(self.each) - 1 - quarter]
+
+    def figure(self, name: str) -> float | None:
+        return statistics.median(self.figures[name]) if self.figures.get(name) else None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One contest.
+
+    Attributes:
+        function: which benchmark it is of; one with parameters has several.
+        sizes: what was measured: so many files, winners, writers.
+        unit: what ``Measured.units`` counts; nothing for a whole statement.
+    """
+
+    function: str
+    sizes: Mapping[str, Any]
+    unit: str
+    note: str
+    goals: tuple[Goal, ...]
+    engines: Mapping[str, Measured]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Bench:
+        """From what pytest-benchmark has of it. Raises ``KeyError`` where it is no contest."""
+        info = told["extra_info"]
+        engines = {
+            name: Measured(
+                name,
+                samples["settings"],
+                {int(number): seconds for number, seconds in samples["seconds"].items()},  # JSON has texts as keys
+                samples["figures"],
+                info["units"],
+            )
+            for name, samples in info["engines"].items()
+        }
+        goals = tuple(Goal(**goal) for goal in info["goals"])
+        return cls(told["name"].partition("[")[0], info["sizes"], info["unit"], info["note"], goals, engines)
+
+    @property
+    def title(self) -> str:
+        text = self.function.removeprefix("bench_").replace("_", " ")
+        sizes = [f"{v:,} {name}" if isinstance(v, int) else f"{name} {v}" for name, v in self.sizes.items()]
+        return f"{text}: {', '.join(sizes)}" if sizes else text
+
+    @property
+    def own(self) -> Measured:
+        return self.engines[SELF]
+
+    def ratio(self, rival: str) -> Ratio:
+        return ratio(self.own.seconds, self.engines[rival].seconds)
+
+    def reached(self, goal: Goal) -> bool:
+        return goal.reached(self.ratio(goal.rival).middle)
+
+
+@dataclass(frozen=True)
+class Run:
+    """All contests of a run, and where it was."""
+
+    benches: tuple[Bench, ...]
+    machine: Mapping[str, Any]
+    commit: str
+    time: datetime
+
+    @property
+    def size(self) -> str:
+        return str(self.machine["size"])
+
+    def version(self, engine: str) -> str:
+        """An engine with its version: "deltalake 1.6.6"; what is no package has none."""
+        name, comma, variant = engine.partition(",")
+        version = self.machine["packages"].get(name)
+        return f"{name} {version}{comma}{variant}" if version else engine
+
+
+def load(path: Path) -> Run:
+    """Read a run. Raises ``ResultsError`` where that is not possible."""
+    try:
+        told = json.loads(path.read_text())
+        benches = tuple(Bench.of(one) for one in told["benchmarks"] if "engines" in one["extra_info"])
+        commit = told["commit_info"]
+        name = f"{commit['id'][:7]}{', changed' if commit['dirty'] else ''}"
+        run = Run(benches, told["machine_info"], name, datetime.fromisoformat(told["datetime"]))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{path} is no run of `make bench`: {type(error).__name__}: {error}") from error
+    if not benches:
+        raise ResultsError(f"{path} has no contest in it")
+    return run
+
+
+def newest(folder: Path = FOLDER) -> Path:
+    """The last run, by the names that `make bench` gives. Raises ``ResultsError`` where there is none."""
+    # A run that is under way, or was interrupted, has left an empty file.
+    found = sorted(path for path in folder.glob("*.json") if path.stat().st_size)
+    if not found:
+        raise ResultsError(f"no run in {folder}: `make bench` makes one")
+    return found[-1]
