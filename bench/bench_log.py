@@ -1,8 +1,12 @@
 """Commits of one prepared file: what the protocol itself costs, without Parquet.
 
 The file does not exist; none of the engines looks at it. refdelta keeps its handle, as deltalake does; delta-spark
-commits through its own ``OptimisticTransaction``. The floor is what every engine must do on a local disk: encode the
-entry, write it under a temporary name, and link it to the version's name, which fails where the version exists.
+commits through its own ``OptimisticTransaction``, as its writer does. The floor is what every engine must do on a local
+disk: encode the entry, write it under a temporary name, and link it to the version's name, which fails where the
+version exists.
+
+Engines differ in how often they write a checkpoint unless told, so all tables say the same: each hundred versions. What
+refdelta does where nobody says anything (fsync, a checkpoint each ten versions) stands beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import itertools
 import json
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,7 @@ from refdelta.protocol.actions import Add
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 STATS = json.dumps({"numRecords": 10, "minValues": {"id": 1}, "maxValues": {"id": 10}, "nullCount": {"id": 0}})
+RARELY = {"delta.checkpointInterval": "100"}
 _numbers = itertools.count()
 
 
@@ -52,6 +58,20 @@ def commit_deltalake(table: deltalake.DeltaTable, commits: int) -> None:
         table.create_write_transaction([action], "append", schema)
 
 
+def commit_spark(spark: Any, folder: Path, commits: int) -> None:
+    from refdelta.spark import oracle
+
+    delta = spark._jvm.org.apache.spark.sql.delta  # noqa: SLF001
+    operation = getattr(delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$")
+    log = delta.DeltaLog.forTable(spark._jsparkSession, str(folder))  # noqa: SLF001
+    for _ in range(commits):
+        path, size, now = _file()
+        add = {"path": path, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
+        line = json.dumps({"add": {**add, "stats": STATS}})
+        action = getattr(delta.actions, "Action$").__getattr__("MODULE$").fromJson(line)
+        log.startTransaction().commit(oracle.scala_list(spark, [action]), operation)
+
+
 def commit_floor(folder: Path, commits: int, *, fsync: bool) -> None:
     first = len(list(folder.iterdir()))
     for version in range(first, first + commits):
@@ -59,49 +79,76 @@ def commit_floor(folder: Path, commits: int, *, fsync: bool) -> None:
         info = {"commitInfo": {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}}
         add = {"add": {"path": path, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}}
         add["add"]["stats"] = STATS
-        data = f"{json.dumps(info)}\n{json.dumps(add)}\n".encode()
-        temporary = folder / f"_{version}.tmp"
-        handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
-        os.write(handle, data)
-        if fsync:
-            os.fsync(handle)
+        put(folder / f"{version:020}.json", f"{json.dumps(info)}\n{json.dumps(add)}\n".encode(), fsync=fsync)
+
+
+def put(path: Path, data: bytes, *, fsync: bool) -> None:
+    """Make a file that must not exist yet, whole or not at all; with ``fsync`` it survives a power cut."""
+    temporary = f"{path}.tmp"
+    handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    os.write(handle, data)
+    if fsync:
+        os.fsync(handle)
+    os.close(handle)
+    os.link(temporary, path)
+    os.unlink(temporary)  # noqa: PTH108
+    if fsync:
+        handle = os.open(path.parent, os.O_RDONLY)
+        os.fsync(handle)
         os.close(handle)
-        os.link(temporary, folder / f"{version:020}.json")
-        temporary.unlink()
-        if fsync:
-            handle = os.open(folder, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
 
 
-def bench_log_only_commits(contest, size, folder):
-    commits = size(smoke=5, default=200, full=1_000)
-    fsync, plain = folder / "fsync", folder / "plain"
-    for path in (fsync, plain):
-        refdelta.write_deltalake(path, SCHEMA.empty_table())
-    rival = folder / "deltalake"
-    deltalake.write_deltalake(rival, SCHEMA.empty_table())
+def counted(name: str, folder: Path, run: Callable[[], None], commits: int, **told: Any) -> Engine:
+    """An engine whose run has to leave so many versions behind."""
 
-    def floor(*, fsync: bool) -> Engine:
-        log = folder / f"floor-{fsync}"
-        log.mkdir()
-        name = "floor" if not fsync else "floor, fsync"
-        return Engine(name, partial(commit_floor, log, commits, fsync=fsync), settings="json, write, link")
+    def newest() -> int:
+        return max((int(path.stem) for path in (folder / "_delta_log").glob("*[0-9].json")), default=-1)
 
-    def kept(path: Path, **options: Any) -> refdelta.DeltaTable:
-        return refdelta.DeltaTable(path, storage_options=options)
+    def check(before: int) -> None:
+        assert newest() == before + commits, name
+
+    return Engine(name, lambda _: run(), before=newest, after=check, **told)
+
+
+def kept(folder: Path, configuration: dict[str, str] | None = None, **options: str) -> refdelta.DeltaTable:
+    """A handle of a new table."""
+    refdelta.write_deltalake(folder, SCHEMA.empty_table(), configuration=configuration)
+    return refdelta.DeltaTable(folder, storage_options=options)
+
+
+def kept_by_deltalake(folder: Path) -> deltalake.DeltaTable:
+    deltalake.write_deltalake(folder, SCHEMA.empty_table(), configuration=RARELY)
+    return deltalake.DeltaTable(folder)
+
+
+def bench_log_only_commits(contest, size, folder, spark):
+    commits, rounds = size(smoke=5, default=50, full=500), size(smoke=1, default=7)
+
+    def engine(name: str, work: Callable[..., None], table: Any, **told: Any) -> Engine:
+        return counted(name, folder / name, partial(work, table(folder / name), commits), commits, **told)
+
+    def bare(path: Path) -> Path:
+        (path / "_delta_log").mkdir(parents=True)
+        return path / "_delta_log"
 
     engines = [
-        Engine("refdelta", partial(commit_refdelta, kept(plain, fsync="false"), commits), settings="no fsync"),
-        Engine("refdelta, fsync", partial(commit_refdelta, kept(fsync), commits), settings="as by default"),
-        Engine("deltalake", partial(commit_deltalake, deltalake.DeltaTable(rival), commits), settings="no fsync"),
-        floor(fsync=False),
-        floor(fsync=True),
+        engine("refdelta", commit_refdelta, partial(kept, configuration=RARELY, fsync="false"), settings="no fsync"),
+        engine("refdelta, fsync", commit_refdelta, partial(kept, configuration=RARELY), settings="fsync"),
+        engine("refdelta, unset", commit_refdelta, kept, settings="fsync, a checkpoint each 10 versions: its defaults"),
+        engine("deltalake", commit_deltalake, kept_by_deltalake, settings="no fsync"),
+        engine("floor", partial(commit_floor, fsync=False), bare, settings="json, write, link; no fsync"),
+        engine("floor, fsync", partial(commit_floor, fsync=True), bare, settings="json, write, fsync, link, fsync"),
     ]
+    if spark is not None:
+        kept(folder / "delta-spark", RARELY)
+        run = partial(commit_spark, spark, folder / "delta-spark", commits)
+        told = {"settings": "OptimisticTransaction, no fsync", "every": rounds}
+        engines.append(counted("delta-spark", folder / "delta-spark", run, commits, **told))
     contest.run(
         engines,
+        rounds=rounds,
         units=commits,
         unit="commit",
-        goals=[ahead("deltalake", 20), within("floor", 2)],
-        note="handles are kept",
+        goals=[ahead("deltalake", 20), ahead("delta-spark", 100), within("floor", 2)],
+        note="handles are kept; a checkpoint each 100 versions but where it says otherwise",
     )
