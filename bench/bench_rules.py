@@ -1,0 +1,101 @@
+"""The conflict rules alone: no file is read, no log file decoded; the summaries of the winners are at hand.
+
+One transaction with two predicates, on the partitions of a table and on a column of which files have statistics, and a
+thousand files that it read; a thousand winners with a hundred actions each: fifty files in the place of fifty others.
+Of a winner's actions one is a candidate: its partition leaves it open whether a row of it answers to a predicate, so
+that its statistics must be looked at, which clear it. All winners are asked one after the other, as the commit loop
+asks them, and each is stepped over.
+
+The floor looks at each action once: whether the transaction knows the path.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import winners as log_files
+from contest import Engine
+
+from refdelta.concurrency.conflict import Clear, check
+from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.standing import Standing
+from refdelta.concurrency.summary import CommitSummary, summarize
+from refdelta.engine.sql import parse_predicate
+from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.types import DOUBLE, LONG, STRING, StructField, StructType
+
+SCHEMA = StructType((StructField("part", STRING), StructField("id", LONG), StructField("value", DOUBLE)))
+TABLE = ReadTable(schema=SCHEMA, partition_columns=("part",), parse=lambda sql: parse_predicate(sql, SCHEMA))
+PREDICATES = ("part = 'mine' AND id BETWEEN 5000000 AND 5000999", "part = 'also mine' AND id = 7000000")
+FILES_READ = 1_000
+ACTIONS = 100
+
+
+def transaction() -> Standing:
+    """It read a thousand files, and deletes ten of them."""
+    files = [
+        Add(path=f"part=mine/{number:06}.parquet", partition_values={"part": "mine"}, size=1, modification_time=1,
+            data_change=True)
+        for number in range(FILES_READ)
+    ]  # fmt: skip
+    gone = [Remove(path=add.path, data_change=True, partition_values=add.partition_values) for add in files[:10]]
+    predicates = [parse_predicate(text, SCHEMA) for text in PREDICATES]
+    return Standing(ReadSet.of_files(0, files, *predicates), gone, IsolationLevel.SERIALIZABLE, TABLE)
+
+
+def winner(version: int) -> CommitSummary:
+    """As from its log file."""
+    half = ACTIONS // 2
+    actions: list[dict[str, Any]] = [{"commitInfo": {"operation": "UPDATE", "txnId": str(version)}}]
+    for number in range(half):
+        part = f"p{number}"
+        actions.append(log_files.remove(f"part={part}/{version - 1:08}-{number:06}.snappy.parquet", part))
+    for number in range(half):
+        part = f"p{number}" if number else "mine"
+        actions.append(log_files.add(f"part={part}/{version:08}-{number:06}.snappy.parquet", part, number))
+    return summarize(version, "".join(json.dumps(one) + "\n" for one in actions).encode(), f"{version}.json")
+
+
+def bench_rules_alone(contest, size):
+    count = size(smoke=10, default=1_000)
+
+    def before() -> tuple[Standing, list[CommitSummary]]:
+        return transaction(), [winner(version) for version in range(1, count + 1)]
+
+    def rules(given: tuple[Standing, list[CommitSummary]]) -> None:
+        ours, summaries = given
+        for summary in summaries:
+            assert isinstance(check(ours, summary), Clear)
+            ours.advance(summary)
+
+    def floor(given: tuple[Standing, list[CommitSummary]]) -> None:
+        ours, summaries = given
+        known = ours.files.held
+        for summary in summaries:
+            assert not any(add.path in known for add in summary.adds)
+            assert not any(remove.path in known for remove in summary.removes)
+
+    def conflicts() -> None:
+        """It does its work: a file that answers to a predicate is found, and so is one that was read and removed."""
+        lines = [
+            {"commitInfo": {"operation": "UPDATE"}},
+            log_files.add("part=mine/new.parquet", "mine", 5_000_500),
+            log_files.remove("part=mine/000500.parquet", "mine"),
+        ]
+        for line in lines[1:]:
+            data = "".join(json.dumps(one) + "\n" for one in (lines[0], line)).encode()
+            assert not isinstance(check(transaction(), summarize(1, data, "1.json")), Clear)
+
+    conflicts()
+    found = contest.run(
+        [Engine("refdelta", rules, before), Engine("floor", floor, before, settings="one pass over the actions")],
+        rounds=7,
+        units=count * ACTIONS,
+        unit="action",
+        note="two predicates, 1,000 files read; one action in a hundred is a candidate. Goal: under 1 us an action",
+        winners=count,
+        actions=ACTIONS,
+    )
+    assert found["refdelta"].seconds
