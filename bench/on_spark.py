@@ -29,8 +29,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rows import CODEC, FILE_SIZE, VECTORS, copied
-from throughput import DATA, check, lineitem, rotated, timed
+from tables import CODEC, DATA, check, copied, lineitem, rotated, timed, write
 
 import refdelta
 import refdelta.spark
@@ -220,9 +219,7 @@ def main(given: Sequence[str] | None = None) -> None:
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=DATA)))
         table = base / "table"
-        lines = lineitem(arguments.scale)
-        refdelta.write_deltalake(table, lines, configuration={**CODEC, **VECTORS}, target_file_size=FILE_SIZE)
-        del lines
+        write(table, lineitem(arguments.scale), vectors=True)
         conf = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
         spark = stack.enter_context(oracle.session(memory="3g", conf=conf))
         spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
