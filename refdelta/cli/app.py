@@ -124,4 +124,4 @@ def properties(message: str | None, row_level: bool | None = None) -> CommitProp
 
 
 # The commands register themselves with `app`; importing them here is what makes them exist.
-from refdelta.cli import changing, conflicts, crosschecking, inspect, maintaining, reading, running, writing  # noqa: E402, F401
+from refdelta.cli import benching, changing, conflicts, crosschecking, inspect, maintaining, reading, running, writing  # noqa: E402, F401

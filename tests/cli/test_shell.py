@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
 
 
 def test_help_and_version(cli):
-    for command in ("read", "write", "history", "detail", "files", "log", "optimize", "vacuum", "restore", "demo"):
+    for command in ("read", "write", "history", "detail", "files", "log", "optimize", "vacuum", "restore", "demo", "bench"):
         assert command in cli("--help").out
         result = cli(command, "--help")
         assert result.status == 0

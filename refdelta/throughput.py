@@ -1,0 +1,370 @@
+"""A measured race: writers that commit to one table at once, wherever it is, and a check that no commit was lost.
+
+:func:`race` makes a table in a fresh folder of the place, lets processes write to it, and takes the folder away again.
+Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.mixes`, and :func:`compete` lets
+anything commit that has the two methods of :class:`Hands`.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from refdelta.crew import Crew, RaceFailedError, Shift
+from refdelta.engine.files import store_errors
+from refdelta.errors import (
+    CommitFailedError,
+    CommitOutcomeUnknownError,
+    InvalidArgumentError,
+)
+from refdelta.location import open_location
+from refdelta.mixes import ROWS, SCHEMA, Mix, check_rows, first_pieces, statement
+from refdelta.results import CommitProperties
+from refdelta.table import DeltaTable
+from refdelta.writer import write_deltalake
+
+_NOTE = "refdelta-bench "
+_COMPACTION = -1
+_PAUSE_SECONDS = 0.05
+
+
+# --- what writers tell ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What an engine says of a commit: its version, where it tells, and how often it put the entry."""
+
+    version: int | None
+    attempts: int = 1
+
+
+class Hands(Protocol):
+    """An engine's handle on the table of a race.
+
+    Attributes:
+        aborts: what is raised where nothing was committed because of another writer: the task is done again.
+        unknown: what is raised where nobody can tell: it is not done again.
+    """
+
+    aborts: tuple[type[Exception], ...]
+    unknown: tuple[type[Exception], ...]
+
+    def commit(self, task: int) -> Acknowledged:
+        """Do a task and commit it."""
+
+    def compact(self) -> Acknowledged | None:
+        """Put all files together and commit that; None where there was nothing to do."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One that was acknowledged: ``began`` and ``ended`` in seconds of ``time.monotonic``, all tries included."""
+
+    task: int
+    version: int | None
+    attempts: int
+    began: float
+    ended: float
+
+
+@dataclass
+class Tally:
+    """What one writer did; ``unknown`` are the tasks of which nobody can tell."""
+
+    commits: list[Commit] = field(default_factory=list)
+    aborts: Counter[str] = field(default_factory=Counter)
+    unknown: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Race:
+    """What came of a race.
+
+    Attributes:
+        mix: what the writers did.
+        writers: how many there were, without the one that compacts.
+        commits: how many of their commits were acknowledged.
+        compactions: how many of the one that compacts.
+        seconds: from the first statement's beginning to the last acknowledgement.
+        aborts: how many statements failed because of another writer, by the error's class. Each was done again at once.
+        attempts: how often an entry was put to the log, at least once a commit.
+        latency: milliseconds from the first try of a task until it was acknowledged: ``p50``, ``p90``, ``p99``.
+        problems: what is wrong with what they left; nothing where no commit is lost and none is doubled.
+    """
+
+    mix: str
+    writers: int
+    commits: int
+    compactions: int
+    seconds: float
+    aborts: Mapping[str, int]
+    attempts: int
+    latency: Mapping[str, float]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def commits_per_second(self) -> float:
+        """All writers together."""
+        return self.commits / self.seconds if self.seconds else 0.0
+
+    @property
+    def abort_rate(self) -> float:
+        """The part of all statements that were aborted."""
+        aborted = sum(self.aborts.values())
+        return aborted / (aborted + self.commits + self.compactions) if aborted else 0.0
+
+
+# --- the race ------------------------------------------------------------------------------------------------------
+
+
+def race(
+    uri: str,
+    *,
+    mix: Mix | str = Mix.APPENDS,
+    writers: int = 4,
+    commits: int | None = None,
+    seconds: float | None = None,
+    row_level: bool | None = None,
+    threads: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    watch: Callable[[int], object] = lambda _: None,
+) -> Race:
+    """Let writers commit to a table in a fresh folder, check what they leave, and remove the folder.
+
+    Args:
+        uri: an existing folder, or a URI under which objects can be made.
+        mix: what they do at the same time, by its name.
+        writers: how many.
+        commits: how many commits in all, at most :data:`ROWS`.
+        seconds: for how long instead; at most so many commits, too.
+        row_level: whether rows decide over conflicts, as :class:`refdelta.CommitProperties` takes it.
+        threads: whether the writers are threads of this process, and not processes.
+        storage_options: what the store needs.
+        watch: is told now and then how many commits were begun.
+
+    Raises:
+        InvalidArgumentError: arguments that make no race.
+        RaceFailedError: a writer failed; the message says why.
+        StoreError: the store cannot be reached.
+    """
+    mix = _checked(mix, writers, commits, seconds, uri, threads)
+    compacts = mix is Mix.OPTIMIZE
+    with fresh_folder(uri, storage_options) as folder:
+        prepare(folder, mix, storage_options)
+        hands = functools.partial(Own, folder, mix, row_level, dict(storage_options or {}))
+        with Crew(writers + compacts, threads=threads) as crew:
+            tallies = compete(crew, hands, mix, writers, commits or ROWS, seconds, watch=watch)
+        table = DeltaTable(folder, storage_options=storage_options)
+        return summed(mix, writers, tallies, problems=check(table, mix, tallies))
+
+
+def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float | None, uri: str, threads: bool) -> Mix:
+    if mix not in {*Mix}:
+        raise InvalidArgumentError(f"mix is one of {', '.join(Mix)}, not {mix!r}")
+    if writers < 1:
+        raise InvalidArgumentError(f"a race needs a writer, not {writers}")
+    if (commits is None) == (seconds is None):
+        raise InvalidArgumentError("a race ends after so many commits or after so many seconds: say one of the two")
+    if commits is not None and not 1 <= commits <= ROWS:
+        raise InvalidArgumentError(f"commits is between 1 and {ROWS:,}, not {commits}")
+    if seconds is not None and not seconds > 0:
+        raise InvalidArgumentError(f"seconds is more than 0, not {seconds}")
+    if uri.lower().startswith("memory:") and not threads:
+        raise InvalidArgumentError("memory:// is of one process: its writers are threads")
+    return Mix(mix)
+
+
+@contextmanager
+def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A URI under this one where nothing is; it is empty again behind the block.
+
+    Raises ``InvalidArgumentError`` for a folder of this machine that does not exist.
+    """
+    above, question, query = uri.partition("?")
+    folder = f"{above.rstrip('/')}/refdelta-bench-{uuid.uuid4().hex[:12]}{question}{query}"
+    store = open_location(folder, storage_options)
+    local = store.local_path("x")
+    here = None if local is None else Path(local).parent
+    if here is not None and not here.parent.is_dir():
+        raise InvalidArgumentError(f"there is no folder {above}")
+    try:
+        yield folder
+    finally:
+        with store_errors(f"remove {folder.partition('?')[0]}"):
+            store.delete([info.key for info in store.list()])
+        if here is not None:
+            shutil.rmtree(here, ignore_errors=True)
+
+
+def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = None) -> None:
+    """Make the table of a race, with deletion vectors."""
+    vectors = {"delta.enableDeletionVectors": "true"}
+    table = DeltaTable.create(folder, SCHEMA, configuration=vectors, storage_options=storage_options)
+    for piece in first_pieces(mix):
+        write_deltalake(table, piece, mode="append")
+
+
+class Own:
+    """refdelta's :class:`Hands`: a handle that is kept."""
+
+    aborts: tuple[type[Exception], ...] = (CommitFailedError,)
+    unknown: tuple[type[Exception], ...] = (CommitOutcomeUnknownError,)
+
+    def __init__(self, folder: str, mix: Mix, row_level: bool | None, storage_options: Mapping[str, str]) -> None:
+        self._table = DeltaTable(folder, storage_options=storage_options)
+        self._mix, self._row_level = mix, row_level
+
+    def commit(self, task: int) -> Acknowledged:
+        """As :meth:`Hands.commit`."""
+        wanted, how = statement(self._mix, task), self._how(task)
+        if wanted.what == "append":
+            result = write_deltalake(self._table, wanted.rows, mode="append", commit_properties=how)
+        elif wanted.what == "delete":
+            result = self._table.delete(wanted.predicate, commit_properties=how)
+        else:
+            result = self._table.update({"n": "n + 1"}, predicate=wanted.predicate, commit_properties=how)
+        if result.version is None:
+            raise RaceFailedError(f"no row is left for {wanted.predicate}")
+        return Acknowledged(result.version, result.attempts)
+
+    def compact(self) -> Acknowledged | None:
+        """As :meth:`Hands.compact`."""
+        with self._table.begin(commit_properties=self._how(_COMPACTION)) as txn:
+            txn.compact()
+            result = txn.commit()
+        return None if result.version is None else Acknowledged(result.version, result.attempts)
+
+    def _how(self, task: int) -> CommitProperties:
+        return CommitProperties(user_metadata=f"{_NOTE}{task}", row_level=self._row_level)
+
+
+def compete(
+    crew: Crew,
+    hands: Callable[[], Hands],
+    mix: Mix,
+    writers: int,
+    commits: int,
+    seconds: float | None = None,
+    *,
+    watch: Callable[[int], object] = lambda _: None,
+) -> list[Tally]:
+    """Let a crew commit to a table that is there: what each did, the one that compacts last, where there is one.
+
+    Args:
+        crew: so many as ``writers``, and one more for ``optimize``.
+        hands: opens the table, in each writer for itself; for processes it has to be pickled.
+        mix: what they do.
+        writers: how many write.
+        commits: how many in all, at most.
+        seconds: for how long; None for as long as it takes.
+        watch: is told now and then how many were begun.
+    """
+    jobs = [functools.partial(_opened, hands, _write)] * writers
+    if mix is Mix.OPTIMIZE:
+        jobs.append(functools.partial(_opened, hands, _compact))
+    return crew.run(jobs, tasks=commits, seconds=seconds, watch=watch)
+
+
+def _opened(hands: Callable[[], Hands], work: Callable[[Hands, Shift], Tally]) -> Callable[[Shift], Tally]:
+    return functools.partial(work, hands())
+
+
+def _write(hands: Hands, shift: Shift) -> Tally:
+    tally = Tally()
+    while (task := shift.next()) is not None:
+        _insist(tally, task, hands, functools.partial(hands.commit, task), shift)
+    return tally
+
+
+def _compact(hands: Hands, shift: Shift) -> Tally:
+    tally = Tally()
+    while not shift.over:
+        _insist(tally, _COMPACTION, hands, hands.compact, shift)
+        time.sleep(_PAUSE_SECONDS)
+    return tally
+
+
+def _insist(tally: Tally, task: int, hands: Hands, commit: Callable[[], Acknowledged | None], shift: Shift) -> None:
+    """Do it until it is committed, or the time is up."""
+    began = time.monotonic()
+    while True:
+        try:
+            told = commit()
+        except hands.unknown as error:
+            tally.aborts[type(error).__name__] += 1
+            tally.unknown.append(task)
+            return
+        except hands.aborts as error:
+            tally.aborts[type(error).__name__] += 1
+            if shift.late:
+                return
+            continue
+        if told is not None:
+            tally.commits.append(Commit(task, told.version, told.attempts, began, time.monotonic()))
+        return
+
+
+# --- afterwards ----------------------------------------------------------------------------------------------------
+
+
+def summed(mix: Mix, writers: int, tallies: Sequence[Tally], *, problems: Sequence[str] = ()) -> Race:
+    """The figures of a race."""
+    every = [commit for tally in tallies for commit in tally.commits]
+    own = [commit for commit in every if commit.task != _COMPACTION]
+    aborts = sum((tally.aborts for tally in tallies), Counter[str]())
+    waited = [1_000 * (commit.ended - commit.began) for commit in own]
+    began, ended = min((c.began for c in own), default=0.0), max((c.ended for c in own), default=0.0)
+    return Race(
+        mix=str(mix),
+        writers=writers,
+        commits=len(own),
+        compactions=len(every) - len(own),
+        seconds=ended - began,
+        aborts=dict(sorted(aborts.items())),
+        attempts=sum(commit.attempts for commit in every),
+        latency={f"p{p}": float(np.percentile(waited, p)) if waited else 0.0 for p in (50, 90, 99)},
+        problems=tuple(problems),
+    )
+
+
+def check(table: DeltaTable, mix: Mix, tallies: Sequence[Tally]) -> list[str]:
+    """What is wrong with the table of a race between writers of refdelta: its log, then its rows."""
+    found: dict[int, int] = {}
+    for entry in table.history():
+        note = entry.get("userMetadata") or ""
+        if note.startswith(_NOTE):
+            found[entry["version"]] = int(note.removeprefix(_NOTE))
+    every = [commit for tally in tallies for commit in tally.commits]
+    unknown = {task for tally in tallies for task in tally.unknown}
+    told = {commit.version for commit in every}
+    lost = sorted({commit.task for commit in every if found.get(commit.version or 0) != commit.task})
+    twice = [task for task, count in Counter(found.values()).items() if count > 1 and task != _COMPACTION]
+    unasked = sorted(version for version, task in found.items() if version not in told and task not in unknown)
+    problems = []
+    if lost:
+        problems.append(f"{_counted(len(lost), 'commit')} acknowledged and not in the log, the first task {lost[0]}")
+    if len(told) < len(every):
+        problems.append("a version was acknowledged to two writers")
+    if twice:
+        problems.append(f"{_counted(len(twice), 'task')} committed twice, the first {min(twice)}")
+    if unasked:
+        problems.append(f"{_counted(len(unasked), 'version')} that nobody was told of, the first {unasked[0]}")
+    return [
+        *problems,
+        *check_rows(table.to_pyarrow_table(), mix, [task for task in found.values() if task != _COMPACTION]),
+    ]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

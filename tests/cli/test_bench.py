@@ -1,0 +1,249 @@
+"""``refdelta bench``: races that are measured, checked and cleaned up behind; and that wrong ones are noticed."""
+
+import dataclasses
+import functools
+import os
+import signal
+import time
+
+import pytest
+
+from refdelta import DeltaTable, errors, throughput
+from refdelta.crew import Crew, RaceFailedError
+from refdelta.location import open_location
+from refdelta.mixes import SAME, Mix, check_rows, expected, first_pieces
+from refdelta.throughput import Acknowledged, Own, Tally, check, compete, prepare, race, summed
+
+KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
+
+
+def test_each_mix_commits_all_and_leaves_nothing(cli, tmp_path):
+    told = cli("bench", tmp_path, "--mix", "all", "--writers", 3, "--commits", 9, "--threads", "--json").json
+    assert [one["mix"] for one in told] == ["appends", "rows", "same-rows", "optimize"]
+    for one in told:
+        assert one.keys() >= KEYS
+        assert (one["writers"], one["commits"], one["problems"]) == (3, 9, [])
+        assert one["attempts"] >= 9
+        assert 0 < one["latency"]["p50"] <= one["latency"]["p90"] <= one["latency"]["p99"]
+        assert one["commits_per_second"] == pytest.approx(9 / one["seconds"], abs=0.01)
+        if Mix(one["mix"]).never_aborts:
+            assert (one["aborts"], one["abort_rate"]) == ({}, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_and_what_people_see(process, tmp_path):
+    running = process("bench", tmp_path, "--writers", 2, "--commits", 6, "--mix", "appends")
+    out, err = (text.decode() for text in running.communicate(timeout=120))
+    assert (running.returncode, err) == (0, ""), "no progress in a pipe"
+    assert out.split()[:3] == ["mix", "writers", "commits"]
+    assert out.splitlines()[2].split()[:3] == ["appends", "2", "6"]
+    assert "no commit lost, none doubled" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_by_the_clock(cli):
+    (told,) = cli("bench", "memory://bench", "--threads", "--writers", 2, "--seconds", 0.2, "--json").json
+    assert told["commits"] > 0
+    assert told["problems"] == []
+    assert list(open_location("memory://bench").list()) == []
+
+
+def test_an_interrupt_leaves_nothing(process, tmp_path):
+    running = process("bench", tmp_path, "--writers", 1, "--seconds", 100)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("*/_delta_log/*1.json")) and time.monotonic() < until:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (130, b"", b"refdelta: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("memory://x",), "its writers are threads"),
+        (("memory://x", "--threads", "--commits", "3", "--seconds", "1"), "say one"),
+        (("memory://x", "--threads", "--writers", "0"), "--writers"),
+        (("memory://x", "--threads", "--mix", "reads"), "'reads' is not one of"),
+        (("/no/such/folder",), "there is no folder /no/such/folder"),
+    ],
+)
+def test_clear_errors(fails, arguments, words):
+    assert words in fails("bench", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"commits": 1, "mix": "writes"}, "mix is one of appends, rows, same-rows, optimize"),
+        ({}, "say one of the two"),
+        ({"commits": 0}, "commits is between"),
+        ({"seconds": 0}, "seconds is more than 0"),
+        ({"commits": 1, "writers": 0}, "needs a writer"),
+    ],
+)
+def test_arguments_that_make_no_race(arguments, words):
+    with pytest.raises(errors.InvalidArgumentError, match=words):
+        race("memory://x", threads=True, **arguments)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "azure"])
+def test_on_a_store(cli, scheme, request):
+    place = request.getfixturevalue(f"{scheme}_server").place()
+    options = [word for name, value in place.options.items() for word in ("--storage-option", f"{name}={value}")]
+    result = cli("bench", place.uri, *options, "--writers", 2, "--commits", 4, "--mix", "rows", "--json")
+    assert result.json[0]["commits"] == 4
+    secret = place.options.get("secret") or place.options["connection_string"].split("AccountKey=")[1][:40]
+    assert secret not in result.out + result.err
+    assert list(open_location(place.uri, place.options).list()) == []
+
+
+def test_wrong_credentials_are_one_line_without_them(fails, s3_server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.options()["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-but-secret")
+    place = s3_server.place()
+    line = fails("bench", place.uri)
+    assert place.uri in line
+    assert "wrong-but-secret" not in line
+
+
+# --- what the check notices --------------------------------------------------------------------------------------
+
+
+def raced(folder, mix, commits=6):
+    """A table after a race of two threads, and what they were told."""
+    prepare(folder, mix)
+    with Crew(3, threads=True) as crew:
+        tallies = compete(crew, functools.partial(Own, folder, mix, None, {}), mix, 2, commits)
+    return DeltaTable(folder), tallies
+
+
+def test_a_lost_commit_and_a_doubled_one_are_noticed(tmp_path):
+    table, (first, second) = raced(str(tmp_path / "t"), Mix.APPENDS)
+    assert check(table, Mix.APPENDS, [first, second]) == []
+    every = [*first.commits, *second.commits]
+    made_up = dataclasses.replace(every[0], task=77, version=77)
+    assert "1 commit acknowledged and not in the log, the first task 77" in check(
+        table, Mix.APPENDS, [Tally([*every, made_up])]
+    )
+    twice = check(table, Mix.APPENDS, [Tally([*every, every[0]])])
+    assert twice == ["a version was acknowledged to two writers"]
+    dropped = every[0]
+    assert check(table, Mix.APPENDS, [Tally(every[1:])]) == [
+        f"1 version that nobody was told of, the first {dropped.version}"
+    ]
+    assert check(table, Mix.APPENDS, [Tally(every[1:], unknown=[dropped.task])]) == []
+    again = Own(table.table_uri, Mix.APPENDS, None, {}).commit(dropped.task)
+    assert f"1 task committed twice, the first {dropped.task}" in check(
+        table_now := DeltaTable(table.table_uri), Mix.APPENDS, [Tally(every), Tally(unknown=[dropped.task])]
+    )
+    assert again.version == table_now.version()
+
+
+@pytest.mark.parametrize("mix", list(Mix))
+def test_rows_that_no_commit_explains_are_noticed(tmp_path, mix):
+    table, tallies = raced(str(tmp_path / "t"), mix)
+    assert check(table, mix, tallies) == []
+    table.delete("id = 3")
+    assert any("than the commits explain" in problem for problem in check(table, mix, tallies)) or mix is Mix.ROWS
+    table.update({"n": "n + 1"}, predicate="id = 5 or id = 99")
+    assert any("than the commits explain" in problem for problem in check(table, mix, tallies))
+
+
+def test_an_update_that_was_undone_by_another_is_noticed():
+    (before,) = first_pieces(Mix.SAME_ROWS)
+    assert check_rows(before, Mix.SAME_ROWS, []) == []
+    assert check_rows(before, Mix.SAME_ROWS, [1, 2]) == ["other values than the commits explain"]
+    assert expected(Mix.SAME_ROWS, [1, 2])["n"].to_pylist()[: SAME + 1] == [2] * SAME + [0]
+
+
+def test_a_wrong_table_is_told_with_its_figures(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "check", lambda *_: ["a version was acknowledged to two writers"])
+    result = cli("bench", tmp_path, "--threads", "--commits", 2)
+    assert result.status == 1
+    assert result.err.endswith("appends: a version was acknowledged to two writers\n")
+    assert "commits/s" in result.out
+    assert "none doubled" not in result.out
+
+
+# --- writers in trouble --------------------------------------------------------------------------------------------
+
+
+class Unlucky:
+    """Loses twice before each commit, and cannot tell of the one of task 3."""
+
+    aborts, unknown = (errors.CommitFailedError,), (errors.CommitOutcomeUnknownError,)
+
+    def __init__(self):
+        self.tried = 0
+
+    def commit(self, task):
+        if task == 3:
+            raise errors.CommitOutcomeUnknownError("no answer", 3, "id")
+        self.tried += 1
+        if self.tried % 3:
+            raise errors.CommitRetriesExhaustedError("others were first")
+        return Acknowledged(task, attempts=2)
+
+    def compact(self):
+        return None
+
+
+def test_aborts_are_counted_by_their_kind_and_repeated():
+    with Crew(1, threads=True) as crew:
+        tallies = compete(crew, Unlucky, Mix.APPENDS, 1, 5)
+        again = compete(crew, Unlucky, Mix.APPENDS, 1, 2)
+    assert [commit.task for commit in again[0].commits] == [0, 1], "a crew may run again"
+    told = summed(Mix.APPENDS, 1, tallies)
+    assert told.aborts == {"CommitOutcomeUnknownError": 1, "CommitRetriesExhaustedError": 8}
+    assert (told.commits, told.attempts, tallies[0].unknown) == (4, 8, [3])
+    assert told.abort_rate == 9 / 13
+
+
+def test_who_loses_for_ever_stops_with_the_clock():
+    with Crew(1, threads=True) as crew:
+        unlucky = functools.partial(_Always)
+        (tally,) = compete(crew, unlucky, Mix.APPENDS, 1, 5, 0.05)
+    assert tally.commits == []
+    assert summed(Mix.APPENDS, 1, [tally]).commits_per_second == 0
+
+
+class _Always(Unlucky):
+    def commit(self, task):
+        raise errors.CommitRetriesExhaustedError("others were first")
+
+
+def test_a_writer_that_fails_ends_the_race_and_the_folder_goes(fails, tmp_path, monkeypatch):
+    def broken(self, task):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(Own, "commit", broken)
+    line = fails("bench", tmp_path, "--threads", "--writers", 2)
+    assert line.endswith("failed: ValueError: no such luck")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _dies():
+    os._exit(3)
+
+
+def test_a_process_that_dies_is_noticed():
+    with Crew(1) as crew, pytest.raises(RaceFailedError, match="writer 1 ended with status 3"):
+        crew.run([_dies], tasks=1)
+
+
+@pytest.mark.parametrize("row_level", [None, True, False])
+def test_whether_rows_decide_reaches_the_commit(cli, tmp_path, monkeypatch, row_level):
+    asked = set()
+    delete = DeltaTable.delete
+
+    def noted(self, *arguments, commit_properties, **named):
+        asked.add(commit_properties.row_level)
+        return delete(self, *arguments, commit_properties=commit_properties, **named)
+
+    monkeypatch.setattr(DeltaTable, "delete", noted)
+    option = {None: (), True: ("--row-level",), False: ("--no-row-level",)}[row_level]
+    assert cli("bench", tmp_path, "--mix", "rows", "--threads", "--writers", 1, "--commits", 2, *option).status == 0
+    assert asked == {row_level}
