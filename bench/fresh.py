@@ -39,13 +39,49 @@ class Fresh:
     peak: int
 
 
+class Ready:
+    """A process that has imported the module and waits: see :func:`ready`."""
+
+    def __init__(self, function: str, arguments: tuple[Any, ...], environment: dict[str, str] | None):
+        command = [sys.executable, "-m", "fresh", function, json.dumps(arguments)]
+        path = os.pathsep.join([str(BENCH), *filter(None, [os.environ.get("PYTHONPATH")])])
+        variables = {**os.environ, "PYTHONPATH": path, **(environment or {})}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, env=variables, stdin=pipe, stdout=pipe, cwd=BENCH)
+        assert self._line() == b"ready\n"
+
+    def _line(self) -> bytes:
+        line = self._process.stdout.readline()
+        if not line:
+            raise subprocess.CalledProcessError(self._process.wait(), self._process.args)
+        return line
+
+    def go(self) -> Fresh:
+        """Let it run the function, and wait for what it tells."""
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+        return Fresh(**json.loads(self._line()))
+
+    def end(self) -> None:
+        """Wait until the process is gone, which takes a while with much in memory."""
+        self._process.communicate()
+
+
+def ready(function: str, *arguments: Any, environment: dict[str, str] | None = None) -> Ready:
+    """A process that is about to run ``module:function`` of this folder, with arguments that JSON can carry.
+
+    For a contest: ``before`` starts it, and ``run`` says ``go``, and ``after`` ends it, so that neither its start, its
+    imports nor its end are timed.
+    """
+    return Ready(function, arguments, environment)
+
+
 def call(function: str, *arguments: Any, environment: dict[str, str] | None = None) -> Fresh:
     """Run ``module:function`` of this folder with arguments that JSON can carry."""
-    command = [sys.executable, "-m", "fresh", function, json.dumps(arguments)]
-    path = os.pathsep.join([str(BENCH), *filter(None, [os.environ.get("PYTHONPATH")])])
-    variables = {**os.environ, "PYTHONPATH": path, **(environment or {})}
-    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True, cwd=BENCH)
-    return Fresh(**json.loads(done.stdout.splitlines()[-1]))
+    process = ready(function, *arguments, environment=environment)
+    told = process.go()
+    process.end()
+    return told
 
 
 def _resident() -> int:
@@ -85,11 +121,13 @@ def main() -> None:
     module, _, name = sys.argv[1].partition(":")
     function = getattr(importlib.import_module(module), name)
     arguments = json.loads(sys.argv[2])
+    print("ready", flush=True)
+    sys.stdin.readline()
     with _Highest() as memory:
         start = time.perf_counter()
         result = function(*arguments)
         seconds = time.perf_counter() - start
-    print(json.dumps({"result": result, "seconds": seconds, "peak": memory.peak}))
+    print(json.dumps({"result": result, "seconds": seconds, "peak": memory.peak}), flush=True)
 
 
 if __name__ == "__main__":
