@@ -1,16 +1,22 @@
 """The Delta Lake commit protocol in pure Python: no JVM, no delta-rs.
 
-``DeltaTable`` reads a table, ``write_deltalake`` writes one, ``errors`` holds everything that both raise.
+``DeltaTable`` reads a table, ``write_deltalake`` writes one, ``errors`` holds everything that both raise. Each name is
+imported when it is first asked for, and with it Arrow: ``import refdelta`` alone takes some milliseconds.
 """
 
-from refdelta import errors
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from refdelta._version import __version__
-from refdelta.concurrency.lookout import RowBudget
-from refdelta.protocol.actions import Txn as Transaction
-from refdelta.results import CommitProperties, CommitResult
-from refdelta.schema import Schema
-from refdelta.table import DeltaTable
-from refdelta.writer import write_deltalake
+
+if TYPE_CHECKING:
+    from refdelta import errors
+    from refdelta.concurrency.lookout import RowBudget
+    from refdelta.protocol.actions import Txn as Transaction
+    from refdelta.results import CommitProperties, CommitResult
+    from refdelta.schema import Schema
+    from refdelta.table import DeltaTable
+    from refdelta.writer import write_deltalake
 
 __all__ = [
     "CommitProperties",
@@ -23,3 +29,28 @@ __all__ = [
     "errors",
     "write_deltalake",
 ]
+
+# Where each name is, and what it is called there.
+_HOMES = {
+    "CommitProperties": ("results", "CommitProperties"),
+    "CommitResult": ("results", "CommitResult"),
+    "DeltaTable": ("table", "DeltaTable"),
+    "RowBudget": ("concurrency.lookout", "RowBudget"),
+    "Schema": ("schema", "Schema"),
+    "Transaction": ("protocol.actions", "Txn"),
+    "write_deltalake": ("writer", "write_deltalake"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("refdelta.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, original = _HOMES[name]
+    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), original)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,39 +5,32 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from refdelta import arguments
-from refdelta.alter import TableAlterer
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.cleanup import cleanup_log
 from refdelta.engine.listing import has_log
-from refdelta.engine.scan import Scan, plan_scan
-from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ReadOnlyTableError, TableAlreadyExistsError
 from refdelta.location import open_location
-from refdelta.merger import TableMerger
-from refdelta.ops import create as creation
-from refdelta.ops import describe, target
-from refdelta.ops.history import history
-from refdelta.ops.merge_clauses import Clause
-from refdelta.ops.vacuum import Progress, Vacuum, vacuum
-from refdelta.optimizer import TableOptimizer
-from refdelta.schema import Schema
-from refdelta.staging import Staging
-from refdelta.time_travel import Version, snapshot_at
-from refdelta.transaction import WriteTransaction
 
+# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
+    from refdelta.alter import TableAlterer
     from refdelta.engine.executor import Executor
+    from refdelta.engine.scan import Scan
+    from refdelta.merger import TableMerger
+    from refdelta.ops.merge_clauses import Clause
+    from refdelta.ops.vacuum import Progress
+    from refdelta.optimizer import TableOptimizer
     from refdelta.protocol.actions import Metadata, Protocol
     from refdelta.results import CommitProperties, CommitResult, VacuumResult
+    from refdelta.schema import Schema
+    from refdelta.time_travel import Version
+    from refdelta.transaction import WriteTransaction
     from refdelta_storage import Store
 
 
@@ -65,7 +58,10 @@ class DeltaTable:
     ):
         self._store = open_location(table_uri, storage_options)
         self._pinned = version is not None
-        self._snapshot = load_snapshot(self._store) if version is None else snapshot_at(self._store, version)
+        if version is None:
+            self._snapshot = load_snapshot(self._store)
+        else:
+            self.load_as_version(version)
 
     # --- making and finding tables ---
 
@@ -105,6 +101,12 @@ class DeltaTable:
             ProtocolChangedException: another writer created it meanwhile.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
+        from refdelta.engine.schema import from_arrow
+        from refdelta.ops import create as creation
+        from refdelta.ops import target
+        from refdelta.schema import Schema
+        from refdelta.staging import Staging
+
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(
                 f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; a table without rows has none to append"
@@ -170,6 +172,8 @@ class DeltaTable:
 
     def load_as_version(self, version: Version) -> None:
         """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
+        from refdelta.time_travel import snapshot_at
+
         self._snapshot, self._pinned = snapshot_at(self._store, version), True
 
     def update_incremental(self) -> None:
@@ -197,6 +201,8 @@ class DeltaTable:
 
     def schema(self) -> Schema:
         """The schema at this version."""
+        from refdelta.schema import Schema
+
         return Schema(self._snapshot.schema)
 
     def metadata(self) -> Metadata:
@@ -220,20 +226,28 @@ class DeltaTable:
         """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
         milliseconds since 1970.
         """
+        from refdelta.ops.history import history
+
         if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
             raise InvalidArgumentError(f"limit is not negative, but {limit} is")
         return list(history(self._snapshot, limit))
 
     def detail(self) -> dict[str, Any]:
         """What Spark's DESCRIBE DETAIL shows: id, location, number and size of files, properties, protocol."""
+        from refdelta.ops import describe
+
         return describe.detail(self._snapshot)
 
     def files(self) -> pa.Table:
         """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows."""
+        from refdelta.ops import describe
+
         return describe.files(self._snapshot)
 
     def file_uris(self) -> list[str]:
         """The live files as full URIs, or as paths where the table is local."""
+        from refdelta.ops import describe
+
         return describe.file_uris(self._snapshot)
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
@@ -242,10 +256,14 @@ class DeltaTable:
         Args:
             flatten: one column a leaf (``min.a``, ``partition.p``) instead of structs.
         """
+        from refdelta.ops import describe
+
         return describe.add_actions(self._snapshot, flatten=flatten)
 
     def partitions(self) -> list[dict[str, Any]]:
         """The partitions that have live files, each as a mapping of column to value."""
+        from refdelta.ops import describe
+
         return describe.partitions(self._snapshot)
 
     # --- reading ---
@@ -258,6 +276,8 @@ class DeltaTable:
             predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake
                 takes.
         """
+        from refdelta.engine.scan import plan_scan
+
         return plan_scan(self._snapshot, columns=columns, predicate=predicate)
 
     def to_record_batch_reader(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.RecordBatchReader:
@@ -307,6 +327,9 @@ class DeltaTable:
             ReadOnlyTableError: the handle is pinned to a version.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
+        from refdelta.staging import Staging
+        from refdelta.transaction import WriteTransaction
+
         snapshot = self.newest_for_writing()
         staging = Staging(
             self._store,
@@ -451,16 +474,22 @@ class DeltaTable:
                 txn.merge(source, predicate, source_alias, target_alias, merge_schema).add(clauses).execute()
                 return txn.commit()
 
+        from refdelta.merger import TableMerger
+
         return TableMerger(run)
 
     @property
     def alter(self) -> TableAlterer:
         """Changes of the table's properties and columns."""
+        from refdelta.alter import TableAlterer
+
         return TableAlterer(self.begin)
 
     @property
     def optimize(self) -> TableOptimizer:
         """Fewer and better files for the same rows: ``optimize.compact()``, ``optimize.z_order(columns)``."""
+        from refdelta.optimizer import TableOptimizer
+
         return TableOptimizer(self.begin)
 
     def reorg_purge(
@@ -550,6 +579,8 @@ class DeltaTable:
                 Protocol Check").
             StoreError: the store refused or failed; what was not removed yet stays.
         """
+        from refdelta.ops.vacuum import Vacuum, vacuum
+
         request = Vacuum(
             retention_hours=retention_hours,
             enforce_retention_duration=enforce_retention_duration,
@@ -627,6 +658,8 @@ class DeltaTable:
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of this version, and point ``_last_checkpoint`` at it (PROTOCOL.md, "Checkpoints")."""
+        from refdelta.engine.checkpoint_write import write_checkpoint
+
         write_checkpoint(self._store, self._snapshot)
 
     def cleanup_metadata(self) -> int:
@@ -634,6 +667,8 @@ class DeltaTable:
 
         Returns how many.
         """
+        from refdelta.engine.cleanup import cleanup_log
+
         return len(cleanup_log(self._store, self.newest_for_writing(), now_ms=time.time_ns() // 1_000_000))
 
     def __repr__(self) -> str:
@@ -641,6 +676,8 @@ class DeltaTable:
 
 
 def _arrow_schema(schema: Any) -> pa.Schema:
+    import pyarrow as pa
+
     if isinstance(schema, pa.Schema):
         return schema
     if hasattr(schema, "__arrow_c_schema__"):

@@ -1,4 +1,7 @@
-"""Predicates from what users write: SQL in Spark's dialect, or the list form that ``deltalake`` takes."""
+"""Predicates from what users write: SQL in Spark's dialect, or the list form that ``deltalake`` takes.
+
+sqlglot is imported with the first text that is read: most reads and appends have none.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.sql_reader import Reader
-from refdelta.engine.sql_words import number_literal
 from refdelta.errors import PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.binding import bind
@@ -57,6 +58,8 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
         PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
         ColumnNotFoundError: a column that the schema does not have.
     """
+    from refdelta.engine.sql_reader import Reader
+
     return Reader(sql, Scope.of(schema), _now(now)).read()
 
 
@@ -76,6 +79,8 @@ def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = 
         PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
         ColumnNotFoundError: a column that the schema does not have.
     """
+    from refdelta.engine.sql_reader import Reader
+
     return Reader(sql, Scope.of(schema), _now(now), "expression").read_value()
 
 
@@ -150,6 +155,8 @@ def python_literal(value: Any, name: str) -> Literal:
         case int() if -(2**63) <= value < 2**63:
             return Literal(value, LONG)
         case int() | Decimal():
+            from refdelta.engine.sql_words import number_literal
+
             return number_literal(f"{value:f}" if isinstance(value, Decimal) else str(value) + ".")
         case float():
             return Literal(value, DOUBLE)

@@ -4,7 +4,9 @@
 class, :mod:`refdelta_storage.wrappers` counts, traces, forbids and breaks calls.
 """
 
-from refdelta_storage.azure import AzureStore
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import (
     InvalidKeyError,
@@ -13,12 +15,15 @@ from refdelta_storage.errors import (
     ReadOnlyStoreError,
     StorageError,
 )
-from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.local import LocalStore
-from refdelta_storage.memory import MemoryStore
 from refdelta_storage.options import open_store
-from refdelta_storage.s3 import S3Store
-from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
+
+if TYPE_CHECKING:
+    from refdelta_storage.azure import AzureStore
+    from refdelta_storage.fsspec_store import FsspecStore
+    from refdelta_storage.memory import MemoryStore
+    from refdelta_storage.s3 import S3Store
+    from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
 
 __all__ = [
     "AzureStore",
@@ -44,3 +49,26 @@ __all__ = [
     "Unknown",
     "open_store",
 ]
+
+# Where the stores are that are imported when they are first asked for.
+_HOMES = {
+    "AzureStore": "azure",
+    "CountingStore": "wrappers",
+    "FaultyStore": "wrappers",
+    "FsspecStore": "fsspec_store",
+    "MemoryStore": "memory",
+    "ReadOnlyStore": "wrappers",
+    "S3Store": "s3",
+    "TracingStore": "wrappers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

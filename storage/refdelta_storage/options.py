@@ -11,9 +11,6 @@ from urllib.parse import unquote
 from refdelta_storage.base import Store
 from refdelta_storage.errors import InvalidOptionError, redact
 from refdelta_storage.local import LocalStore
-from refdelta_storage.memory import MemoryStore
-from refdelta_storage.protocols import PROTOCOLS, Protocol, other, truth
-from refdelta_storage.wrappers import ReadOnlyStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FILE = re.compile(r"(?i)file:(?://)?(?=/|[^/])")
@@ -48,7 +45,11 @@ def open_store(
     if not text or "\0" in text:
         raise InvalidOptionError(f"not a URI: {text!r}")
     store = _open(text, options, create=create)
-    return ReadOnlyStore(store) if read_only else store
+    if not read_only:
+        return store
+    from refdelta_storage.wrappers import ReadOnlyStore
+
+    return ReadOnlyStore(store)
 
 
 def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
@@ -62,7 +63,12 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
     scheme = match.group(1).lower()
     if scheme == "memory":
         _only(options, "the store in memory", {})
+        from refdelta_storage.memory import MemoryStore
+
         return MemoryStore(text[match.end() :].strip("/") or "default")
+    # With asyncio and TLS, which a local table does not wait for.
+    from refdelta_storage.protocols import PROTOCOLS, other
+
     return (PROTOCOLS.get(scheme) or other(scheme)).open(text, options)
 
 
@@ -93,4 +99,13 @@ def _only(options: dict[str, Any], where: str, known: Mapping[str, Callable[[str
     return {name: known[name](name, value) for name, value in options.items()}
 
 
-__all__ = ["Protocol", "open_store"]
+def truth(name: str, value: Any) -> bool:
+    """An option that is true or false, however it is written."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise InvalidOptionError(f"option {name!r} is true or false, not {value!r}")

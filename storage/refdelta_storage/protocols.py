@@ -15,6 +15,7 @@ from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, redact
 from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.options import truth
 from refdelta_storage.probe import Probed
 from refdelta_storage.s3 import S3Store, is_amazon
 from refdelta_storage.wrappers import ReadOnlyStore
@@ -23,18 +24,6 @@ HOPES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=
 """What a file system of which nothing is known may turn out to keep."""
 
 Convert = Callable[[str, Any], Any]
-
-
-def truth(name: str, value: Any) -> bool:
-    """An option that is true or false, however it is written."""
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text in ("true", "1", "yes", "on"):
-        return True
-    if text in ("false", "0", "no", "off"):
-        return False
-    raise InvalidOptionError(f"option {name!r} is true or false, not {value!r}")
 
 
 def seconds(name: str, value: Any) -> float:

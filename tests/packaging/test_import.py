@@ -7,6 +7,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pyarrow as pa
+
+import refdelta
+
 ROOT = Path(__file__).parents[2]
 HEAVY = {
     "pyspark",
@@ -35,8 +39,23 @@ def modules_after(statement):
 
 def test_importing_refdelta_imports_nothing_heavy():
     loaded = modules_after("import refdelta")
-    assert "pyarrow" in loaded
-    assert loaded & HEAVY == set()
+    assert loaded & (HEAVY | {"pyarrow", "numpy", "msgspec", "sqlglot", "asyncio", "ssl"}) == set()
+
+
+def test_every_public_name_is_there_when_it_is_asked_for():
+    statement = (
+        "import refdelta, refdelta_storage; "
+        "assert all(getattr(module, name) and name in dir(module) "
+        "for module in (refdelta, refdelta_storage) for name in module.__all__); "
+        "assert not hasattr(refdelta, 'nothing') and not hasattr(refdelta_storage, 'nothing')"
+    )
+    assert modules_after(statement) & HEAVY == set()
+
+
+def test_who_only_reads_a_table_waits_for_no_sql_and_no_network(tmp_path):
+    refdelta.write_deltalake(tmp_path, pa.table({"a": [1, 2]}))
+    statement = f"import refdelta; assert refdelta.DeltaTable({str(tmp_path)!r}).to_pyarrow_table().num_rows == 2"
+    assert modules_after(statement) & {"sqlglot", "asyncio", "fsspec", "pyarrow.dataset"} == set()
 
 
 def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
