@@ -45,7 +45,7 @@ def commit_refdelta(table: refdelta.DeltaTable, commits: int) -> None:
         add = Add(path=path, partition_values={}, size=size, modification_time=now, data_change=True, stats=STATS)
         with table.begin() as txn:
             staging = txn._staging  # noqa: SLF001
-            staging.stage([add])
+            staging.stage_written([add])
             staging.describe("WRITE", {"mode": "Append"}, {})
             txn.commit()
 

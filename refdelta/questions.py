@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ class Questions:
             DataFileError: a file cannot be read.
         """
         for add in files:
-            alone = dataclasses.replace(snapshot, files=adds_table([add]))
+            alone = snapshot.with_files(adds_table([add]))
             found = any(_matches(alone, predicate, matches) for predicate, matches in self.asked)
             yield found
             if found:

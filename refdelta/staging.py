@@ -38,7 +38,7 @@ from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from refdelta.engine.executor import Executor
@@ -323,9 +323,9 @@ class Staging:
             self._written = []  # nobody may remove them: the log may name them, now or when a late request arrives
             raise
         abort_files(self.store, outcome.unused)
-        self._written, self.kept_groups = [], outcome.groups
+        written, self._written, self.kept_groups = self._written, [], outcome.groups
         if outcome.version is not None:
-            self.result_snapshot = self._after(outcome.version, outcome.log)
+            self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
         return CommitResult(
             version=outcome.version,
             attempts=outcome.attempts,
@@ -376,12 +376,12 @@ class Staging:
         elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
-    def _after(self, version: int, commits: Sequence[bytes] | None) -> Snapshot | None:
+    def _after(self, version: int, commits: Sequence[bytes] | None, written: Collection[str]) -> Snapshot | None:
         """The snapshot behind our commit, after what follows a commit. None where it cannot be read."""
         snapshot = None
         try:
             if commits is not None:
-                snapshot = follow(self.store, self.snapshot, commits)
+                snapshot = follow(self.store, self.snapshot, commits, new=written)
             else:
                 snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
             after_commit(snapshot, committed=version)

@@ -32,7 +32,6 @@ from refdelta.ops.rewrite import Rewritten
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
 from refdelta.ops.update import update
-from refdelta.protocol.features import check_writable
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
 from refdelta.time_travel import Version, snapshot_at
@@ -72,7 +71,7 @@ class WriteTransaction:
     """
 
     def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[[Snapshot], None] | None = None):
-        check_writable(snapshot.protocol, snapshot.metadata)
+        snapshot.check_writable()
         self._staging = staging
         self._snapshot = snapshot
         self._on_commit = on_commit

@@ -6,14 +6,10 @@ or left out: the histogram of file sizes, whose bins each engine may choose, is 
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from refdelta.engine.files import store_errors
-from refdelta.protocol.checksum import DELETED_BINS, VersionChecksum, encode_checksum
+from refdelta.protocol.checksum import VersionChecksum, encode_checksum
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import checksum_key
 from refdelta_storage.base import Created
@@ -54,14 +50,12 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
         txn_id = found if isinstance(found, str) else None
     # Where application ids expire, two readers may rightly disagree on which there are.
     listed = properties.set_transaction_retention_ms is None and len(snapshot.txns) <= _LISTED
-    hidden = vectors = bins = None
+    totals, hidden, vectors, bins = snapshot.live.totals, None, None, None
     if "deletionVectors" in features_of(snapshot.protocol):
-        cardinality = pc.struct_field(snapshot.files.column("deletionVector"), "cardinality")
-        hidden, vectors = pc.sum(cardinality).as_py() or 0, len(cardinality) - cardinality.null_count
-        bins = _binned(pc.coalesce(cardinality, 0))
+        hidden, vectors, bins = totals.hidden, totals.vectors, totals.bins
     return VersionChecksum(
-        table_size_bytes=snapshot.size_bytes,
-        num_files=snapshot.num_files,
+        table_size_bytes=totals.size,
+        num_files=totals.files,
         metadata=snapshot.metadata,
         protocol=snapshot.protocol,
         txn_id=txn_id,
@@ -72,9 +66,3 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
         num_deletion_vectors=vectors,
         deleted_record_counts=bins,
     )
-
-
-def _binned(counts: pa.ChunkedArray) -> tuple[int, ...]:
-    """How many of the counts are in each of the bins."""
-    at_least = [pc.sum(pc.greater_equal(counts, start)).as_py() or 0 for start in DELETED_BINS]
-    return tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))

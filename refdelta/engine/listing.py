@@ -149,6 +149,33 @@ def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...
     return tuple(commits[ours:]), _extended(segment, tuple(commits), listing) if commits else segment
 
 
+def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
+    """The segment of the same version, if that is the newest and the table is the same one. None: only a listing tells.
+
+    Three looks at single files, however long the log. They tell what the listing of :func:`newer_commits` does: the
+    commit by which the log is known is there as it was, that of the version is as long as it was, and behind it there
+    is none. (Cleanup begins with the oldest versions: it leaves no gap.) A store far away answers to three requests
+    no sooner than to one listing, and rounds the times of files.
+    """
+    known, last = segment.listed, segment.last_commit
+    if known is None or last is None or last.version > known.version + 1:
+        return None
+    with store_errors("look at the log"):
+        try:
+            found = store.head(known.key)
+            if (found.size, found.mtime_ms) != (known.size, known.mtime_ms):
+                return None
+            if last is not known:
+                found = store.head(last.key)
+        except ObjectNotFoundError:
+            return None
+        try:
+            store.head(commit_key(segment.version + 1))
+        except ObjectNotFoundError:
+            return segment if last is known else segment.shown(found.size, found.mtime_ms)
+    return None
+
+
 def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:
     """The segment with the commits that a listing shows behind those it has shown before; from a newer checkpoint on,
     if there is one by now.

@@ -6,17 +6,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
-from refdelta.engine.listing import find_segment, newer_commits, read_commits
-from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones
+from refdelta.engine.listing import find_segment, newer_commits, read_commits, still_newest
+from refdelta.engine.live import LiveFiles
+from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
 from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.features import check_readable
+from refdelta.protocol.features import check_readable, check_writable
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
@@ -25,7 +24,7 @@ from refdelta.protocol.types import parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -46,8 +45,7 @@ class Snapshot:
         version: the version.
         protocol: the protocol in force.
         metadata: the metadata in force.
-        files: the live files, of ``FILE_SCHEMA``; with one more column ``stats_parsed`` where a checkpoint has
-            statistics only as a struct.
+        live: the live files.
         txns: the newest ``txn`` of each application id.
         domains: the domains that are not removed.
         segment: the files of the log that make this version.
@@ -58,11 +56,18 @@ class Snapshot:
     version: int
     protocol: Protocol
     metadata: Metadata
-    files: pa.Table
+    live: LiveFiles
     txns: Mapping[str, Txn]
     domains: Mapping[str, DomainMetadata]
     segment: LogSegment
     commit_info: CommitInfo | None = field(default=None, repr=False)
+
+    @property
+    def files(self) -> pa.Table:
+        """The live files, of ``FILE_SCHEMA``; with one more column ``stats_parsed`` where a checkpoint has statistics
+        only as a struct.
+        """
+        return self.live.table
 
     @cached_property
     def schema(self) -> StructType:
@@ -106,19 +111,23 @@ class Snapshot:
         """
         return str(get(self.metadata.configuration or {}, "delta.columnMapping.mode"))
 
+    def with_files(self, files: pa.Table) -> Snapshot:
+        """The same version with another list of files, for who looks at some of them, or has files of its own."""
+        return replace(self, live=LiveFiles(files))
+
     def without_files(self) -> Snapshot:
         """The same version with an empty list of files, for who has files of its own: the list may be long."""
-        return replace(self, files=self.files.schema.empty_table())
+        return self.with_files(self.files.schema.empty_table())
 
     @property
     def num_files(self) -> int:
         """How many files are live."""
-        return int(self.files.num_rows)
+        return self.live.totals.files
 
-    @cached_property
+    @property
     def size_bytes(self) -> int:
         """The sum of the live files' sizes, in bytes."""
-        return pc.sum(self.files.column("size")).as_py() or 0
+        return self.live.totals.size
 
     @cached_property
     def timestamp_ms(self) -> int:
@@ -153,26 +162,73 @@ class Snapshot:
             InvalidLogError: the new commits break the protocol.
             UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
         """
+        if not self.store.capabilities.remote and not self._due_for_checkpoint:
+            segment = still_newest(self.store, self.segment)
+            if segment is not None:
+                return self._known_by(segment)
         newer = newer_commits(self.store, self.segment)
         if newer is None:  # not contiguous with ours: the log was cleaned up meanwhile
             return load_snapshot(self.store)
         commits, segment = newer
         if not commits:
-            return self if segment is self.segment else replace(self, segment=segment)
+            return self._known_by(segment)
         try:
             actions = read_commits(self.store, commits)
         except ObjectNotFoundError:
             return load_snapshot(self.store)
-        return _fold(self.store, segment, _small_actions(self), self.files, actions)
+        return self._followed_by(segment, actions)
+
+    def _followed_by(self, segment: LogSegment, commits: list[list[AnyAction]], new: Collection[str] = ()) -> Snapshot:
+        after = _fold(self.store, segment, _small_actions(self), self.live.behind(commits, new), commits)
+        if after.metadata is self.metadata and after.protocol is self.protocol:
+            self._hand_on(after)
+        return after
+
+    def _known_by(self, segment: LogSegment) -> Snapshot:
+        """The same version, known by a segment that a later look at the log gave."""
+        if segment is self.segment:
+            return self
+        same = replace(self, segment=segment)
+        self._hand_on(same)
+        return same
+
+    def _hand_on(self, other: Snapshot) -> None:
+        """Give what was worked out of protocol and metadata to a snapshot that has the same."""
+        known = vars(self)
+        vars(other).update((name, known[name]) for name in _OF_METADATA if name in known)
+
+    def check_writable(self) -> None:
+        """Refuse a table that this engine would write wrongly.
+
+        Raises:
+            UnsupportedFeatureError: naming the features, or the version, that it cannot honour.
+            InvalidLogError: the protocol or the metadata is not valid.
+        """
+        _ = self._checked
+
+    @cached_property
+    def _checked(self) -> None:
+        check_writable(self.protocol, self.metadata)
+
+    @property
+    def _due_for_checkpoint(self) -> bool:
+        """Whether one may stand at this version by now, which only a listing tells."""
+        interval: int = get(self.metadata.configuration or {}, "delta.checkpointInterval")
+        return self.version % interval == 0
 
 
-def follow(store: Store, before: Snapshot | None, log: Sequence[bytes]) -> Snapshot:
+_OF_METADATA = ("schema", "partition_columns", "properties", "_checked")
+"""What a snapshot works out of its protocol and metadata once."""
+
+
+def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: Collection[str] = ()) -> Snapshot:
     """The snapshot behind some commits that are at hand. Nothing is read.
 
     Args:
         store: the table's folder.
         before: the snapshot that they follow; None where they begin with the first version of a table.
         log: the content of their files, oldest first, at least one.
+        new: paths in them that surely no earlier version has; see :meth:`refdelta.engine.live.LiveFiles.behind`.
 
     Raises:
         InvalidLogError: one of them breaks the protocol.
@@ -180,8 +236,9 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes]) -> Snaps
     """
     segment = (before.segment if before else NO_LOG).with_our_commits(map(len, log))
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
-    small = _small_actions(before) if before else []
-    return _fold(store, segment, small, before.files if before else FILE_SCHEMA.empty_table(), actions)
+    if before is not None:
+        return before._followed_by(segment, actions, new)  # noqa: SLF001 - of this module
+    return _fold(store, segment, [], LiveFiles(FILE_SCHEMA.empty_table()).behind(actions), actions)
 
 
 def _small_actions(snapshot: Snapshot) -> list[AnyAction]:
@@ -241,7 +298,8 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         except InvalidLogError as error:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
         base, files = content.actions, content.files
-    return _fold(store, segment, base, files, read_commits(store, segment.commits))
+    commits = read_commits(store, segment.commits)
+    return _fold(store, segment, base, LiveFiles(files).behind(commits), commits)
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
@@ -252,9 +310,9 @@ def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
 
 
 def _fold(
-    store: Store, segment: LogSegment, base: Iterable[AnyAction], files: pa.Table, commits: list[list[AnyAction]]
+    store: Store, segment: LogSegment, base: Iterable[AnyAction], live: LiveFiles, commits: list[list[AnyAction]]
 ) -> Snapshot:
-    """The snapshot after some commits: the newest of each small action wins, and the files are reconciled."""
+    """The snapshot after some commits, which leave these live files: the newest of each small action wins."""
     replay = Replay()
     for actions in [base, *commits]:
         replay.apply(action for action in actions if not isinstance(action, (Add, Remove)))
@@ -268,7 +326,7 @@ def _fold(
         version=segment.version,
         protocol=protocol,
         metadata=metadata,
-        files=reconcile(files, commits),
+        live=live,
         txns=replay.txns,
         domains=replay.domains,
         segment=segment,

@@ -111,7 +111,12 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
         return base
     kept = _without(base, newest)
     added = [action for action in newest.values() if isinstance(action, Add)]
-    return _few_pieces(concat_files([kept, adds_table(added)])) if added else kept
+    return appended(kept, added) if added else kept
+
+
+def appended(base: pa.Table, added: Sequence[Add]) -> pa.Table:
+    """The live files and, behind them, others of which none is among them."""
+    return _few_pieces(concat_files([base, adds_table(added)]))
 
 
 def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:

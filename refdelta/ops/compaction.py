@@ -7,7 +7,6 @@ are counted from the rows that were read and written, never from statistics.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -108,7 +107,7 @@ class _Source:
         # One partition is one value, however its writers spelled it: else rows would be split by the spelling.
         same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
         index = files.schema.get_field_index("partitionValues")
-        self._snapshot = dataclasses.replace(snapshot, files=files.set_column(index, "partitionValues", same))
+        self._snapshot = snapshot.with_files(files.set_column(index, "partitionValues", same))
         self._executor = executor
         self.rows = [0] * files.num_rows
 

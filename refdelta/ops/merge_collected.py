@@ -6,7 +6,6 @@ size.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,7 +106,7 @@ class Collected:
 
 
 def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> Found:
-    return pieces.find(pieces.located(dataclasses.replace(snapshot, files=files), columns))
+    return pieces.find(pieces.located(snapshot.with_files(files), columns))
 
 
 def _anew(pieces: Pieces, vectors: bool, snapshot: Snapshot, portion: Portion) -> Iterator[pa.RecordBatch]:

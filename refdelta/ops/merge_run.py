@@ -105,7 +105,7 @@ class Run:
             self.txn.read_predicate(read, self.way.matches_any)
             keep = BoundFilter(read).prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
             self.candidates = snapshot.files.filter(keep)
-        self.found = found = self.way.find(self.txn, dataclasses.replace(snapshot, files=self.candidates), read)
+        self.found = found = self.way.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():
             found.matching[number] = found.matching[number] | acting if number in found.matching else acting
         numbers = sorted(found.matching)
@@ -121,7 +121,7 @@ class Run:
         else:
             done = Rewritten(to_adds(touched), [], 0)
             remove_files(self.txn, done.removed)
-        added = self.way.write(self.txn, dataclasses.replace(snapshot, files=self.candidates), self.found)
+        added = self.way.write(self.txn, snapshot.with_files(self.candidates), self.found)
         written = sum(int(lookup(load_stats(add.stats), ("numRecords",))) for add in added)
         changed = sum(count for what, count in self.counts.items() if what == "inserted" or what.endswith("updated"))
         return dataclasses.replace(done, added=added, copied_rows=written - changed)

@@ -195,7 +195,7 @@ class Share:
 
     def to_batches(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         """All columns of these rows, with the schema of a snapshot of the table."""
-        return read_rows(plan_scan(dataclasses.replace(snapshot, files=self.files)), self.rows)
+        return read_rows(plan_scan(snapshot.with_files(self.files)), self.rows)
 
 
 def shares(txn: Staging, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:

@@ -119,7 +119,7 @@ def existing_table(
         InvalidArgumentError: other partition columns, clustering columns or properties than the table has.
         SchemaMismatchError: a schema that cannot be merged.
     """
-    check_writable(snapshot.protocol, snapshot.metadata)
+    snapshot.check_writable()
     _same_configuration(snapshot, configuration)
     partition_by, cluster_by = arguments.names("partition_by", partition_by), arguments.names("cluster_by", cluster_by)
     current = snapshot.schema

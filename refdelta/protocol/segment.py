@@ -75,6 +75,14 @@ class LogSegment:
         ours = tuple(LogFile(commit_key(v), size, None, v, v) for v, size in enumerate(sizes, self.version + 1))
         return LogSegment(ours[-1].version, self.checkpoint, self.commits + ours, None, ours[-1], self.listed)
 
+    def shown(self, size: int, mtime_ms: int) -> LogSegment | None:
+        """The segment once the store has shown the version's own commit. None: that has another size in bytes."""
+        last = self.last_commit
+        if last is None or last.size != size:
+            return None
+        now = LogFile(last.key, size, mtime_ms, last.version, last.hi)
+        return LogSegment(self.version, self.checkpoint, (*self.commits[:-1], now), self.checksum, now, now)
+
 
 NO_LOG = LogSegment(-1, None, (), None, None, None)
 """What a new table's log is made of."""

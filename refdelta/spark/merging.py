@@ -141,7 +141,7 @@ class Shuffled:
                 for batch in bucket.pieces.changed(bare, rows.drop_columns([ROW])):
                     yield as_schema(batch.columns, expected)
 
-        count = self._buckets(dataclasses.replace(table, files=files))
+        count = self._buckets(table.with_files(files))
         return in_buckets(plan, source, target, count, change, schema)
 
     def _inserted(self, table: Snapshot) -> Any:

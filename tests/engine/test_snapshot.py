@@ -288,6 +288,55 @@ def test_a_snapshot_goes_on_from_commits_that_are_at_hand():
     assert newest.advance() is newest
 
 
+def test_behind_one_commit_of_our_own_three_files_of_a_near_store_are_looked_at():
+    table = make()
+    store = CountingStore(table.store)
+    for files in ("f4", "f5"):  # one behind a listing, one behind what was looked at
+        old = load_snapshot(store) if files == "f4" else new
+        table.commit(add(files))
+        ours = follow(store, old, log_behind(table, old.version))
+        store.reset()
+        new = ours.advance()
+        assert (store.counts["head"], store.total) == (3, 3)
+        assert new.segment == load_snapshot(table.store).segment
+        store.reset()
+        assert new.advance() is new
+        assert (store.counts["head"], store.total) == (2, 2)
+    table.commit(add("f6"))
+    assert paths(new.advance()) == paths(load_snapshot(table.store))
+
+
+@pytest.mark.parametrize("change", ["another size", "gone", "another time"])
+def test_a_commit_of_our_own_that_is_not_as_it_was_sends_us_to_the_listing(tmp_path, change):
+    store = LocalStore(tmp_path, create=True)
+    table = Handmade(SCHEMA, "p", store=store)
+    ours = follow(store, load_snapshot(store), log_behind(table, table.commit(add("f1")) - 1))
+    known = ours.advance()
+    assert (known.version, known.segment.listed.mtime_ms is None) == (1, False)
+    path = tmp_path / "_delta_log" / f"{1:020d}.json"
+    if change == "gone":
+        path.unlink()
+    elif change == "another size":
+        path.write_bytes(path.read_bytes().replace(b'"f1"', b'"file1"'))
+    else:
+        os.utime(path, (1, 1))
+    for snapshot in (ours, known):
+        read = snapshot.advance()
+        same = snapshot is ours and change == "another time"  # of which nobody has told the time yet
+        assert paths(read) == (["f1"] if same else paths(load_snapshot(store)))
+        assert read is not snapshot
+
+
+def test_where_a_checkpoint_is_due_the_listing_shows_it():
+    table = make(commits=10)
+    old = load_snapshot(table.store)
+    table.commit(add("f10"))
+    table.checkpoint(10, [*SMALL, *(add(f"f{i}") for i in range(1, 11))])
+    newest = follow(table.store, old, log_behind(table, 9)).advance()
+    assert newest.segment == load_snapshot(table.store).segment
+    assert newest.segment.checkpoint.version == 10
+
+
 def test_the_first_commits_of_a_table_make_a_snapshot():
     table = make()
     made = follow(table.store, None, log_behind(table, -1))

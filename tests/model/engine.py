@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -180,7 +179,7 @@ class Engine(Branches):
             vector = add.deletion_vector
             name = add.path, vector and vector.unique_id
             if name not in self._rows:
-                alone = dataclasses.replace(version.content, files=version.content.files.slice(i, 1))
+                alone = version.content.with_files(version.content.files.slice(i, 1))
                 self._rows[name] = values_of(plan_scan(alone).to_table())
                 _check_statistics(add, self._rows[name])
             found.append((add.path, add.partition_values, self._rows[name]))

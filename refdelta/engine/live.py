@@ -1,0 +1,109 @@
+"""The live files of a version as a value that costs next to nothing to carry on over commits which only add files."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.state import appended, reconcile
+from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.checksum import DELETED_BINS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from refdelta.protocol.actions import AnyAction
+
+# So many actions are kept beside the table at most: they are larger than rows.
+_BESIDE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a list of files adds up to.
+
+    Attributes:
+        files: how many there are.
+        size: the sum of their sizes, in bytes.
+        hidden: how many rows their deletion vectors hide.
+        vectors: how many have a deletion vector.
+        bins: how many fall into each of ``DELETED_BINS``, by their hidden rows.
+    """
+
+    files: int
+    size: int
+    hidden: int
+    vectors: int
+    bins: tuple[int, ...]
+
+    @classmethod
+    def of(cls, files: pa.Table) -> Totals:
+        """Those of a table of files."""
+        size: int = pc.sum(files.column("size")).as_py() or 0
+        vectors = files.column("deletionVector")
+        if vectors.null_count == files.num_rows:
+            return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])))
+        hidden = pc.struct_field(vectors, "cardinality")
+        at_least = [pc.sum(pc.greater_equal(pc.coalesce(hidden, 0), start)).as_py() or 0 for start in DELETED_BINS]
+        bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
+        return cls(files.num_rows, size, pc.sum(hidden).as_py() or 0, len(hidden) - hidden.null_count, bins)
+
+    def plus(self, adds: Collection[Add]) -> Totals:
+        """With some more files, none of which has a deletion vector."""
+        count, size = len(adds), sum(add.size for add in adds)
+        bins = (self.bins[0] + count, *self.bins[1:])
+        return Totals(self.files + count, self.size + size, self.hidden, self.vectors, bins)
+
+
+class LiveFiles:
+    """A list of live files. Those that were added last stand beside the table until somebody asks for it.
+
+    Args:
+        table: files, as :func:`refdelta.engine.state.reconcile` has them.
+        added: files behind them, in their order, of which none is in the table; without deletion vectors.
+        totals: what all of them add up to, where that is known.
+    """
+
+    __slots__ = ("_parts", "_totals")
+
+    def __init__(self, table: pa.Table, added: tuple[Add, ...] = (), totals: Totals | None = None) -> None:
+        # One attribute: many threads may read one snapshot.
+        self._parts, self._totals = (table, added), totals
+
+    @property
+    def table(self) -> pa.Table:
+        """All of them."""
+        table, added = self._parts
+        if added:
+            table = appended(table, added)
+            self._parts = table, ()
+        return table
+
+    @property
+    def totals(self) -> Totals:
+        """What they add up to; carried on over commits that only add files."""
+        if self._totals is None:
+            self._totals = Totals.of(self.table)
+        return self._totals
+
+    def behind(self, commits: Sequence[Sequence[AnyAction]], new: Collection[str] = ()) -> LiveFiles:
+        """The list after some commits.
+
+        Args:
+            commits: the actions of each, oldest first.
+            new: paths that surely were in no earlier version, as those that their writer has just made up. Where all
+                that the commits do is to add such files, nothing is compared.
+        """
+        table, added = self._parts
+        files = [action for actions in commits for action in actions if isinstance(action, (Add, Remove))]
+        if not files:
+            return self
+        fresh = [file for file in files if isinstance(file, Add) and file.path in new and file.deletion_vector is None]
+        if len(fresh) < len(files) or len(added) + len(fresh) > _BESIDE:
+            return LiveFiles(reconcile(self.table, commits))
+        totals = self._totals
+        return LiveFiles(table, (*added, *fresh), totals and totals.plus(fresh))

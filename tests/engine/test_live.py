@@ -1,0 +1,75 @@
+"""Live files that are carried on over commits are those that reconciliation gives, and add up to the same."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refdelta.engine import live
+from refdelta.engine.live import LiveFiles, Totals
+from refdelta.engine.state import FILE_SCHEMA, reconcile
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
+
+
+def added(path, size=1, hidden=None):
+    vector = hidden and DeletionVectorDescriptor(
+        storage_type="u", path_or_inline_dv=f"{hidden}", offset=1, size_in_bytes=9, cardinality=hidden
+    )
+    return Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True, deletion_vector=vector)
+
+
+def removed(path):
+    return Remove(path=path, deletion_timestamp=0, data_change=True)
+
+
+commits = st.lists(
+    st.tuples(
+        st.sampled_from(["new", "new", "new", "again", "hidden", "removed", "nothing"]),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(commits)
+def test_files_and_totals_are_those_of_reconciliation(steps):
+    table = FILE_SCHEMA.empty_table()
+    files = LiveFiles(table)
+    for counter, (kind, number, look) in enumerate(steps, 1):
+        before = f"n{min(number, counter - 1)}"
+        actions, new = {
+            "new": ([added(f"n{counter}", counter)], {f"n{counter}"}),
+            "again": ([added(before, 7)], set()),
+            "hidden": ([added(f"h{counter}", 3, hidden=10**number)], {f"h{counter}"}),
+            "removed": ([removed(before)], set()),
+            "nothing": ([], set()),
+        }[kind]
+        table, files = reconcile(table, [actions]), files.behind([actions], new)
+        if look:
+            assert files.totals == Totals.of(table)
+    assert files.totals == Totals.of(table)
+    assert files.table.equals(table)
+
+
+def test_new_files_are_compared_with_nothing_and_kept_beside_the_table(monkeypatch):
+    def looked(*_):
+        raise AssertionError("looked through the table")
+
+    files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added("a"), added("b", 5, hidden=3)]]))
+    assert files.totals == Totals(2, 6, 3, 1, (1, 1, *[0] * 8))
+    monkeypatch.setattr(live, "reconcile", looked)
+    monkeypatch.setattr(live, "appended", looked)
+    more = files.behind([[added("c", 10)]], {"c"}).behind([[added("d", 20)]], {"d"})
+    assert more.totals == Totals(4, 36, 3, 1, (3, 1, *[0] * 8))
+    monkeypatch.undo()
+    assert more.table.column("path").to_pylist() == ["a", "b", "c", "d"]
+    assert files.table.num_rows == 2
+    assert more.table is more.table
+
+
+def test_not_many_stand_beside_the_table(monkeypatch):
+    monkeypatch.setattr(live, "_BESIDE", 3)
+    files = LiveFiles(FILE_SCHEMA.empty_table())
+    for number in range(8):
+        files = files.behind([[added(f"{number}")]], {f"{number}"})
+        assert len(files._parts[1]) <= 3
+    assert files.table.num_rows == files.totals.files == 8
