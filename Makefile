@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,13 @@ bench-full: setup  ## the same with the largest tables and the most writers (hou
 	@mkdir -p $(RESULTS)
 	$(CONTESTS) --size full --benchmark-json $(RESULT) $(BENCH)
 	@echo "raw samples: $(RESULT)"
+
+bench-report: setup  ## the README's table and the plots in bench/plots, of the newest run, or of FILE=
+	@$(BIN)/python bench/reporting.py $(FILE)
+
+bench-compare: setup  ## refdelta at two commits, A= and B=, by the same benchmarks in turn (BENCH="-k log --pairs 5 --size smoke")
+	@test -n "$(A)" -a -n "$(B)" || { echo "say make bench-compare A=<commit> B=<commit>" >&2; exit 2; }
+	@$(BIN)/python bench/compare.py "$(A)" "$(B)" $(BENCH)
 
 CONTESTS = $(BIN)/python -m pytest -c bench/pytest.ini bench
 RESULTS := bench/data/results

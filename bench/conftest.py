@@ -29,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--size", choices=SIZES, default="default", help="smoke: does each work; full: as long as it takes")
     group.addoption("--rounds", type=int, help="how many rounds count, whatever a benchmark asks for")
     group.addoption("--without", action="append", default=[], metavar="ENGINE", help="an engine that is left out")
+    group.addoption(
+        "--alone", action="store_true", help="refdelta without any other engine, as `make bench-compare` does"
+    )
     group.addoption("--scratch", type=Path, help="where the tables are written; the disk makes a difference")
     group.addoption("--seed", type=int, default=20261121)
 
@@ -64,7 +67,7 @@ def size(pytestconfig: pytest.Config) -> Any:
 def contest(benchmark: Any, pytestconfig: pytest.Config) -> Contest:
     option = pytestconfig.getoption
     rounds = 1 if option("size") == "smoke" else option("rounds")
-    return Contest(benchmark, rounds, frozenset(option("without")), option("seed"))
+    return Contest(benchmark, rounds, frozenset(option("without")), option("seed"), alone=option("alone"))
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +91,7 @@ def folder(scratch: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[Any]:
     """A warm delta-spark session, with the settings that its users have. None where it is left out."""
-    if "delta-spark" in pytestconfig.getoption("without"):
+    if pytestconfig.getoption("alone") or "delta-spark" in pytestconfig.getoption("without"):
         yield None
         return
     from refdelta.spark import oracle

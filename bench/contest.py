@@ -79,8 +79,9 @@ class Samples:
 class Contest:
     """The fixture ``contest``: see :meth:`run`."""
 
-    def __init__(self, benchmark: Any, rounds: int | None, skipped: frozenset[str], seed: int):
+    def __init__(self, benchmark: Any, rounds: int | None, skipped: frozenset[str], seed: int, *, alone: bool = False):
         self._benchmark, self._rounds, self._skipped, self.seed = benchmark, rounds, skipped, seed
+        self._alone = alone
 
     def run(
         self,
@@ -109,7 +110,7 @@ class Contest:
         Returns:
             The samples of each engine.
         """
-        chosen = [engine for engine in engines if engine.name not in self._skipped]
+        chosen = [engine for engine in engines if self._takes_part(engine.name)]
         (own,) = (engine for engine in chosen if engine.name == SELF)
         found = {engine.name: Samples(engine.settings) for engine in chosen}
         rounds = rounds if self._rounds is None else self._rounds
@@ -155,6 +156,9 @@ class Contest:
             engines={name: asdict(samples) for name, samples in found.items()},
         )
         return found
+
+    def _takes_part(self, name: str) -> bool:
+        return name == SELF if self._alone else name not in self._skipped
 
 
 def _measure(engine: Engine, number: int, samples: Samples) -> None:

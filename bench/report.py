@@ -22,9 +22,8 @@ def lines(benches: Sequence[Bench]) -> Iterator[str]:
 
 
 def _line(bench: Bench, engine: Measured) -> str:
-    per = f" a {bench.unit}" if bench.unit else ""
     spread = f"[{duration(engine.each[0])} .. {duration(engine.each[-1])}]"
-    text = f"  {engine.name:<18}{duration(engine.middle):>10}{per}  {spread}"
+    text = f"  {engine.name:<18}{duration(engine.middle):>10}{bench.per}  {spread}"
     if engine.name != SELF:
         text += f"  refdelta takes {times(bench.ratio(engine.name))}"
     for figure in engine.figures:

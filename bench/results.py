@@ -61,12 +61,16 @@ class Bench:
     """One contest.
 
     Attributes:
+        file: where it stands: "bench_stale.py".
         function: which benchmark it is of; one with parameters has several.
+        kinds: its parameters that are words.
         sizes: what was measured: so many files, winners, writers.
         unit: what ``Measured.units`` counts; nothing for a whole statement.
     """
 
+    file: str
     function: str
+    kinds: tuple[str, ...]
     sizes: Mapping[str, Any]
     unit: str
     note: str
@@ -88,13 +92,30 @@ class Bench:
             for name, samples in info["engines"].items()
         }
         goals = tuple(Goal(**goal) for goal in info["goals"])
-        return cls(told["name"].partition("[")[0], info["sizes"], info["unit"], info["note"], goals, engines)
+        file, _, name = told["fullname"].partition("::")
+        function, sizes = name.partition("[")[0], info["sizes"]
+        words = (value for value in (told["params"] or {}).values() if isinstance(value, str))
+        kinds = tuple(word for word in words if word not in sizes.values())
+        return cls(Path(file).name, function, kinds, sizes, info["unit"], info["note"], goals, engines)
 
     @property
     def title(self) -> str:
-        text = self.function.removeprefix("bench_").replace("_", " ")
-        sizes = [f"{v:,} {name}" if isinstance(v, int) else f"{name} {v}" for name, v in self.sizes.items()]
+        return self.title_without()
+
+    def title_without(self, size: str = "") -> str:
+        """What it is called, but for one of its sizes: the one that a plot has on its axis."""
+        text = " ".join([self.function.removeprefix("bench_").replace("_", " "), *self.kinds])
+        sizes = [
+            value if isinstance(value, str) else f"{value:,} {name.replace('_', ' ')}"
+            for name, value in self.sizes.items()
+            if name != size
+        ]
         return f"{text}: {', '.join(sizes)}" if sizes else text
+
+    @property
+    def per(self) -> str:
+        """What the seconds are of: " a commit"; nothing for a whole statement."""
+        return f" {'an' if self.unit[0] in 'aeiou' else 'a'} {self.unit}" if self.unit else ""
 
     @property
     def own(self) -> Measured:
