@@ -158,11 +158,18 @@ def outcome(path: str, held: Held, touch: Touch, winner: CommitSummary, vectors:
             before = bits(held.vector, vectors) if held.hidden is None else held.hidden
             after = bits(add.deletion_vector, vectors)
             now = replace(held, vector=add.deletion_vector, entry=held.entry and add, hidden=after)
-            return Outcome(common(held.read, after - before), before - after, {path: now})
+            return Outcome(_lost(held.read, before, after), before - after, {path: now})
         case Move():
             return _moved(held, touch, winner, vectors)
         case Gone():
             return Outcome(held.read, NONE, {})
+
+
+def _lost(read: Rows, before: BitMap64, after: BitMap64) -> Rows:
+    """Of rows that were read, those that were live and are not any more."""
+    if not isinstance(read, All) and read.isdisjoint(after):
+        return NONE
+    return common(read, after - before)
 
 
 def _moved(held: Held, move: Move, winner: CommitSummary, vectors: Vectors) -> Outcome:
