@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Self
@@ -27,11 +28,13 @@ class Proxy:
     Args:
         server: the server.
         plan: which requests meet which faults; none without it.
+        delay: seconds that each request takes longer, as over a network.
     """
 
-    def __init__(self, server: Server, plan: Plan | None = None) -> None:
+    def __init__(self, server: Server, plan: Plan | None = None, *, delay: float = 0.0) -> None:
         self._server = server
         self._plan = plan
+        self._delay = delay
         self._under_way = 0
         self._listener: socket.socket | None = None
         self._lock = threading.Condition()
@@ -131,6 +134,8 @@ class Proxy:
         """Serve one request. Whether the client's connection stays open."""
         exchange = Exchange(self, connection, request, seen)
         with self.under_way():
+            if self._delay:
+                time.sleep(self._delay)
             fault = self._plan(seen) if self._plan else None
             if fault is not None:
                 seen.fault = fault
