@@ -47,7 +47,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     session = getattr(config, "_benchmarksession", None)
-    told = [bench.as_dict() for bench in session.benchmarks] if session else []
+    told = [bench.as_dict() for bench in session.benchmarks if bench] if session else []
     for line in lines([Bench.of(one) for one in told if "engines" in one["extra_info"]]):
         terminalreporter.write_line(line)
 

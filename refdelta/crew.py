@@ -15,11 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from refdelta.errors import DeltaError
-
-Told = TypeVar("Told")
 
 _LOOK_SECONDS = 0.2
 _NEVER = float("inf")
@@ -64,7 +62,7 @@ class Shift:
         return self.taken.value >= self.tasks or self.late
 
 
-Job = Callable[[], Callable[[Shift], Told]]
+Job = Callable[[], Callable[[Shift], Any]]
 """Prepares the work, and gives what does it. Processes need one that can be pickled."""
 
 
@@ -74,12 +72,12 @@ class _Failed:
 
 
 @dataclass(frozen=True)
-class _Done(Generic[Told]):
-    told: Told
+class _Done:
+    told: Any
 
 
 class Crew:
-    """So many processes: ``with Crew(4) as crew: crew.run([job] * 4, tasks=100)``.
+    """So many processes: ``with Crew(4) as crew: crew.ready([job] * 4); crew.go(tasks=100)``.
 
     Args:
         size: how many.
@@ -93,6 +91,7 @@ class Crew:
         self._lines: list[Any] = []
         self._members: list[Any] = []
         self._ends: list[Any] = []
+        self._at_work: list[Any] = []
         for number in range(size):
             ours, theirs = context.Pipe()
             self._lines.append(ours)
@@ -120,18 +119,26 @@ class Crew:
                 member.terminate()
             member.join()
 
-    def run(
-        self,
-        jobs: Sequence[Job[Told]],
-        *,
-        tasks: int,
-        seconds: float | None = None,
-        watch: Callable[[int], object] = lambda _: None,
-    ) -> list[Told]:
-        """Have as many members as there are jobs do them, all at once.
+    def ready(self, jobs: Sequence[Job]) -> None:
+        """Have as many members as there are jobs prepare them, and wait until all have.
 
         Args:
             jobs: at most as many as the crew's size.
+
+        Raises:
+            RaceFailedError: a member failed or died; the message says how. The crew is of no use then.
+        """
+        self._at_work = self._lines[: len(jobs)]
+        for line, job in zip(self._at_work, jobs, strict=True):
+            line.send(job)
+        self._gather(lambda _: None)
+
+    def go(
+        self, *, tasks: int, seconds: float | None = None, watch: Callable[[int], object] = lambda _: None
+    ) -> list[Any]:
+        """Have those that are ready do their work, all at once.
+
+        Args:
             tasks: how many tasks there are.
             seconds: after how many there are none left; None for as long as it takes.
             watch: is told now and then how many tasks were taken.
@@ -140,20 +147,17 @@ class Crew:
             What each job's work gave, in their order.
 
         Raises:
-            RaceFailedError: a member failed or died; the message says how. The crew is of no use then.
+            RaceFailedError: as :meth:`ready`.
         """
-        lines = self._lines[: len(jobs)]
-        for line, job in zip(lines, jobs, strict=True):
-            line.send(job)
-        self._gather(lines, watch)
         self._taken.value = 0
         until = _NEVER if seconds is None else time.monotonic() + seconds
-        for line in lines:
+        for line in self._at_work:
             line.send((tasks, until))
-        return self._gather(lines, watch)
+        return self._gather(watch)
 
-    def _gather(self, lines: Sequence[Any], watch: Callable[[int], object]) -> list[Any]:
-        """What each member says next."""
+    def _gather(self, watch: Callable[[int], object]) -> list[Any]:
+        """What each member at work says next."""
+        lines = self._at_work
         told: dict[int, Any] = {}
         while len(told) < len(lines):
             ready = connection.wait([line for n, line in enumerate(lines) if n not in told], _LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """A measured race: writers that commit to one table at once, wherever it is, and a check that no commit was lost.
 
 :func:`race` makes a table in a fresh folder of the place, lets processes write to it, and takes the folder away again.
-Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.mixes`, and :func:`compete` lets
+Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.mixes`, and :func:`jobs` lets
 anything commit that has the two methods of :class:`Hands`.
 """
 
@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from refdelta.crew import Crew, RaceFailedError, Shift
+from refdelta.crew import Crew, Job, RaceFailedError, Shift
 from refdelta.engine.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
@@ -164,7 +164,8 @@ def race(
         prepare(folder, mix, storage_options)
         hands = functools.partial(Own, folder, mix, row_level, dict(storage_options or {}))
         with Crew(writers + compacts, threads=threads) as crew:
-            tallies = compete(crew, hands, mix, writers, commits or ROWS, seconds, watch=watch)
+            crew.ready(jobs(hands, mix, writers))
+            tallies = crew.go(tasks=commits or ROWS, seconds=seconds, watch=watch)
         table = DeltaTable(folder, storage_options=storage_options)
         return summed(mix, writers, tallies, problems=check(table, mix, tallies))
 
@@ -249,31 +250,18 @@ class Own:
         return CommitProperties(user_metadata=f"{_NOTE}{task}", row_level=self._row_level)
 
 
-def compete(
-    crew: Crew,
-    hands: Callable[[], Hands],
-    mix: Mix,
-    writers: int,
-    commits: int,
-    seconds: float | None = None,
-    *,
-    watch: Callable[[int], object] = lambda _: None,
-) -> list[Tally]:
-    """Let a crew commit to a table that is there: what each did, the one that compacts last, where there is one.
+def jobs(hands: Callable[[], Hands], mix: Mix, writers: int) -> list[Job]:
+    """What a crew has to do so that it commits to a table that is there; each gives a :class:`Tally`.
 
     Args:
-        crew: so many as ``writers``, and one more for ``optimize``.
-        hands: opens the table, in each writer for itself; for processes it has to be pickled.
-        mix: what they do.
+        hands: opens the table, in each writer for itself; for processes it has to be one that can be pickled.
+        mix: what they do; with ``optimize`` the last of the crew compacts.
         writers: how many write.
-        commits: how many in all, at most.
-        seconds: for how long; None for as long as it takes.
-        watch: is told now and then how many were begun.
     """
-    jobs = [functools.partial(_opened, hands, _write)] * writers
+    found = [functools.partial(_opened, hands, _write)] * writers
     if mix is Mix.OPTIMIZE:
-        jobs.append(functools.partial(_opened, hands, _compact))
-    return crew.run(jobs, tasks=commits, seconds=seconds, watch=watch)
+        found.append(functools.partial(_opened, hands, _compact))
+    return [*found]
 
 
 def _opened(hands: Callable[[], Hands], work: Callable[[Hands, Shift], Tally]) -> Callable[[Shift], Tally]:

@@ -12,7 +12,7 @@ from refdelta import DeltaTable, errors, throughput
 from refdelta.crew import Crew, RaceFailedError
 from refdelta.location import open_location
 from refdelta.mixes import SAME, Mix, check_rows, expected, first_pieces
-from refdelta.throughput import Acknowledged, Own, Tally, check, compete, prepare, race, summed
+from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, race, summed
 
 KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
 
@@ -110,6 +110,11 @@ def test_wrong_credentials_are_one_line_without_them(fails, s3_server, monkeypat
 
 
 # --- what the check notices --------------------------------------------------------------------------------------
+
+
+def compete(crew, hands, mix, writers, commits, seconds=None):
+    crew.ready(jobs(hands, mix, writers))
+    return crew.go(tasks=commits, seconds=seconds)
 
 
 def raced(folder, mix, commits=6):
@@ -231,7 +236,7 @@ def _dies():
 
 def test_a_process_that_dies_is_noticed():
     with Crew(1) as crew, pytest.raises(RaceFailedError, match="writer 1 ended with status 3"):
-        crew.run([_dies], tasks=1)
+        crew.ready([_dies])
 
 
 @pytest.mark.parametrize("row_level", [None, True, False])

@@ -1,0 +1,163 @@
+"""Commits to a table on S3: versitygw on this machine, behind a proxy that makes each request late, as a network would.
+
+An append of refdelta's by a handle that is kept is four requests one after the other: the tail of the log is listed,
+the data file put, the entry put where there is none, and the version's checksum put (row write-4 of
+spec_notes/requests.md). The floor is two, for the entry must not name a file that is not there yet; of a commit that
+brings no file it is one, and refdelta's are three. So 1/latency bounds the commits without a file, 1/(2 latency) the
+appends, whoever writes them. For more than one writer the bound is the same, as one version is put after the other.
+
+The proxy is a Python process's threads and shares two cores with the writers and the server: without a delay the
+figures are those of the machine and not of S3.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import deltalake
+import pytest
+from bench_log import commit_refdelta
+from contest import Engine, Goal, ahead
+from racing import (
+    Deltalake,
+    Floor,
+    Race,
+    judge_own,
+    judge_rows,
+    own,
+    prepare_deltalake,
+    prepare_own,
+)
+
+import refdelta
+from refdelta.crew import Crew
+from refdelta.mixes import Mix, statement
+from servers.install import ServerUnavailableError
+from servers.proxy import Proxy
+from servers.running import S3Server
+
+DELAYS = (0, 60)
+WRITERS = (1, 2, 4, 8)
+_DATA = b"x" * 1_000
+BOUND = Goal("floor", 1 / 0.9, "0.9 of the throughput of the round trips that nobody can leave out")
+
+
+@pytest.fixture(scope="module")
+def server():
+    try:
+        server = S3Server().start()
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module", params=DELAYS)
+def proxy(request, server):
+    with Proxy(server, delay=request.param / 1000) as proxy:
+        proxy.milliseconds = request.param
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def crew(size):
+    with Crew(size(smoke=2, default=8)) as crew:
+        yield crew
+
+
+def requests(proxy, run, commits):
+    """The same run, which tells how many requests a commit took, too."""
+
+    def counted(*given):
+        proxy.reset()
+        told = run(*given)
+        return {**(told or {}), "requests a commit": len(proxy.seen) / commits}
+
+    return counted
+
+
+@pytest.mark.parametrize("writers", WRITERS)
+def bench_s3_appends(contest, size, crew, proxy, server, writers):
+    if writers > size(smoke=2, default=8):
+        pytest.skip("more writers than a smoke run has")
+    commits = size(smoke=4, default=4 + 2 * writers, full=20 * writers)
+    options = server.options(proxy.endpoint)
+    # They know the store by names of their own; the condition of a put is what it needs to commit at all.
+    theirs = {
+        "AWS_ACCESS_KEY_ID": options["key"],
+        "AWS_SECRET_ACCESS_KEY": options["secret"],
+        "AWS_ENDPOINT_URL": options["endpoint_url"],
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "conditional_put": "etag",
+    }
+    direct = server.options()
+
+    def read(folder: str):
+        return refdelta.DeltaTable(folder, storage_options=direct).to_pyarrow_table()
+
+    def engine(name, settings, hands, made, judge) -> Engine:
+        race = Race(crew, hands, Mix.APPENDS, writers, commits, fresh=lambda: proxy.place().uri, made=made, judge=judge)
+        return Engine(name, requests(proxy, race.run, commits), race.before, race.after, settings)
+
+    mix = Mix.APPENDS
+    engines = [
+        engine(
+            "refdelta",
+            "handle kept",
+            partial(own, mix=mix, row_level=None, options=options),
+            partial(prepare_own, mix=mix, options=direct),
+            partial(judge_own, mix=mix, options=direct),
+        ),
+        engine(
+            "deltalake",
+            f"{deltalake.__version__}, handle kept, conditional puts",
+            lambda folder: partial(Deltalake, folder, mix, theirs),
+            partial(prepare_deltalake, mix=mix, options={**theirs, "AWS_ENDPOINT_URL": direct["endpoint_url"]}),
+            partial(judge_rows, read, mix=mix),
+        ),
+        engine(
+            "floor",
+            "two puts, the second conditional, by refdelta's client",
+            lambda folder: partial(Floor, folder, options, _DATA),
+            lambda _: None,
+            lambda *_: [],
+        ),
+    ]
+    contest.run(
+        engines,
+        rounds=2 if proxy.milliseconds else 3,
+        warm=size(smoke=0, default=1),  # in it each process looks once what the store can do
+        units=commits,
+        unit="commit",
+        goals=[ahead("deltalake"), *([BOUND] if writers == 1 else [])],
+        latency_ms=proxy.milliseconds,
+        writers=writers,
+    )
+
+
+def bench_s3_log_only(contest, size, proxy, server):
+    """One writer commits prepared files, which nobody looks at: the bound is one round trip a commit."""
+    commits = size(smoke=2, default=10, full=50)
+    place = proxy.place()
+    refdelta.DeltaTable.create(place.uri, statement(Mix.APPENDS, 0).rows.schema, storage_options=server.options())
+    table = refdelta.DeltaTable(place.uri, storage_options=place.options)
+    floor = Floor(proxy.place().uri, place.options, None)
+
+    def commit_floor():
+        for number in range(commits):
+            floor.commit(number)
+
+    engines = [
+        Engine("refdelta", requests(proxy, partial(commit_refdelta, table, commits), commits), settings="handle kept"),
+        Engine("floor", requests(proxy, commit_floor, commits), settings="one conditional put, by refdelta's client"),
+    ]
+    contest.run(
+        engines,
+        rounds=3,
+        warm=size(smoke=0, default=1),
+        units=commits,
+        unit="commit",
+        goals=[BOUND],
+        latency_ms=proxy.milliseconds,
+    )

@@ -1,0 +1,185 @@
+"""Other engines in the races of :mod:`refdelta.throughput`: how each opens a table, commits to it and is checked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import refdelta
+from refdelta.crew import Crew
+from refdelta.location import open_location
+from refdelta.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
+from refdelta.protocol.paths import commit_key
+from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
+from refdelta_storage import Created
+
+Options = Mapping[str, str]
+
+
+class Deltalake:
+    """deltalake's handle, kept; it moves to the newest version before a change, as refdelta's does by itself.
+
+    deltalake writes no deletion vectors: a change of a row writes its file anew.
+    """
+
+    unknown: tuple[type[Exception], ...] = ()
+
+    def __init__(self, folder: str, mix: Mix, options: Options) -> None:
+        import deltalake  # the one who compares imports it, and not every benchmark's process
+        from deltalake.exceptions import CommitFailedError
+
+        self._deltalake, self._mix = deltalake, mix
+        self.aborts = (CommitFailedError,)
+        self._table = deltalake.DeltaTable(folder, storage_options=dict(options))
+
+    def commit(self, task: int) -> Acknowledged:
+        wanted, table = statement(self._mix, task), self._table
+        if wanted.what == "append":
+            self._deltalake.write_deltalake(table, wanted.rows, mode="append")
+            return Acknowledged(None)
+        table.update_incremental()
+        if wanted.what == "delete":
+            table.delete(wanted.predicate)
+        else:
+            table.update({"n": "n + 1"}, predicate=wanted.predicate)
+        return Acknowledged(None)
+
+    def compact(self) -> Acknowledged | None:
+        self._table.update_incremental()
+        return Acknowledged(None) if self._table.optimize.compact()["numFilesAdded"] else None
+
+
+def prepare_deltalake(folder: str, mix: Mix, options: Options) -> None:
+    import deltalake
+
+    table = deltalake.DeltaTable.create(folder, deltalake.Schema.from_arrow(SCHEMA), storage_options=dict(options))
+    for piece in first_pieces(mix):
+        deltalake.write_deltalake(table, piece, mode="append")
+
+
+class OnSpark:
+    """delta-spark's SQL, from threads of one Java process: the table has deletion vectors."""
+
+    unknown: tuple[type[Exception], ...] = ()
+    session: Any = None  # of all threads; it cannot be handed to them in another way
+
+    def __init__(self, folder: str, mix: Mix) -> None:
+        from delta.exceptions import DeltaConcurrentModificationException
+
+        self._name, self._mix = f"delta.`{folder}`", mix
+        self.aborts = (DeltaConcurrentModificationException,)
+
+    def commit(self, task: int) -> Acknowledged:
+        wanted, sql = statement(self._mix, task), self.session.sql
+        if wanted.rows is not None:
+            values = ", ".join(f"({row['id']}, {row['n']})" for row in wanted.rows.to_pylist())
+            sql(f"INSERT INTO {self._name} VALUES {values}")
+        elif wanted.what == "delete":
+            sql(f"DELETE FROM {self._name} WHERE {wanted.predicate}")
+        else:
+            sql(f"UPDATE {self._name} SET n = n + 1 WHERE {wanted.predicate}")
+        return Acknowledged(None)
+
+    def compact(self) -> Acknowledged | None:
+        (told,) = self.session.sql(f"OPTIMIZE {self._name}").collect()
+        return Acknowledged(None) if told["metrics"]["numFilesAdded"] else None
+
+
+class Floor:
+    """What nobody can leave out of an append on an object store: a data object is put, then the entry that names it,
+    where none is; who loses tries the next number. Nothing is read, no rows are encoded.
+    """
+
+    aborts: tuple[type[Exception], ...] = ()
+    unknown: tuple[type[Exception], ...] = ()
+
+    def __init__(self, folder: str, options: Options, data: bytes | None) -> None:
+        self._store, self._data, self._version = open_location(folder, options), data, 0
+
+    def commit(self, task: int) -> Acknowledged:
+        if self._data is not None:
+            self._store.put(f"{task}.parquet", self._data)
+        attempts = 1
+        while not isinstance(self._store.put_if_absent(commit_key(self._version), b'{"commitInfo":{}}'), Created):
+            self._version, attempts = self._version + 1, attempts + 1
+        self._version += 1
+        return Acknowledged(None, attempts)
+
+    def compact(self) -> Acknowledged | None:
+        return None
+
+
+class Race:
+    """One engine's part in a contest: a fresh table before, the race, the check behind it.
+
+    Args:
+        crew: who writes.
+        hands: opens the table in each writer, given its folder.
+        mix: what they do.
+        writers: how many.
+        commits: how many in all.
+        fresh: a place where nothing is, at each call.
+        made: makes the table there.
+        judge: what is wrong with it, given the folder and what each writer did.
+        calm: whether an abort is one too many.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        hands: Callable[[str], Callable[[], Any]],
+        mix: Mix,
+        writers: int,
+        commits: int,
+        *,
+        fresh: Callable[[], str],
+        made: Callable[[str], object],
+        judge: Callable[[str, Sequence[Tally]], Sequence[str]],
+        calm: bool = False,
+    ) -> None:
+        self._crew, self._hands, self._mix, self._writers, self._commits = crew, hands, mix, writers, commits
+        self._fresh, self._made, self._judge, self._calm = fresh, made, judge, calm
+        self._tallies: Sequence[Tally] = ()
+
+    def before(self) -> str:
+        folder = self._fresh()
+        self._made(folder)
+        self._crew.ready(jobs(self._hands(folder), self._mix, self._writers))
+        return folder
+
+    def run(self, _folder: str) -> dict[str, float]:
+        self._tallies = self._crew.go(tasks=self._commits)
+        told = summed(self._mix, self._writers, self._tallies)
+        figures = {"commits/s": told.commits_per_second, "abort rate": told.abort_rate}
+        figures |= {f"{name} ms": value for name, value in told.latency.items() if name != "p90"}
+        return figures | ({"compactions": told.compactions} if self._mix is Mix.OPTIMIZE else {})
+
+    def after(self, folder: str) -> None:
+        aborts = summed(self._mix, self._writers, self._tallies).aborts
+        assert not (self._calm and aborts), f"aborts where the matrix has none: {aborts}"
+        problems = self._judge(folder, self._tallies)
+        assert not problems, problems
+        shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def own(folder: str, mix: Mix, row_level: bool | None, options: Options) -> Callable[[], Own]:
+    return partial(Own, folder, mix, row_level, dict(options))
+
+
+def prepare_own(folder: str, mix: Mix, options: Options) -> None:
+    prepare(folder, mix, options)
+
+
+def judge_own(folder: str, tallies: Sequence[Tally], mix: Mix, options: Options) -> list[str]:
+    return check(refdelta.DeltaTable(folder, storage_options=options), mix, tallies)
+
+
+def judge_rows(read: Callable[[str], pa.Table], folder: str, tallies: Sequence[Tally], mix: Mix) -> list[str]:
+    """By the rows alone: what another engine has acknowledged is there, and nothing else."""
+    done = [commit.task for tally in tallies for commit in tally.commits if commit.task >= 0]
+    return check_rows(read(folder), mix, done)
