@@ -1,5 +1,5 @@
 """Single files and names on a disk: what Python's `os` and `io` leave to their callers."""
-# ruff: noqa: PTH108, PTH116
+# ruff: noqa: PTH108, PTH112, PTH116
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from refdelta_storage.errors import StorageError
 
 TEMPORARY = ".refdelta-tmp-"
 """How the names of files begin that are being written."""
+
+
+_OPEN_FILES = "/proc/self/fd"
+
+UNNAMED = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC if hasattr(os, "O_TMPFILE") and os.path.isdir(_OPEN_FILES) else None
+"""How to open a new file of a folder that has no name yet; None where the system has no such files."""
 
 
 class OutputFile(io.FileIO):
@@ -37,6 +43,12 @@ def link_count(path: str) -> int:
         return os.stat(path).st_nlink
     except OSError:
         return 0
+
+
+def link_open(descriptor: int, path: str) -> None:
+    """Give a name to an open file that has none, if nothing has that name. Raises as ``os.link``."""
+    # Naming a folder, though none is needed, is what makes Python follow the link that stands for the open file.
+    os.link(f"{_OPEN_FILES}/{descriptor}", path, src_dir_fd=descriptor)
 
 
 def sync(path: str, flags: int) -> None:

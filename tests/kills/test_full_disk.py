@@ -49,16 +49,17 @@ class FullDisk:
         return self.write_part(lambda part: os.write(descriptor, part), data)
 
     def open(self, path, flags, *mode):
-        if flags & os.O_CREAT:
+        nameless = getattr(os, "O_TMPFILE", os.O_CREAT)
+        if flags & os.O_CREAT or flags & nameless == nameless:
             self._needs_space()
         return os.open(path, flags, *mode)
 
     def fsync(self, _descriptor):
         self._needs_space()  # nothing here outlives the power, so there is nothing to wait for
 
-    def link(self, *paths):
+    def link(self, *paths, **options):
         self._needs_space()
-        os.link(*paths)
+        os.link(*paths, **options)
 
     def replace(self, *paths):
         self._needs_space()

@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,7 @@ from refdelta_storage import (
     Unknown,
 )
 from refdelta_storage import local as local_module
+from refdelta_storage.disk import UNNAMED, link_open
 from refdelta_storage.testing import watch
 
 
@@ -114,7 +116,7 @@ class TestRaces:
                     stream.write(b"half")
                     stream.flush()
                     os._exit(3)
-            os.link = os.replace = lambda *_: os._exit(3)
+            os.link = os.replace = lambda *_, **__: os._exit(3)
             getattr(store, sys.argv[2])("a/x", b"half")
         """
         store = LocalStore(tmp_path)
@@ -123,7 +125,8 @@ class TestRaces:
             assert list(store.list()) == []
             with pytest.raises(ObjectNotFoundError):
                 store.get("a/x")
-        assert len(files(tmp_path)) == 3  # the temporary files of the dead, hidden
+        # The temporary files of the dead, hidden; a file that never had a name is gone.
+        assert len(files(tmp_path)) == (2 if UNNAMED else 3)
         assert isinstance(store.put_if_absent("a/x", b"whole"), Created)
 
     def test_another_process_opens_a_pickled_store(self, tmp_path):
@@ -137,6 +140,91 @@ class TestRaces:
         assert child(code, pickle.dumps(store).hex()).stdout == "b'data' False\n"
 
 
+@pytest.fixture
+def named(monkeypatch):
+    """No files without a name, as on most network file systems."""
+    monkeypatch.setattr(local_module, "UNNAMED", None)
+
+
+@pytest.mark.skipif(not UNNAMED, reason="the system has no files without a name")
+class TestFilesWithoutAName:
+    def test_nothing_is_to_be_seen_before_the_name(self, tmp_path, monkeypatch):
+        seen = []
+
+        def look(descriptor, path):
+            seen.append(files(tmp_path))
+            link_open(descriptor, path)
+
+        monkeypatch.setattr(local_module, "link_open", look)
+        store = LocalStore(tmp_path)
+        assert isinstance(store.put_if_absent("k", b"x" * 100_000), Created)
+        assert isinstance(store.put_if_absent("k", b"y"), Exists)
+        assert seen == [[]]
+        assert store.get("k") == b"x" * 100_000
+        assert (tmp_path / "k").stat().st_nlink == 1
+
+    def test_a_loser_is_told_so(self, tmp_path, monkeypatch):
+        def lose(descriptor, path):
+            Path(path).write_bytes(b"the winner's")
+            link_open(descriptor, path)
+
+        monkeypatch.setattr(local_module, "link_open", lose)
+        store = LocalStore(tmp_path)
+        assert isinstance(store.put_if_absent("k", b"x"), Exists)
+        assert store.get("k") == b"the winner's"
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(StorageError, match="folder"):
+            store.put_if_absent("folder", b"x")
+
+    def test_an_error_after_the_link_is_a_success(self, tmp_path, monkeypatch):
+        def then_fail(descriptor, path):
+            link_open(descriptor, path)
+            raise OSError(errno.EIO, "lost")
+
+        monkeypatch.setattr(local_module, "link_open", then_fail)
+        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Created)
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+    def test_an_error_without_a_link_is_unknown(self, tmp_path, monkeypatch, code):
+        monkeypatch.setattr(local_module, "link_open", refuse(code))
+        outcome = LocalStore(tmp_path).put_if_absent("k", b"x")
+        assert isinstance(outcome, Unknown)
+        assert outcome.cause.errno == code
+        assert files(tmp_path) == []
+
+    def test_a_full_disk_is_an_error(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(local_module, "link_open", refuse(errno.ENOSPC))
+        with pytest.raises(StorageError):
+            LocalStore(tmp_path).put_if_absent("k", b"x")
+        assert files(tmp_path) == []
+
+    @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EISDIR])
+    def test_where_there_are_none_names_do(self, tmp_path, monkeypatch, code):
+        def refused(path, flags, *mode):
+            if flags & os.O_TMPFILE == os.O_TMPFILE:
+                tried.append(path)
+                raise OSError(code, "no such files here")
+            return os.open(path, flags, *mode)
+
+        tried = []
+        monkeypatch.setattr(local_module, "os", SimpleNamespace(**vars(os) | {"open": refused}))
+        self._names_do(tmp_path)
+        assert len(tried) == 1
+
+    @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.ENOENT])
+    def test_where_such_a_file_cannot_be_named_names_do(self, tmp_path, monkeypatch, code):
+        monkeypatch.setattr(local_module, "link_open", refuse(code))
+        self._names_do(tmp_path)
+
+    def _names_do(self, tmp_path):
+        store = LocalStore(tmp_path)
+        assert isinstance(store.put_if_absent("k", b"x"), Created)
+        assert isinstance(store.put_if_absent("k", b"y"), Exists)
+        assert isinstance(store.put_if_absent("l", b"y"), Created)
+        assert files(tmp_path) == ["k", "l"]
+
+
+@pytest.mark.usefixtures("named")
 class TestNetworkFileSystems:
     """Replies that were lost on the way to a file server."""
 
@@ -176,6 +264,7 @@ class TestNetworkFileSystems:
         assert store.get("k") == b"x"
 
 
+@pytest.mark.usefixtures("named")
 class TestWithoutHardLinks:
     @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
     def test_the_exclusive_rename_takes_over(self, tmp_path, monkeypatch, code):
@@ -229,7 +318,7 @@ class TestDurability:
             fsync(descriptor)
 
         monkeypatch.setattr(local_module.os, "fsync", spy_sync)
-        monkeypatch.setattr(local_module.os, "link", lambda *a: (log.append("name"), link(*a)))
+        monkeypatch.setattr(local_module.os, "link", lambda *a, **k: (log.append("name"), link(*a, **k)))
         monkeypatch.setattr(local_module.os, "replace", lambda *a: (log.append("name"), replace(*a)))
         store = LocalStore(tmp_path)
 
