@@ -153,7 +153,7 @@ class Staging:
     @property
     def reads(self) -> ReadSet:
         """What was read so far."""
-        return self._reads.with_rows(self._rows_read.values())
+        return self._reads.with_rows(self._rows_read.values()) if self._rows_read else self._reads
 
     def read_whole_table(self) -> None:
         """Record that what the transaction does rests on every row of its snapshot."""
@@ -340,9 +340,12 @@ class Staging:
         return bool(self._actions or self._edits or self._groups)
 
     def _prepared(self, described: Description) -> PreparedCommit:
+        reads = self.reads
+        if self._applications:
+            reads = dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in self._applications))
         return PreparedCommit(
             read_version=self.snapshot.version if self.snapshot else -1,
-            read_set=dataclasses.replace(self.reads, app_ids=frozenset(t.app_id for t in self._applications)),
+            read_set=reads,
             actions=[*self._actions, *self._applications],
             commit_info=commit_info(
                 described,

@@ -134,15 +134,20 @@ def encode_checksum(checksum: VersionChecksum) -> bytes:
         "inCommitTimestampOpt": checksum.in_commit_timestamp,
         "setTransactions": _bodies(checksum.set_transactions),
         "domainMetadata": _bodies(checksum.domain_metadata),
-        "metadata": action_body(checksum.metadata),
-        "protocol": action_body(checksum.protocol),
+        "metadata": _body(checksum.metadata),
+        "protocol": _body(checksum.protocol),
         "fileSizeHistogram": checksum.file_size_histogram,
     }
     return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
 
-def _bodies(actions: Iterable[Txn | DomainMetadata] | None) -> list[dict[str, Any]] | None:
-    return None if actions is None else [action_body(action) for action in actions]
+def _bodies(actions: Iterable[Txn | DomainMetadata] | None) -> list[Any] | None:
+    return None if actions is None else [_body(action) for action in actions]
+
+
+def _body(action: Metadata | Protocol | Txn | DomainMetadata) -> Any:
+    """What is encoded for an action: itself, but for fields that are not its own."""
+    return action if action.extra is None else action_body(action)
 
 
 _T = TypeVar("_T")

@@ -173,7 +173,8 @@ class Store(abc.ABC):
 
 def check_key(key: str) -> str:
     """Return ``key`` if it is legal, else raise ``InvalidKeyError``: the guard against keys that leave the store."""
-    if not key or key.startswith("/") or "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
+    parts = key.split("/")
+    if "" in parts or "." in parts or ".." in parts or "\0" in key:
         raise InvalidKeyError(f"not a legal key: {key!r}")
     _encodable(key)
     return key
@@ -209,6 +210,8 @@ def order_key(after: str | None) -> bytes:
 
 def _encodable(text: str) -> None:
     # Listings are ordered by UTF-8, so a name that has no UTF-8 form has no place in them.
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:
