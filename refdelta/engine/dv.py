@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -201,6 +202,18 @@ def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None 
     if gone:
         kept -= deleted
     return to_positions(kept)
+
+
+def mostly_live(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray | None:
+    """Which of a range of rows, from ``start`` to before ``stop``, are not deleted, if some but few of them are."""
+    gone = deleted.range_cardinality(start, stop)
+    if not 0 < gone <= (stop - start) // 5:
+        return None
+    there = BitMap64()
+    there.add_range(start, stop)
+    live = np.ones(stop - start, dtype=bool)
+    live[np.frombuffer((deleted & there).to_array(), np.uint64) - start] = False
+    return pa.array(live)
 
 
 def to_positions(rows: BitMap64) -> pa.Array:

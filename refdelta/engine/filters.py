@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import filter_rows
-from refdelta.engine.evaluate import row_mask
+from refdelta.engine.evaluate import can_fail, row_mask
 from refdelta.engine.partition import partition_table
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.skipping import prune
@@ -34,6 +34,10 @@ class RowFilter(Protocol):
     @property
     def columns(self) -> frozenset[str]:
         """The top-level columns that it looks at, by their names in the schema."""
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether there may be rows for which it is an error, not an answer."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that meet it."""
@@ -88,6 +92,11 @@ class BoundFilter:
         """See :class:`RowFilter`."""
         return frozenset(path[0] for path in predicate_columns(self.predicate))
 
+    @property
+    def can_fail(self) -> bool:
+        """See :class:`RowFilter`."""
+        return can_fail(self.predicate)
+
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
         return filter_rows(batch, row_mask(self.predicate, batch))
@@ -123,6 +132,11 @@ class ExpressionFilter:
             raise PredicateError(f"the expression {expression} does not fit the table: {problem}")
         needed = [name for name in empty.column_names if _problem(expression, empty.drop_columns([name])) is not None]
         return cls(expression, frozenset(needed))
+
+    @property
+    def can_fail(self) -> bool:
+        """See :class:`RowFilter`."""
+        return True
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.arrays import check_values, take_rows
+from refdelta.engine.arrays import check_values, filter_rows, take_rows
 from refdelta.engine.columns import plan_columns
-from refdelta.engine.dv import Vectors, kept_rows, load_deletion_vector
+from refdelta.engine.dv import Vectors, kept_rows, load_deletion_vector, mostly_live
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.legacy_calendar import legacy_calendar
 from refdelta.engine.row_groups import groups_to_read
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 64 * 1024
 # The column of positions; the line break keeps any column of a table from having the name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
+_LIVE = "live\n"
 
 
 @dataclass(frozen=True)
@@ -166,19 +167,22 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
         groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
+    # A filter that no row can break is asked about deleted rows too, where they are few: it leaves less to copy.
+    late = columns.as_stored and plan.row_filter is not None and not plan.row_filter.can_fail and file.rows is None
     for start, physical in _batches(parquet, columns.physical_names, groups):
         stop = start + physical.num_rows
-        positions = kept_rows(start, stop, deleted, file.rows)
+        live = mostly_live(start, stop, deleted) if late else None
+        positions = kept_rows(start, stop, deleted, file.rows) if live is None else None
         if positions is None:
-            live = physical
+            rows = physical
         elif len(positions) == 0:
             continue
         else:
-            live = take_rows(physical, pc.subtract(positions, pa.scalar(start, pa.uint64())))
-        arrays = columns.of(live)
+            rows = take_rows(physical, pc.subtract(positions, pa.scalar(start, pa.uint64())))
+        arrays = columns.of(rows)
         if plan.positions:
             arrays.append(pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions)
-        batch = _finish(arrays, live.num_rows, schema, plan)
+        batch = _finish(arrays, rows.num_rows, schema, plan, live)
         if batch.num_rows:
             yield batch
 
@@ -237,6 +241,8 @@ class _Columns:
             self.stored[item.name][1] if item.name in self.stored else _Constant(file.partition_values[item.name])
             for item in plan.read
         ]
+        # Then there is no row that cannot be converted.
+        self.as_stored = all(source.convert is None for source in sources)
         self.physical_names = list({source.name: None for source in sources if source.name is not None})
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -258,19 +264,25 @@ class _Constant:
         return self._array.slice(0, rows)
 
 
-def _finish(arrays: list[pa.Array], rows: int, schema: pa.Schema, plan: ReadPlan) -> pa.RecordBatch:
+def _finish(
+    arrays: list[pa.Array], rows: int, schema: pa.Schema, plan: ReadPlan, live: pa.BooleanArray | None
+) -> pa.RecordBatch:
     if not arrays:
         return rows_only(rows)
     if plan.positions:
         schema = schema.append(POSITION)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    if plan.row_filter is not None:
-        batch = plan.row_filter.apply(batch)
-    if plan.filter_columns:
-        left = list(range(len(plan.columns)))
-        left += [batch.num_columns - 1] if plan.positions else []
-        return batch.select(left) if left else rows_only(batch.num_rows)
-    return batch
+    if plan.row_filter is None:
+        return batch
+    if live is not None:
+        batch = batch.append_column(_LIVE, live)
+    batch = plan.row_filter.apply(batch)
+    if live is not None:
+        batch = filter_rows(batch, batch.column(_LIVE))
+    wanted = [item.name for item in plan.columns] + [POSITION.name] * plan.positions
+    if len(wanted) == batch.num_columns:
+        return batch
+    return batch.select(wanted) if wanted else rows_only(batch.num_rows)
 
 
 def rows_only(rows: int) -> pa.RecordBatch:

@@ -489,3 +489,11 @@ def test_statements_on_one_row_have_one_winner_and_the_loser_leaves_nothing(tmp_
         second.commit()
     assert ids(where) == [n for n in range(10_000) if n % 3]
     assert len(vector_files(where)) == 1
+
+
+def test_a_filter_does_not_ask_deleted_rows_what_has_no_answer(path):
+    table = DeltaTable(path)
+    with pytest.raises(errors.ExpressionError):
+        table.to_pyarrow_table(filters="v / id = 10")
+    table.delete("id = 0")
+    assert table.to_pyarrow_table(filters="v / id = 10").num_rows == 19
