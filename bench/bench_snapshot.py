@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from contest import Engine, ahead, within
 
-import refdelta
+import refdelta.table
 
 CHECKPOINT_COLUMNS = [f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]
 CHECKPOINT_COLUMNS += ["add.stats"]

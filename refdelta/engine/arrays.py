@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Arrow picks rows of a batch by their numbers, whatever it is given; where so many stay, by a mask column by column is
 # two to five times faster, and otherwise slower.
@@ -26,6 +26,74 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values, or None, as an array: ``pa.array``, but for ASCII texts, numbers and truths without pandas.
+
+    Arrow imports pandas, where it is installed, as soon as it converts the first value: that takes longer than reading
+    a table's log, and as much memory as a list of 100,000 files.
+    """
+    convert = _CONVERT.get(kind)
+    if convert is None:
+        return pa.array(values, kind)
+    if all_missing(values):
+        return pa.nulls(len(values), kind)
+    try:
+        buffers = convert(values)
+        known = None
+    except TypeError:  # most often no value is missing, and so that is not asked first
+        known = _bits([value is not None for value in values])
+        buffers = convert([_FILL[kind] if value is None else value for value in values])
+    if buffers is None:
+        return pa.array(values, kind)
+    return pa.Array.from_buffers(kind, len(values), [known, *buffers])
+
+
+def all_missing(values: Sequence[Any]) -> bool:
+    """Whether each value is None."""
+    return not values or (values[0] is None and values.count(None) == len(values))
+
+
+def _texts(values: Sequence[str]) -> list[pa.Buffer] | None:
+    text = "".join(values)
+    if not text.isascii() or len(text) >= 2**31:
+        return None
+    offsets = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(map(len, values), dtype=np.int32, count=len(values)), out=offsets[1:])
+    return [pa.py_buffer(offsets), pa.py_buffer(text.encode())]
+
+
+def _longs(values: Sequence[int]) -> list[pa.Buffer]:
+    return [pa.py_buffer(np.array(values, dtype=np.int64))]
+
+
+def _ints(values: Sequence[int]) -> list[pa.Buffer]:
+    return [pa.py_buffer(np.array(values, dtype=np.int32))]
+
+
+def _flags(values: Sequence[bool]) -> list[pa.Buffer]:
+    if None in values:
+        raise TypeError("numpy takes None for false")
+    return [_bits(values)]
+
+
+def _bits(flags: Sequence[bool]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.array(flags, dtype=bool), bitorder="little"))
+
+
+_CONVERT: dict[Any, Callable[[Sequence[Any]], list[Any] | None]] = {
+    pa.string(): _texts,
+    pa.int64(): _longs,
+    pa.int32(): _ints,
+    pa.bool_(): _flags,
+}
+_FILL = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): False}
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """A table without rows, as ``schema.empty_table()`` makes it, for the reason of :func:`array_of`."""
+    return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

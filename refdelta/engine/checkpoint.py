@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import array_of
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import log_bytes, log_errors, open_parquet
 from refdelta.engine.state import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from refdelta.protocol.segment import CheckpointFiles
     from refdelta_storage.base import Store
 
+_TRUE = pa.nulls(1).is_null()[0]
 # The actions of a checkpoint that are few, and read as values.
 _SINGLE: dict[str, Any] = {
     "protocol": Protocol,
@@ -119,7 +121,7 @@ def _read(
     Returns:
         The other actions of all files, and the file actions of each, in the order of the files.
     """
-    executor = ThreadExecutor.for_store(store, pa.chunked_array([[size for _, size in files]], pa.int64()))
+    executor = ThreadExecutor.for_store(store, pa.chunked_array([array_of([size for _, size in files], pa.int64())]))
     run = executor.map if len(files) > 1 else map
     contents = list(run(lambda file: _read_file(store, file, action, schema, singles), files))
     return [one for others, _ in contents for one in others], [table for _, table in contents]
@@ -171,12 +173,21 @@ def _struct_fields(parquet: Any, action: str, key: str) -> dict[str, pa.Field]:
 
 def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
     """The rows of a column that hold its action, with its fields as columns; none if there are no such rows."""
-    struct = struct.filter(pc.is_valid(pc.struct_field(struct, "path")))
+    struct = _valid(struct, pc.is_valid(pc.struct_field(struct, "path")))
     if not len(struct):
         return []
     rows = pa.record_batch([_column(struct, field) for field in schema], schema=schema)
     rows.validate(full=True)  # Parquet's reader does not look whether strings are UTF-8
     return [rows]
+
+
+def _valid(struct: pa.StructArray, known: pa.BooleanArray) -> pa.StructArray:
+    """The rows that are known. Adds stand together in most files: then nothing is copied."""
+    count = known.true_count
+    first = pc.index(known, _TRUE).as_py()
+    if 2 * count > len(known) and known.slice(first, count).true_count == count:
+        return struct.slice(first, count)
+    return struct.filter(known)
 
 
 def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:

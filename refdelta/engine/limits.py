@@ -43,6 +43,7 @@ BytesAt = Callable[[int, int], bytes | memoryview]
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "INT96": 12}
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
+_HELD_ROWS = 32 * 1024  # pieces that are kept: what a batch takes while it grows is up to as much again
 _MANY_ROWS = 2**24
 _WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
 _LEVELS = 4  # bytes that each value of a repeated column takes for its place
@@ -95,7 +96,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     def iter_held_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All batches, for who keeps them all. Raises ``ValueError`` where they take too much memory together."""
         most, held = max(ROW_BYTES, UNFOLDED * self._input.size()), 0
-        for batch in self.iter_batches(columns=columns):
+        for batch in self.iter_batches(_HELD_ROWS, columns=columns, use_threads=False):
             held += batch.nbytes
             if held > most:
                 raise ValueError(f"its columns would take more than {most:,} bytes")

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from refdelta.engine.arrays import empty_table
 from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
 from refdelta.engine.listing import find_segment, newer_commits, read_commits, still_newest
 from refdelta.engine.live import LiveFiles
+from refdelta.engine.portions import at_most
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
 from refdelta.engine.timestamps import commit_timestamp, version_at
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
-from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
 from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.features import check_readable, check_writable
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.protocol.actions import AnyAction
     from refdelta.protocol.segment import CheckpointFiles, LogSegment
     from refdelta.protocol.types import StructType
     from refdelta_storage.base import Store
 
 __all__ = ["Snapshot", "follow", "load_snapshot", "version_at"]
+
+# So many bytes of commits are read before they become columns: as actions they take three times as much.
+_READ_BYTES = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +242,7 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: 
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
     if before is not None:
         return before._followed_by(segment, actions, new)  # noqa: SLF001 - of this module
-    return _fold(store, segment, [], LiveFiles(FILE_SCHEMA.empty_table()).behind(actions), actions)
+    return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).behind(actions), actions)
 
 
 def _small_actions(snapshot: Snapshot) -> list[AnyAction]:
@@ -291,19 +295,24 @@ class _UnusableCheckpointError(Exception):
 
 
 def _load(store: Store, segment: LogSegment) -> Snapshot:
-    base, files = [], FILE_SCHEMA.empty_table()
+    base, files = [], empty_table(FILE_SCHEMA)
     if segment.checkpoint is not None:
         try:
             content = read_checkpoint(store, segment.checkpoint)
         except InvalidLogError as error:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
         base, files = content.actions, content.files
-    commits = read_commits(store, segment.commits)
-    return _fold(store, segment, base, LiveFiles(files).behind(commits), commits)
+    live, last = LiveFiles(files), list[list[AnyAction]]()
+    for some in at_most(segment.commits, lambda file: file.size, _READ_BYTES):
+        live = live.behind(last)
+        base += [action for commit in last for action in commit if not isinstance(action, (Add, Remove))]
+        last = []  # their memory first
+        last = read_commits(store, some)
+    return _fold(store, segment, base, live.behind(last), last)
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
-    base = TOMBSTONE_SCHEMA.empty_table()
+    base = empty_table(TOMBSTONE_SCHEMA)
     if segment.checkpoint is not None:
         base = read_tombstones(store, segment.checkpoint)
     return reconcile_tombstones(base, read_commits(store, segment.commits))

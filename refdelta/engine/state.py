@@ -7,15 +7,17 @@ property-based test holds this module equal to it.
 from __future__ import annotations
 
 from itertools import accumulate, chain, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import all_missing, array_of
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
 from refdelta.protocol.paths import ODD_PATH, same_path
-from refdelta.protocol.replay import FileKey, file_key
+from refdelta.protocol.replay import file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,9 +136,11 @@ def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
     return files.filter(pc.invert(pc.is_in(_keys(files), value_set=_keys(others))))
 
 
-def _without(base: pa.Table, keys: Iterable[FileKey]) -> pa.Table:
+def _without(base: pa.Table, keys: Iterable[str]) -> pa.Table:
     """The files that have none of these keys. Most commits only add, and then nothing is copied."""
-    hit = pc.is_in(_keys(base), value_set=_key_set(keys))
+    if not base.num_rows:
+        return base
+    hit = pc.is_in(_keys(base), value_set=array_of(list(keys), pa.string()))
     return base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
 
 
@@ -154,19 +158,24 @@ def _few_pieces(files: pa.Table) -> pa.Table:
     return pa.Table.from_batches([*pieces[:-small], pa.concat_batches(pieces[-small:])])
 
 
-def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[FileKey, Add | Remove]:
-    newest: dict[FileKey, Add | Remove] = {}
-    for commit in commits:
-        for action in commit:
-            if isinstance(action, (Add, Remove)):
-                key = file_key(action)
-                newest.pop(key, None)  # so that the order is that of the newest reference
-                newest[key] = action
+def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add | Remove]:
+    """Each logical file that the commits refer to, as :func:`_keys` has it, with its newest action, in the order of
+    these.
+    """
+    references = [action for commit in commits for action in commit if isinstance(action, (Add, Remove))]
+    keys = list(map(_key, references))
+    newest = dict(zip(keys, references, strict=True))
+    if len(newest) < len(references):  # a dict keeps the place of the oldest
+        newest = {}
+        for key, action in zip(keys, references, strict=True):
+            newest.pop(key, None)
+            newest[key] = action
     return newest
 
 
-def _key_set(keys: Iterable[FileKey]) -> pa.Array:
-    return pa.array([path if vector is None else f"{path}\0{vector}" for path, vector in keys], pa.string())
+def _key(action: Add | Remove) -> str:
+    path, vector = file_key(action)
+    return path if vector is None else f"{path}\0{vector}"
 
 
 def _keys(files: pa.Table) -> pa.ChunkedArray:
@@ -186,7 +195,7 @@ def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pc.any(odd).as_py():
         return paths
     changed = [same_path(path) for path in paths.filter(odd).to_pylist()]
-    return pc.replace_with_mask(paths.combine_chunks(), odd.combine_chunks(), pa.array(changed, pa.string()))
+    return pc.replace_with_mask(paths.combine_chunks(), odd.combine_chunks(), array_of(changed, pa.string()))
 
 
 def unique_ids(files: pa.Table) -> pa.ChunkedArray:
@@ -208,20 +217,20 @@ def concat_files(tables: list[pa.Table]) -> pa.Table:
 
 _CAMEL = {field.name: field.encode_name for cls in (Add, Remove) for field in msgspec.structs.fields(cls)}
 _SNAKE = {camel: snake for snake, camel in _CAMEL.items()}
+_GET = {camel: attrgetter(snake) for camel, snake in _SNAKE.items()}
+_GET_VECTOR = {field.encode_name: attrgetter(field.name) for field in msgspec.structs.fields(DeletionVectorDescriptor)}
 
 
 def _table(actions: Sequence[Any], schema: pa.Schema) -> pa.Table:
-    columns = []
-    for field in schema:
-        name = _SNAKE[field.name]
-        values = [getattr(action, name) for action in actions]
-        if field.type == _STRINGS:
-            columns.append(_maps(values))
-            continue
-        if field.type == DELETION_VECTOR_TYPE:
-            values = [None if value is None else _descriptor(value) for value in values]
-        columns.append(pa.array(values, field.type))
-    return pa.table(columns, schema=schema)
+    return pa.table([_column(list(map(_GET[field.name], actions)), field.type) for field in schema], schema=schema)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if all_missing(values):
+        return pa.nulls(len(values), kind)
+    if kind == _STRINGS:
+        return _maps(values)
+    return _vectors(values) if kind == DELETION_VECTOR_TYPE else array_of(values, kind)
 
 
 def _maps(values: list[dict[str, str | None] | None]) -> pa.MapArray:
@@ -229,21 +238,19 @@ def _maps(values: list[dict[str, str | None] | None]) -> pa.MapArray:
     ends = accumulate(len(value) if value else 0 for value in values)
     starts = [0, *ends]
     present = [value for value in values if value]
-    keys = pa.array(chain.from_iterable(present), pa.string())
-    items = pa.array(chain.from_iterable(value.values() for value in present), pa.string())
+    keys = array_of(list(chain.from_iterable(present)), pa.string())
+    items = array_of([item for value in present for item in value.values()], pa.string())
     offsets = [None if value is None else start for value, start in zip(values, starts, strict=False)]
-    return pa.MapArray.from_arrays(pa.array([*offsets, starts[-1]], pa.int32()), keys, items)
+    return pa.MapArray.from_arrays(array_of([*offsets, starts[-1]], pa.int32()), keys, items)
 
 
-def _descriptor(vector: DeletionVectorDescriptor) -> dict[str, Any]:
-    return {
-        "storageType": vector.storage_type,
-        "pathOrInlineDv": vector.path_or_inline_dv,
-        "offset": vector.offset,
-        "sizeInBytes": vector.size_in_bytes,
-        "cardinality": vector.cardinality,
-        "maxRowIndex": vector.max_row_index,
-    }
+def _vectors(values: list[DeletionVectorDescriptor | None]) -> pa.StructArray:
+    """Descriptors, of which there is one at least, as a struct column."""
+    some = next(value for value in values if value is not None)
+    filled = [value or some for value in values]
+    columns = [_column(list(map(_GET_VECTOR[field.name], filled)), field.type) for field in DELETION_VECTOR_TYPE]
+    missing = array_of([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(columns, fields=list(DELETION_VECTOR_TYPE), mask=missing)
 
 
 def _actions(files: pa.Table, schema: pa.Schema, kind: Any) -> list[Any]:
