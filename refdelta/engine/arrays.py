@@ -88,11 +88,6 @@ _CONVERT: dict[Any, Callable[[Sequence[Any]], list[Any] | None]] = {
     pa.int32(): _ints,
     pa.bool_(): _flags,
 }
-    pa.string(): _texts,
-    pa.int64(): _longs,
-    pa.int32(): _ints,
-    pa.bool_(): _flags,
-}
 _FILL = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): False}
 
 
