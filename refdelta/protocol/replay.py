@@ -6,7 +6,9 @@ property-based test holds the two equal.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from refdelta.errors import InvalidLogError
 from refdelta.protocol.actions import (
@@ -100,28 +102,31 @@ def validate_commit(actions: Iterable[AnyAction], version: int | None = None) ->
     Raises:
         InvalidLogError: naming the rule that it breaks. Nothing is to be written then.
     """
-    staged = list(actions)
+    found: dict[type, list[Any]] = defaultdict(list)
+    for action in actions:
+        found[type(action)].append(action)
     for kind, name in ((Protocol, "protocol"), (Metadata, "metaData"), (CommitInfo, "commitInfo")):
-        count = sum(isinstance(action, kind) for action in staged)
-        if count > 1:
-            raise _illegal(f"it has {count} {name} actions; one is allowed")
-        if version == 0 and count == 0 and kind is not CommitInfo:
+        if len(found[kind]) > 1:
+            raise _illegal(f"it has {len(found[kind])} {name} actions; one is allowed")
+        if version == 0 and not found[kind] and kind is not CommitInfo:
             raise _illegal(f"the first version of a table needs a {name} action")
-    _once((a.app_id for a in staged if isinstance(a, Txn)), "more than one txn for the application")
-    _once((a.domain for a in staged if isinstance(a, DomainMetadata)), "more than one domainMetadata for the domain")
-    _once((a.path for a in staged if isinstance(a, Add)), "more than one add of the path")
-    _once((a.path for a in staged if isinstance(a, Remove)), "more than one remove of the path")
-    added = {file_key(action) for action in staged if isinstance(action, Add)}
-    both = [file_key(action) for action in staged if isinstance(action, Remove) and file_key(action) in added]
-    if both:
-        raise _illegal(f"it both adds and removes {both[0][0]!r} with the same deletion vector")
-    for action in staged:
-        if isinstance(action, (Sidecar, CheckpointMetadata)):
-            raise _illegal("it has an action that belongs in a checkpoint")
-        if isinstance(action, (Add, Remove, Cdc)) and not action.path:
-            raise _illegal("it has a file without a path")
-        if isinstance(action, Cdc) and action.data_change:
-            raise _illegal(f"the cdc file {action.path!r} says dataChange")
+    adds, removes = found[Add], found[Remove]
+    _once((a.app_id for a in found[Txn]), "more than one txn for the application")
+    _once((a.domain for a in found[DomainMetadata]), "more than one domainMetadata for the domain")
+    _once((a.path for a in adds), "more than one add of the path")
+    _once((a.path for a in removes), "more than one remove of the path")
+    if adds and removes:
+        added = set(map(file_key, adds))
+        both = next((key for key in map(file_key, removes) if key in added), None)
+        if both is not None:
+            raise _illegal(f"it both adds and removes {both[0]!r} with the same deletion vector")
+    if found[Sidecar] or found[CheckpointMetadata]:
+        raise _illegal("it has an action that belongs in a checkpoint")
+    if not all(a.path for files in (adds, removes, found[Cdc]) for a in files):
+        raise _illegal("it has a file without a path")
+    for cdc in found[Cdc]:
+        if cdc.data_change:
+            raise _illegal(f"the cdc file {cdc.path!r} says dataChange")
 
 
 def _once(names: Iterable[str], reason: str) -> None:
