@@ -1,0 +1,87 @@
+"""How long it takes a new process to import an engine, to read a small table, and to append to it.
+
+Every sample is a process of its own and counts from its start to its end, the interpreter's included: what a script
+costs, a function of a cloud provider, a command. The files are in the page cache and the modules are compiled. The
+table has ten rows and one commit; the rows that are appended come from an Arrow file, and all read into Arrow tables.
+pandas is installed: an engine that makes pyarrow look for it pays for that.
+
+The floors: an interpreter that does nothing; one that imports pyarrow, reads the commit and the data file that it
+names; one that imports pyarrow, writes a Parquet file and a commit, without fsync.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from contest import Engine, ahead
+
+import refdelta.writer
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "value": pa.array([0.5] * 10)})
+
+IMPORT = {"refdelta": "import refdelta", "deltalake": "import deltalake", "floor": "pass"}
+
+READ = {
+    "refdelta": "import sys, refdelta\nt = refdelta.DeltaTable(sys.argv[1]).to_pyarrow_table()",
+    "deltalake": "import sys, deltalake\nt = deltalake.DeltaTable(sys.argv[1]).to_pyarrow_table()",
+    "floor": """
+import json, sys, pyarrow.parquet as pq
+lines = map(json.loads, open(sys.argv[1] + "/_delta_log/00000000000000000000.json"))
+t = pq.ParquetFile(sys.argv[1] + "/" + next(line["add"]["path"] for line in lines if "add" in line)).read()
+""",
+}
+
+ROWS_OF = "import sys, pyarrow as pa\nrows = pa.ipc.open_file(sys.argv[2]).read_all()\n"
+APPEND = {
+    "refdelta": f"{ROWS_OF}import refdelta\n"
+    'refdelta.write_deltalake(sys.argv[1], rows, mode="append", storage_options={"fsync": "false"})',
+    "deltalake": f'{ROWS_OF}import deltalake\ndeltalake.write_deltalake(sys.argv[1], rows, mode="append")',
+    "floor": f"""{ROWS_OF}
+import json, os, pyarrow.parquet as pq
+log = sys.argv[1] + "/_delta_log"
+version = len([name for name in os.listdir(log) if name.endswith(".json")])
+path = f"part-{{version}}.parquet"
+pq.write_table(rows, sys.argv[1] + "/" + path)
+size = os.path.getsize(sys.argv[1] + "/" + path)
+add = {{"path": path, "partitionValues": {{}}, "size": size, "modificationTime": 0, "dataChange": True}}
+with open(log + "/new", "w") as file:
+    file.write(json.dumps({{"add": add}}) + "\\n")
+os.link(log + "/new", f"{{log}}/{{version:020}}.json")
+os.unlink(log + "/new")
+""",
+}
+
+WORK = {"import": IMPORT, "first read": READ, "first append": APPEND}
+CHECK = "\nassert t.num_rows == 10"
+
+
+@pytest.mark.parametrize("what", list(WORK))
+def bench_start(contest, folder, what):
+    rows = folder / "rows.arrow"
+    with pa.ipc.new_file(rows, ROWS.schema) as sink:
+        sink.write_table(ROWS)
+
+    def engine(name: str) -> Engine:
+        table = folder / name
+        (refdelta if name == "refdelta" else deltalake).write_deltalake(table, ROWS)
+        code = WORK[what][name] + (CHECK if what == "first read" else "")
+        run = partial(subprocess.run, [sys.executable, "-c", code, table, rows], check=True)
+        check = partial(_appended, table) if what == "first append" else None
+        return Engine(name, run, after=check, settings="no fsync" if what == "first append" else "a new process")
+
+    contest.run([engine(name) for name in WORK[what]], goals=[ahead("deltalake")], rounds=9, what=what)
+
+
+def _appended(table: Path, _: object) -> None:
+    """Each run has made one commit more."""
+    commits = len(list((table / "_delta_log").glob("*.json")))
+    assert commits > 1
+    marker = table / "commits"
+    assert not marker.exists() or commits == int(marker.read_text()) + 1
+    marker.write_text(str(commits))
