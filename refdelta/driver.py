@@ -80,6 +80,9 @@ class RetryPolicy(Limits):
         return uniform(0.0, min(longest, self.base_delay * 2.0 ** min(count - 1, 60)))
 
 
+_POLICY = RetryPolicy()
+
+
 def commit(
     store: Store,
     prepared: PreparedCommit,
@@ -116,7 +119,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
-    shell = _Shell(store, policy or RetryPolicy(), clock, sleep, uniform, base, look, inline_vectors, seen_at)
+    shell = _Shell(store, policy or _POLICY, clock, sleep, uniform, base, look, inline_vectors, seen_at)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at
     loop = commit_loop(prepared, shell.policy)

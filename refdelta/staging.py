@@ -415,7 +415,7 @@ class Staging:
         removes = self._edits or self._groups or any(isinstance(a, Remove) for a in self._actions)
         return self.reads.blind and not removes
 
-    def _policy(self) -> RetryPolicy:
+    def _policy(self) -> RetryPolicy | None:
         given: dict[str, Any] = {
             "max_attempts": None
             if self.properties.max_commit_retries is None
@@ -423,4 +423,5 @@ class Staging:
             "max_seconds": getattr(self.properties, "max_commit_seconds", None),
             "budget": getattr(self.properties, "row_budget", None),
         }
-        return RetryPolicy(**{name: value for name, value in given.items() if value is not None})
+        said = {name: value for name, value in given.items() if value is not None}
+        return RetryPolicy(**said) if said else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -192,8 +193,8 @@ class Snapshot:
         """The same version, known by a segment that a later look at the log gave."""
         if segment is self.segment:
             return self
-        same = replace(self, segment=segment)
-        self._hand_on(same)
+        same = copy.copy(self)  # with all that was worked out of it
+        vars(same)["segment"] = segment
         return same
 
     def _hand_on(self, other: Snapshot) -> None:

@@ -353,11 +353,11 @@ class LocalStore(Store):
 
     def head(self, key: str) -> ObjectInfo:
         path, status = self._look(key)
-        with self._errors("read", key):
-            if status is None:  # nothing there, or the system says why not
+        if status is None:  # nothing there, or the system says why not
+            with self._errors("read", key):
                 status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "not a file", path)
+        if not stat.S_ISREG(status.st_mode):
+            raise not_found(key, self.uri)
         return _info(key, status)
 
     def local_path(self, key: str) -> str | None:
