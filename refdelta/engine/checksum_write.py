@@ -39,7 +39,8 @@ def write_checksum(store: Store, snapshot: Snapshot, *, txn_id: str | None = Non
     key = checksum_key(snapshot.version)
     data = encode_checksum(version_checksum(snapshot, txn_id=txn_id))
     with store_errors(f"write {key}"):
-        return isinstance(store.put_if_absent(key, data), Created)
+        # What a power cut leaves of it is read as none; to wait for the disk would cost as much as the commit.
+        return isinstance(store.hasty().put_if_absent(key, data), Created)
 
 
 def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> VersionChecksum:

@@ -158,12 +158,20 @@ class Store(abc.ABC):
         """
         return [self.get(key) for key in keys]
 
+    def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
+        """The keys of :meth:`list`, for who needs no more: on a disk it takes no look at each file."""
+        return [info.key for info in self.list(prefix, after)]
+
     def steady(self) -> Store:
         """This store, for reads of an object that belong together, such as a footer and then what it points to.
 
         Where each is a request, a read that meets another content than the first read of the object has met raises
         ``StorageError``, for the two together would be nothing that anybody wrote.
         """
+        return self
+
+    def hasty(self) -> Store:
+        """This store, for aids that nobody has to find: after a power cut they may be gone, or without content."""
         return self
 
     def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import errno
 import io
 import os
@@ -112,6 +113,13 @@ class LocalStore(Store):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(put_if_absent=self._exclusive, list_after=False, durable=self._fsync, remote=False)
+
+    def hasty(self) -> Store:
+        if not self._fsync:
+            return self
+        view = copy.copy(self)
+        view._fsync = False  # noqa: SLF001 - of this class
+        return view
 
     # -- writing
 

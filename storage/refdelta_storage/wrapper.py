@@ -65,7 +65,12 @@ class WrapperStore(Store):
         return self.inner.get_many(keys)
 
     def steady(self) -> Store:
-        inner = self.inner.steady()
+        return self._around(self.inner.steady())
+
+    def hasty(self) -> Store:
+        return self._around(self.inner.hasty())
+
+    def _around(self, inner: Store) -> Store:
         if inner is self.inner:
             return self
         view = copy.copy(self)

@@ -315,6 +315,9 @@ class FaultyStore(WrapperStore):
     def steady(self) -> Store:
         return self  # the schedule counts all calls
 
+    def hasty(self) -> Store:
+        return self
+
     def local_path(self, key: str) -> str | None:
         # Native readers would go round the faults, unless none is for reading.
         reads = {"*", "open_input", "get", "get_range", "get_ranges"}

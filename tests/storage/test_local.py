@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta_storage import (
+    CountingStore,
     Created,
     Exists,
     InvalidKeyError,
@@ -309,6 +310,19 @@ class TestWithoutHardLinks:
 
 
 class TestDurability:
+    def test_in_haste_nothing_is_waited_for(self, tmp_path, monkeypatch):
+        store = LocalStore(tmp_path)
+        hasty = CountingStore(store).hasty()
+        monkeypatch.setattr(local_module.os, "fsync", refuse(errno.EIO))
+        assert isinstance(hasty.put_if_absent("k", b"x"), Created)
+        assert (hasty.counts["put_if_absent"], hasty.capabilities.durable) == (1, False)
+        assert store.capabilities.durable
+        with pytest.raises(StorageError):
+            store.put_if_absent("l", b"x")
+        assert store.get("k") == b"x"
+        plain = LocalStore(tmp_path, fsync=False)
+        assert plain.hasty() is plain
+
     def test_file_before_name_and_folder_after(self, tmp_path, monkeypatch):
         log = []
         fsync, link, replace = os.fsync, os.link, os.replace
