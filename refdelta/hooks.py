@@ -8,9 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.checksum_write import write_checksum
-from refdelta.engine.cleanup import cleanup_log
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -29,6 +27,9 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         now_ms = _surely_past(snapshot)
+        from refdelta.engine.checkpoint_write import write_checkpoint
+        from refdelta.engine.cleanup import cleanup_log
+
         write_checkpoint(snapshot.store, snapshot, now_ms=now_ms)
         cleanup_log(snapshot.store, snapshot, now_ms=now_ms)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from refdelta.engine.scan import plan_scan
 from refdelta.engine.state import adds_table
 from refdelta.errors import ExpressionError
 
@@ -53,6 +52,8 @@ class Questions:
 
 
 def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> bool:
+    from refdelta.engine.scan import plan_scan
+
     scan = plan_scan(alone, [] if matches is None else None, predicate)
     if not scan.files.num_rows:
         return False

@@ -28,7 +28,7 @@ from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.restore import restore
-from refdelta.ops.rewrite import Rewritten
+from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
 from refdelta.ops.update import update

@@ -13,8 +13,7 @@ from refdelta.location import open_location
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.insert import MODES, describe_write
-from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
-from refdelta.ops.rewrite import Rewritten
+from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.source import Rows, open_source
 from refdelta.ops.target import Target, existing_table, new_table
 from refdelta.results import CommitProperties, CommitResult
@@ -247,6 +246,8 @@ def _stage(txn: Staging, source: Rows, target: Target, request: WriteRequest) ->
     size = request.target_file_size
     if request.mode != "overwrite":
         return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
+    from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
+
     if request.predicate is not None:
         return replace_where(txn, source, target, request.predicate, target_file_size=size)
     if request.partition_overwrite is not None:

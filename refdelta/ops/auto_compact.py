@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
 from refdelta.engine.write import TARGET_FILE_SIZE
-from refdelta.ops.bins import plan_bins
-from refdelta.ops.optimize import Request, Work, optimize
 from refdelta.staging import Staging
 
 if TYPE_CHECKING:
@@ -59,6 +57,9 @@ def _asked_for(snapshot: Snapshot) -> bool:
 
 
 def _compact(txn: Staging, snapshot: Snapshot) -> Snapshot | None:
+    from refdelta.ops.bins import plan_bins
+    from refdelta.ops.optimize import Request, Work, optimize
+
     target = snapshot.properties.target_file_size or TARGET_FILE_SIZE
     plan = plan_bins(
         snapshot,

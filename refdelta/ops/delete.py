@@ -10,7 +10,8 @@ import msgspec
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
-from refdelta.ops.rewrite import Rewritten, delete_where, may_remove, operation_metrics, remove_files
+from refdelta.ops.rewrite import delete_where, may_remove, operation_metrics, remove_files
+from refdelta.ops.rewritten import Rewritten
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot

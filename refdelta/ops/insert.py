@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from refdelta.ops.append import Written
-    from refdelta.ops.rewrite import Rewritten
+    from refdelta.ops.rewritten import Rewritten
     from refdelta.ops.target import Target
     from refdelta.staging import Staging
 

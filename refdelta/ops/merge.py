@@ -16,7 +16,8 @@ from refdelta.ops.merge_collected import Collected
 from refdelta.ops.merge_join import On
 from refdelta.ops.merge_plan import MergePlan
 from refdelta.ops.merge_run import Run, Way
-from refdelta.ops.rewrite import Rewritten, may_remove
+from refdelta.ops.rewrite import may_remove
+from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.source import Source
 from refdelta.ops.target import with_schema
 from refdelta.protocol.actions import Metadata

@@ -18,7 +18,8 @@ from refdelta.engine.scan import plan_scan
 from refdelta.engine.state import to_adds
 from refdelta.ops.merge_pieces import Found
 from refdelta.ops.merge_reads import target_predicate
-from refdelta.ops.rewrite import Match, Rewritten, chosen, hide_rows, remove_files
+from refdelta.ops.rewrite import Match, chosen, hide_rows, remove_files
+from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.predicate import TRUE
 from refdelta.protocol.stats import load_stats, lookup
 

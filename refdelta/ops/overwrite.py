@@ -15,7 +15,8 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import Written, append
-from refdelta.ops.rewrite import Rewritten, delete_where, remove_files, requires
+from refdelta.ops.rewrite import delete_where, remove_files, requires
+from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.actions import Add, Metadata
 from refdelta.protocol.predicate import Column, Comparison, Literal, Predicate, conjunction, disjunction
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from refdelta.engine.scan import Scan
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -56,6 +55,10 @@ class Source:
 
 def open_source(data: Any) -> Source:
     """Open ``data`` as a stream. Raises ``InvalidArgumentError`` for what is not Arrow."""
+    if isinstance(data, pa.Table):
+        return Source(_reader(data))
+    from refdelta.engine.scan import Scan
+
     if isinstance(data, Scan):
         return Source(data.to_reader(), data.snapshot)
     return Source(_reader(data))

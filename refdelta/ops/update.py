@@ -16,7 +16,6 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.ops.assign import Assignment, Setter, constants, expressions, merged_rows
 from refdelta.ops.rewrite import (
     Match,
-    Rewritten,
     Share,
     find_matches,
     hide_rows,
@@ -26,6 +25,7 @@ from refdelta.ops.rewrite import (
     shares_of,
     write_anew,
 )
+from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:

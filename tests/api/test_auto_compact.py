@@ -9,7 +9,7 @@ import pytest
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import StoreError
-from refdelta.ops import auto_compact
+from refdelta.ops import auto_compact, optimize
 
 ON = {"delta.autoOptimize.autoCompact": "true"}
 
@@ -158,7 +158,7 @@ def test_trouble_leaves_the_write_as_it_is(tmp_path, caplog, monkeypatch):
     def fail(*_, **__):
         raise StoreError("the store is full")
 
-    monkeypatch.setattr(auto_compact, "optimize", fail)
+    monkeypatch.setattr(optimize, "optimize", fail)
     with caplog.at_level(logging.WARNING, "refdelta"):
         result = append(path)
     assert result.version == 7
@@ -182,14 +182,14 @@ def test_a_damaged_file_leaves_the_write_as_it_is(tmp_path, caplog):
 def test_another_writer_in_between(tmp_path, caplog, monkeypatch):
     path = tmp_path / "t"
     fill(path, 6, configuration=ON)
-    real = auto_compact.optimize
+    real = optimize.optimize
 
     def late(txn, *arguments):
         report = real(txn, *arguments)
         DeltaTable(path).delete("n = 3")
         return report
 
-    monkeypatch.setattr(auto_compact, "optimize", late)
+    monkeypatch.setattr(optimize, "optimize", late)
     with caplog.at_level(logging.WARNING, "refdelta"):
         assert append(path).version == 7
     assert held(path) == [0, 1, 2, 4, 5, 100]
