@@ -144,10 +144,8 @@ class LocalStore(Store):
         try:
             descriptor = os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
         except OSError as error:
-            if error.errno in _UNNAMED_REFUSED:
-                self._unnamed = False
-            elif error.errno != errno.ENOENT:  # the folder is still to be made
-                raise
+            # What else is wrong, such as a folder that is still to be made, shows the other way.
+            self._unnamed = error.errno not in _UNNAMED_REFUSED
             return None
         try:
             self._fill(descriptor, data)
