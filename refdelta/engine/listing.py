@@ -24,6 +24,9 @@ Listing = list[tuple[str, int, int]]
 _LONGEST_COMMIT = 2**31
 _LONGEST_HINT = 2**24
 
+_LISTED_AGAIN = 20
+"""How many times a log of this machine that lacks a version is listed, as long as that shows something else."""
+
 
 def find_segment(
     store: Store, version: int | None = None, *, hinted: bool = True, unreadable: Collection[str] = ()
@@ -52,10 +55,23 @@ def find_segment(
             segment = None  # the hint may be to blame; the whole listing decides
         if segment is not None and segment.checkpoint is not None:
             return segment
-    segment = build_segment(list_log(store), version=version, unreadable=unreadable)
+    segment = _of_the_whole_log(store, version, unreadable)
     if segment is None:
         raise TableNotFoundError(f"there is no Delta table at {store.uri}: its folder {LOG} has no commit")
     return segment
+
+
+def _of_the_whole_log(store: Store, version: int | None, unreadable: Collection[str]) -> LogSegment | None:
+    listing = list_log(store)
+    for _ in range(0 if store.capabilities.remote else _LISTED_AGAIN):
+        try:
+            return build_segment(listing, version=version, unreadable=unreadable)
+        except InvalidLogError:
+            # A folder that is listed while files come may show a version, and not the one that came before it.
+            before, listing = listing, list_log(store)
+            if listing == before:
+                break
+    return build_segment(listing, version=version, unreadable=unreadable)
 
 
 def list_log(store: Store, start: int = 0) -> Listing:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.listing import has_log, list_log, newest_version
+from refdelta.engine.listing import find_segment, has_log, list_log, newest_version
+from refdelta.errors import InvalidLogError
 from refdelta.protocol.paths import LOG, checkpoint_key, checksum_key, commit_key
 from refdelta_storage import MemoryStore
 
@@ -89,3 +90,34 @@ def test_a_log_is_found_by_its_first_name():
         store.put(commit_key(version), b"x")
     assert has_log(store)
     assert len(taken) == 1
+
+
+class Hurried(MemoryStore):
+    """Lists as a folder does while files come: each of its first listings lacks one version, and not those behind."""
+
+    def __init__(self, missing):
+        super().__init__()
+        self.missing, self.listings = list(missing), 0
+
+    def list(self, prefix="", after=None):
+        self.listings += 1
+        left_out = commit_key(self.missing.pop(0)) if self.missing else None
+        return (info for info in super().list(prefix, after) if info.key != left_out)
+
+
+@pytest.mark.parametrize("missing", [[], [3], [3, 5, 2]])
+def test_a_folder_that_is_listed_while_files_come_is_listed_again(missing):
+    store = Hurried(missing)
+    for version in range(7):
+        store.put(commit_key(version), b"x")
+    assert find_segment(store).version == 6
+    assert store.listings == 1 + len(missing)
+
+
+def test_a_version_that_two_listings_lack_is_missing():
+    store = Hurried([])
+    for version in (0, 1, 3):
+        store.put(commit_key(version), b"x")
+    with pytest.raises(InvalidLogError, match="version 2 is missing"):
+        find_segment(store)
+    assert store.listings == 2
