@@ -15,6 +15,7 @@ from refdelta.engine.dv import Vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.filters import row_filter
 from refdelta.engine.partition import partition_table
+from refdelta.engine.portions import at_most
 from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
@@ -95,6 +96,7 @@ class ScanExplanation:
 
 
 _SHOWN = 20
+_SMALL_BYTES = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +146,15 @@ class Scan:
             DataFileError: a file is damaged or is not Parquet.
             UnsafePathError: a path of the log leaves the table.
         """
-        tasks = scan_files(self)
-        return self.executor.stream(
-            lambda file: read_file(self.store, file, self.plan), tasks, weigh=lambda batch: int(batch.nbytes)
-        )
+        files = scan_files(self)
+        # Where no file is waited for, it takes longer to hand a small one to another thread than to read it.
+        most = 0 if self.store.capabilities.remote else _SMALL_BYTES
+        tasks = list(at_most(files, lambda file: file.size, most))
+        return self.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
+
+    def _read(self, files: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            yield from read_file(self.store, file, self.plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """As :meth:`to_batches`, as a ``RecordBatchReader``."""
