@@ -27,6 +27,7 @@ from racing import (
     own,
     prepare_deltalake,
     prepare_own,
+    warm,
 )
 
 import refdelta
@@ -40,8 +41,10 @@ UNSYNCED = {"fsync": "false"}
 
 @pytest.fixture(scope="module")
 def crew(size):
-    """Eight processes and the one that compacts; they have imported what they need after a first race."""
+    """Eight processes and the one that compacts, which have imported what both engines need."""
     with Crew(size(smoke=3, default=9)) as crew:
+        crew.ready([warm] * crew.size)
+        crew.go(tasks=0)
         yield crew
 
 
@@ -57,7 +60,8 @@ def threads():
 def bench_contention(contest, size, folder, crew, request, mix, writers):
     if writers > size(smoke=2, default=8):
         pytest.skip("more writers than a smoke run has")
-    mix, commits = Mix(mix), size(smoke=4, default=32, full=200)
+    mix = Mix(mix)
+    commits = size(smoke=4, default=64 if mix is Mix.APPENDS else 24, full=200)
     numbers = itertools.count()
 
     def fresh() -> str:
@@ -91,7 +95,7 @@ def bench_contention(contest, size, folder, crew, request, mix, writers):
     contest.run(
         engines,
         rounds=3,
-        warm=size(smoke=0, default=1),
+        warm=0,
         units=commits,
         unit="commit",
         goals=[ahead("deltalake"), Goal(ALONE, 1 / 0.8, "0.8 of the throughput of one writer")],

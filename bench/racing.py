@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import refdelta
-from refdelta.crew import Crew
+from refdelta.crew import Crew, Shift
 from refdelta.location import open_location
 from refdelta.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
 from refdelta.protocol.paths import commit_key
@@ -114,6 +115,17 @@ class Floor:
         return None
 
 
+def warm() -> Callable[[Shift], None]:
+    """A job that has each process commit once by either engine, to tables of its own."""
+    with tempfile.TemporaryDirectory() as parent:
+        for mix in (Mix.APPENDS, Mix.SAME_ROWS):
+            for name, made, hands in (("r", prepare_own, own), ("d", prepare_deltalake, theirs)):
+                folder = f"{parent}/{mix}-{name}"
+                made(folder, mix, {})
+                hands(folder, mix, None, {})().commit(0)
+    return lambda _: None
+
+
 class Race:
     """One engine's part in a contest: a fresh table before, the race, the check behind it.
 
@@ -169,6 +181,10 @@ class Race:
 
 def own(folder: str, mix: Mix, row_level: bool | None, options: Options) -> Callable[[], Own]:
     return partial(Own, folder, mix, row_level, dict(options))
+
+
+def theirs(folder: str, mix: Mix, _row_level: bool | None, options: Options) -> Callable[[], Deltalake]:
+    return partial(Deltalake, folder, mix, dict(options))
 
 
 def prepare_own(folder: str, mix: Mix, options: Options) -> None:
