@@ -142,6 +142,16 @@ def _is_ascii(column: pa.StringArray) -> bool:
     return bool(0 <= first <= last <= data.size and data.slice(first, last - first).to_pybytes().isascii())
 
 
+def text_of(column: pa.StringArray) -> bytes:
+    """The values of a valid column, one after another."""
+    _, offsets, data = column.buffers()
+    if data is None or not len(column):
+        return b""
+    first, last = (memoryview(offsets).cast("i")[column.offset + at] for at in (0, len(column)))
+    text: bytes = data.slice(first, last - first).to_pybytes()
+    return text
+
+
 def floor_divide(array: Any, divisor: int) -> Any:
     """Integers divided by a positive one, rounded down; Arrow rounds towards zero."""
     cut = pc.divide(array, divisor)

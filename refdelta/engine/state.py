@@ -6,15 +6,16 @@ property-based test holds this module equal to it.
 
 from __future__ import annotations
 
-from itertools import accumulate, chain, takewhile
-from operator import attrgetter
+from itertools import chain, takewhile
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import all_missing, array_of
+from refdelta.engine.arrays import all_missing, array_of, text_of
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
 from refdelta.protocol.paths import ODD_PATH, same_path
 from refdelta.protocol.replay import file_key
@@ -191,11 +192,21 @@ def _keys(files: pa.Table) -> pa.ChunkedArray:
 
 def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """:func:`refdelta.protocol.paths.same_path` of each; most logs have no path that it changes."""
+    if not _perhaps_odd(paths):
+        return paths
     odd = pc.match_substring_regex(paths, ODD_PATH)
     if not pc.any(odd).as_py():
         return paths
     changed = [same_path(path) for path in paths.filter(odd).to_pylist()]
     return pc.replace_with_mask(paths.combine_chunks(), odd.combine_chunks(), array_of(changed, pa.string()))
+
+
+def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
+    """Whether :data:`ODD_PATH` may match any, from what it cannot match without; of all at once, in a tenth of the
+    time.
+    """
+    texts = map(text_of, paths.chunks)
+    return any(b"%" in text or b":" in text for text in texts) or bool(pc.any(pc.starts_with(paths, "/")).as_py())
 
 
 def unique_ids(files: pa.Table) -> pa.ChunkedArray:
@@ -235,13 +246,14 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def _maps(values: list[dict[str, str | None] | None]) -> pa.MapArray:
     """Dicts as a map column, by way of flat lists: lists of pairs would be many more objects."""
-    ends = accumulate(len(value) if value else 0 for value in values)
-    starts = [0, *ends]
-    present = [value for value in values if value]
+    missing = array_of([value is None for value in values], pa.bool_()) if None in values else None
+    present = [value or {} for value in values]
+    offsets = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(map(len, present), dtype=np.int32, count=len(values)), out=offsets[1:])
+    starts = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
     keys = array_of(list(chain.from_iterable(present)), pa.string())
-    items = array_of([item for value in present for item in value.values()], pa.string())
-    offsets = [None if value is None else start for value, start in zip(values, starts, strict=False)]
-    return pa.MapArray.from_arrays(array_of([*offsets, starts[-1]], pa.int32()), keys, items)
+    items = array_of(list(chain.from_iterable(map(methodcaller("values"), present))), pa.string())
+    return pa.MapArray.from_arrays(starts, keys, items, mask=missing)
 
 
 def _vectors(values: list[DeletionVectorDescriptor | None]) -> pa.StructArray:

@@ -1,4 +1,4 @@
-"""Rows picked from batches: the same whichever way is taken for how many there are."""
+"""Arrays of values, and rows picked from batches: the same whichever way is taken for what they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta.engine.arrays import filter_rows, take_rows
+from refdelta.engine.arrays import array_of, filter_rows, take_rows, text_of
 from refdelta.engine.reader import rows_only
 
 ROWS = 20
@@ -38,3 +38,30 @@ def test_rows_of_a_batch(columns, few, invert, unknown):
         assert found.num_rows == len(wanted)
         assert found.schema == batch.schema
         assert found.to_pylist() == [batch.slice(i, 1).to_pylist()[0] for i in wanted]
+
+
+KINDS = {
+    pa.string(): st.text(max_size=5),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.bool_(): st.booleans(),
+    pa.float64(): st.floats(allow_nan=False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_values_become_the_array_that_arrow_makes_of_them(kind, data):
+    values = data.draw(st.lists(st.none() | KINDS[kind], max_size=20))
+    made = array_of(values, kind)
+    made.validate(full=True)
+    assert made.type == kind
+    assert made.to_pylist() == values
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(st.none() | st.text(max_size=4), max_size=8), start=st.integers(0, 3))
+def test_the_text_of_a_piece_of_a_column_is_that_of_its_values(texts, start):
+    piece = pa.array(texts, pa.string()).slice(start)
+    assert text_of(piece).decode() == "".join(text or "" for text in texts[start:])
