@@ -96,14 +96,24 @@ def list_log(store: Store, start: int = 0) -> Listing:
 
 
 def _listed(store: Store, prefix: str, start: int) -> Listing:
-    after = f"{LOG}/{start:020d}" if start else None
-    return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=prefix, after=after)]
+    return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=prefix, after=_before(start))]
+
+
+def _before(version: int) -> str | None:
+    """What keys are listed after, for those of the versions from this one on."""
+    return f"{LOG}/{version:020d}" if version else None
 
 
 def newest_version(store: Store, after: int) -> int:
     """The newest version of which there is a commit file, or ``after`` where none is newer. Raises ``StoreError``."""
-    names = (parse_log_name(key) for key, _, _ in list_log(store, max(after, 0)))
-    return max((name.version for name in names if name is not None and name.kind == "commit"), default=after)
+    if store.capabilities.remote:
+        keys = [key for key, _, _ in list_log(store, max(after, 0))]
+    else:
+        with store_errors("list the log"):
+            keys = store.list_keys(VERSIONED, _before(max(after, 0)))
+    # Keys ascend, and so do versions.
+    names = map(parse_log_name, reversed(keys))
+    return next((name.version for name in names if name is not None and name.kind == "commit"), after)
 
 
 def has_log(store: Store) -> bool:

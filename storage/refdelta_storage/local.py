@@ -50,6 +50,8 @@ from refdelta_storage.rename import rename_noreplace
 
 _BUFFER = 1 << 20
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# No link is followed, and no pipe is waited for.
+_READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
 # What a reader calls "there is no such object": a folder has the name, or a file stands where a folder is needed.
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -340,6 +342,37 @@ class LocalStore(Store):
         with self._errors("read", key), open(path, "rb", buffering=0) as stream:
             return stream.readall()
 
+    def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
+        found: builtins.list[bytes] = []
+        known: str | None = None
+        for key in keys:
+            folder, _, name = key.rpartition("/")
+            # Of files of one folder, the way to it was looked at with the first. Unusual names, and all errors, are for
+            # the usual way.
+            data = self._read_plain(key) if folder == known and name.isascii() and name[:1].isalnum() else None
+            found.append(self.get(key) if data is None else data)
+            known = folder
+        return found
+
+    def _read_plain(self, key: str) -> bytes | None:
+        """A file that is no link, in a folder that was looked at; None where it is something else."""
+        if _READ_PLAIN is None:
+            return None
+        try:
+            descriptor = os.open(f"{self._root}/{key}", _READ_PLAIN)
+        except (OSError, ValueError):
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            data = os.read(descriptor, status.st_size + 1)
+            return data if len(data) == status.st_size else None
+        except (OSError, MemoryError, OverflowError):
+            return None
+        finally:
+            os.close(descriptor)
+
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self.get_ranges(key, [(start, length)])[0]
 
@@ -374,6 +407,16 @@ class LocalStore(Store):
         check_links(self._root, folder)
         return self._walk(folder, prefix.encode(), order_key(after))
 
+    def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
+        folder = check_prefix(prefix).rpartition("/")[0]
+        check_links(self._root, folder)
+        with self._errors("list", folder):
+            shown = [wanted(folder, entry, prefix.encode(), order_key(after)) for entry in self._entries(folder)]
+        found = [one for one in shown if one is not None]
+        if all(entry.is_file(follow_symlinks=False) for _, _, entry in found):
+            return [key.decode() for key in sorted(key for key, _, _ in found)]
+        return super().list_keys(prefix, after)
+
     def _walk(self, folder: str, prefix: bytes, after: bytes) -> Iterator[ObjectInfo]:
         """One folder and those in it.
 
@@ -392,13 +435,15 @@ class LocalStore(Store):
 
     def _entry_info(self, key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         """Size and time of a listed file; None for one that is gone by now, or that is no object."""
-        with self._errors("list", key):
-            try:
-                if entry.is_symlink() and not inside(self._root, entry.path):
-                    return None
-                status = entry.stat()
-            except FileNotFoundError:
+        try:
+            if entry.is_symlink() and not inside(self._root, entry.path):
                 return None
+            status = entry.stat()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            with self._errors("list", key):
+                raise
         return _info(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def leftovers(self) -> Iterator[ObjectInfo]:

@@ -746,3 +746,41 @@ def test_new_files_have_the_permissions_of_others(tmp_path):
         pass
     modes = {(tmp_path / name).stat().st_mode for name in ("plain", "a", "b", "c")}
     assert len(modes) == 1
+
+
+class TestManyAtOnce:
+    """What is read or listed by the folder is what single looks find."""
+
+    def test_files_of_one_folder_are_what_each_by_itself_is(self, tmp_path):
+        store = LocalStore(tmp_path / "t", create=True)
+        for name in ("a", "b", "sub/c", ".d", "\u00e4"):
+            store.put(f"f/{name}", name.encode() * 3)
+        (tmp_path / "t/f/link").symlink_to(tmp_path / "t/f/a")
+        (tmp_path / "t/f/empty").touch()
+        keys = ["f/a", "f/b", "f/link", "f/empty", "f/sub/c", "f/.d", "f/\u00e4", "f/a"]
+        assert store.get_many(keys) == [store.get(key) for key in keys]
+
+    @pytest.mark.parametrize("bad", ["f/missing", "f/pipe", "f/out", "f/folder", "f/..", "f//a", "f/a/"])
+    def test_what_cannot_be_read_is_refused_as_by_itself(self, tmp_path, bad):
+        store = LocalStore(tmp_path / "t", create=True)
+        store.put("f/a", b"1")
+        store.put("f/folder/x", b"1")
+        (tmp_path / "secret").write_bytes(b"2")
+        (tmp_path / "t/f/out").symlink_to(tmp_path / "secret")
+        os.mkfifo(tmp_path / "t/f/pipe")
+        with pytest.raises(StorageError) as alone:
+            store.get(bad)
+        with pytest.raises(StorageError) as among:
+            store.get_many(["f/a", bad])
+        assert (type(among.value), str(among.value)) == (type(alone.value), str(alone.value))
+
+    @pytest.mark.parametrize("link", [False, True])
+    def test_keys_are_those_of_the_listing(self, tmp_path, link):
+        store = LocalStore(tmp_path / "t", create=True)
+        for name in ("1", "2", "3"):
+            store.put(f"f/{name}", b"")
+        if link:
+            (tmp_path / "t/f/4").symlink_to(tmp_path / "elsewhere")
+            store.put("f/25/x", b"")
+        for prefix, after in (("f/", None), ("f/", "f/1"), ("f/2", "f/2"), ("", None), ("nowhere/", None)):
+            assert store.list_keys(prefix, after) == [info.key for info in store.list(prefix, after)]
