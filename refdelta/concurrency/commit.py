@@ -5,8 +5,9 @@ The shell (``refdelta/driver.py``, or a model checker) carries out each effect a
     PutIfAbsent(N+1) -- Created ---------------------------------------> committed at N+1
                      -- Exists, Unknown: ReadCommits(N+1)
                             it has our transaction id -----------------> committed at N+1
-                            another's: we lost to a winner ------------> NewestVersion, ReadCommits(N+2 .. newest),
-                                                                         RULES for each, PutIfAbsent(newest+1)
+                            another's: we lost to a winner ------------> Pause, NewestVersion,
+                                                                         ReadCommits(N+2 .. newest), RULES for each,
+                                                                         PutIfAbsent(newest+1)
                             nothing there: a delayed put may yet land -> after a pause the same bytes at N+1 again
 
 A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this
@@ -155,11 +156,16 @@ class _Loop:
                 return self._committed(recovered=self.in_doubt)
             self.in_doubt = False
             yield from self._step_over(winner)
+            # The pause comes before the look at the log, not behind it: a put after a pause goes to a version that
+            # others have taken meanwhile, and who has lost often, and waits long, would lose for ever.
+            used_up = self.attempts >= self.limits.max_attempts
+            over = used_up or (yield from self._out_of_time(Pause(self.attempts, "lost")))
             if (yield from self._catch_up()):
                 return self._committed(recovered=True)
             if self.standing.empty:
                 return dataclasses.replace(self._committed(recovered=False), version=None)
-            yield from self._before_next_attempt()
+            if over:
+                raise self._exhausted("More attempts" if used_up else "More time")
 
     def _encode(self) -> Generator[Effect, Reply, None]:
         vectors = self.draft.unwritten()
@@ -309,14 +315,11 @@ class _Loop:
                 )
         return False
 
-    def _before_next_attempt(self) -> Generator[Effect, Reply, None]:
-        used_up = self.attempts >= self.limits.max_attempts
-        if used_up or (yield from self._out_of_time(Pause(self.attempts, "lost"))):
-            raise CommitRetriesExhaustedError(
-                f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
-                f"before {self.base}; nothing was committed. {'More attempts' if used_up else 'More time'} may help, "
-                "or fewer writers at once"
-            )
+    def _exhausted(self, remedy: str) -> CommitRetriesExhaustedError:
+        return CommitRetriesExhaustedError(
+            f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
+            f"before {self.base}; nothing was committed. {remedy} may help, or fewer writers at once"
+        )
 
     def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
         elapsed = yield from _ask(pause, Elapsed)

@@ -98,7 +98,7 @@ def test_an_undecided_put_is_repeated_at_the_same_version_with_the_same_bytes(re
 def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
     outcome = run(
         Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)),
-        NewestVersion(5), Newest(8), ReadCommits(6, 8), Commits((THEIRS,) * 3), Pause(1, "lost"), Elapsed(0.1),
+        Pause(1, "lost"), Elapsed(0.1), NewestVersion(5), Newest(8), ReadCommits(6, 8), Commits((THEIRS,) * 3),
         Confirm(8), Yes(), PutIfAbsent(9, OURS), Created(), Confirm(8), Yes(),
     )  # fmt: skip
     assert outcome == CommitOutcome(version=9, attempts=2, rebased_over=(5, 6, 7, 8), puts=2)
@@ -107,8 +107,8 @@ def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
 def test_many_winners_are_read_in_pieces():
     some, rest = (THEIRS,) * 256, (THEIRS,) * 44
     outcome = run(
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(305),
-        ReadCommits(6, 261), Commits(some), ReadCommits(262, 305), Commits(rest), Pause(1, "lost"), Elapsed(0.1),
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0.1),
+        NewestVersion(5), Newest(305), ReadCommits(6, 261), Commits(some), ReadCommits(262, 305), Commits(rest),
         Confirm(305), Yes(), PutIfAbsent(306, OURS), Created(), Confirm(305), Yes(),
     )  # fmt: skip
     assert outcome.rebased_over == tuple(range(5, 306))
@@ -178,8 +178,8 @@ def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
 
 def test_our_own_commit_among_the_winners_is_found():
     outcome = run(
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(7),
-        ReadCommits(6, 7), Commits((OURS, THEIRS)),
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+        NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((OURS, THEIRS)),
     )  # fmt: skip
     assert (outcome.version, outcome.recovered, outcome.rebased_over) == (6, True, (5,))
 
@@ -214,18 +214,21 @@ def test_a_refused_put_is_the_stores_error_only_while_nothing_is_in_doubt():
 
 
 def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the_error():
-    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
+    lost = (
+        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+    )  # fmt: skip
     again = (NewestVersion(5), TROUBLE)
     with pytest.raises(errors.StoreError, match="no connection"):
         run(*lost, *again, Pause(1, "undecided"), Elapsed(0.1), *again, limits=Limits(max_repeats=2))
 
 
 def test_limits():
-    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(5))
+    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
+    look = (NewestVersion(5), Newest(5))
     with pytest.raises(errors.CommitRetriesExhaustedError, match="More attempts"):
-        run(*lost, limits=Limits(max_attempts=1))
+        run(*lost, *look, limits=Limits(max_attempts=1))
     with pytest.raises(errors.CommitRetriesExhaustedError, match="More time"):
-        run(*lost, Pause(1, "lost"), Elapsed(9.0), limits=Limits(max_seconds=8.0))
+        run(*lost, Pause(1, "lost"), Elapsed(9.0), *look, limits=Limits(max_seconds=8.0))
     for bad in ({"max_attempts": 0}, {"max_repeats": 0}):
         with pytest.raises(errors.InvalidArgumentError):
             Limits(**bad)
@@ -234,8 +237,8 @@ def test_limits():
 def test_a_gap_in_the_log_is_named():
     with pytest.raises(errors.InvalidLogError, match="version 6 is missing, though version 7 exists") as caught:
         run(
-            Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), NewestVersion(5), Newest(7),
-            ReadCommits(6, 7), Commits((None, THEIRS)), Confirm(5), Yes(),
+            Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+            NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((None, THEIRS)), Confirm(5), Yes(),
         )  # fmt: skip
     assert caught.value.file == "_delta_log/00000000000000000006.json"
 

@@ -104,11 +104,11 @@ def test_vectors_are_written_before_the_put_and_again_once_all_winners_are_known
     assert json.loads(first.data.splitlines()[-1])["add"]["deletionVector"]["pathOrInlineDv"] == "ours"
     run.expect(ReadCommits, Commits((theirs(vector("w1")),)))
     assert run.expect(ReadVectors, Vectors((BitMap64([7]),))).descriptors == (vector("w1"),)
+    run.expect(Pause, Elapsed(0.0))
     run.expect(NewestVersion, Newest(2))
     run.expect(ReadCommits, Commits((theirs(vector("w2", 2)),)))
     # What was learned of the last one is not read again.
     assert run.expect(ReadVectors, Vectors((BitMap64([7, 8]),))).descriptors == (vector("w2", 2),)
-    run.expect(Pause, Elapsed(0.0))
     assert run.expect(WriteVectors, Descriptors((UNION,))).bitmaps == (BitMap64([1, 7, 8]),)
     run.expect(Confirm, Yes())
     second = run.expect(PutIfAbsent, Created())
@@ -141,8 +141,8 @@ def test_a_winner_elsewhere_leaves_the_bytes_as_they_are():
     first = run.expect(PutIfAbsent, Exists())
     other = encode_commit([CommitInfo(fields={"txnId": "theirs"}), Remove(path="g", data_change=True)])
     run.expect(ReadCommits, Commits((other,)))
-    run.expect(NewestVersion, Newest(1))
     run.expect(Pause, Elapsed(0.0))
+    run.expect(NewestVersion, Newest(1))
     run.expect(Confirm, Yes())
     assert run.expect(PutIfAbsent, Created()).data == first.data
 
