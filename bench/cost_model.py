@@ -1,0 +1,383 @@
+"""The cost model: commits per second of one table, by writers, latency and conflicts; checked by a simulation.
+
+    python bench/cost_model.py [--store s3 | --put 60 --get 25 --list 40] [--commits 600] [--seed 1]
+
+prints the formula's figures (``predict``; its derivation stands in bench/README.md) beside those of ``simulate``: a
+simulation of discrete events in which the writers are the engine's own commit loops. Those open nothing and know no
+clock, so a store that is a list of commits with latencies answers them. Latencies are assumed, and vary at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import heapq
+import itertools
+import math
+import random
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refdelta.concurrency import effects
+from refdelta.concurrency.commit import commit_loop
+from refdelta.concurrency.prepared import CommitOutcome, PreparedCommit
+from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.driver import RetryPolicy
+from refdelta.engine.sql import parse_predicate
+from refdelta.errors import ConcurrentModificationError
+from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.predicate import Predicate
+from refdelta.protocol.types import LONG, StructField, StructType
+
+POLICY = RetryPolicy()
+SCHEMA = StructType((StructField("slot", LONG), StructField("value", LONG)))
+TABLE = ReadTable(schema=SCHEMA, partition_columns=("slot",), parse=functools.partial(parse_predicate, schema=SCHEMA))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store, by the seconds that its requests take, there and back.
+
+    Attributes:
+        think: of a writer, from the reply to one commit up to the listing of the next transaction: the checksum file.
+        work: from that listing up to the put: the data file.
+        nearby: whether the store is of this machine, as the retry policy asks.
+    """
+
+    name: str
+    put: float
+    get: float
+    list: float
+    think: float
+    work: float
+    nearby: bool = False
+
+    @classmethod
+    def remote(cls, name: str, put: float, get: float, list: float) -> Place:  # noqa: A002
+        return cls(name, put, get, list, think=put, work=put)
+
+
+PLACES = {
+    "local": Place("local disk", 0.000_3, 0.000_05, 0.000_1, think=0.000_3, work=0.001_5, nearby=True),
+    "s3": Place.remote("S3", put=0.060, get=0.025, list=0.040),
+    "s3-express": Place.remote("S3 Express", put=0.008, get=0.005, list=0.010),
+    "azure": Place.remote("Azure", put=0.025, get=0.012, list=0.020),
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one table: commits per second, puts for each, and the share of transactions that end with a conflict."""
+
+    rate: float
+    puts: float
+    aborts: float
+
+
+# --- the formula ---
+
+
+def predict(place: Place, writers: int, conflict: float = 0.0) -> Figures:
+    """Where so many writers together have as many transactions under way as there are: by bisection over the rate.
+
+    Args:
+        place: the store.
+        writers: how many write at once, each one transaction after the other.
+        conflict: the probability that a transaction conflicts with one winner.
+    """
+    low, high = 0.0, 1 / _window(place)
+    for _ in range(60):
+        rate = (low + high) / 2
+        seconds, puts, commits = _transaction(place, rate * (writers - 1) / writers, conflict)
+        low, high = (rate, high) if rate * seconds < writers * commits else (low, rate)
+    return Figures(low, puts / commits, 1 - commits)
+
+
+def _window(place: Place) -> float:
+    """From where a listing takes place to where the put behind it does; the newest commit is read in between.
+
+    A version that is created meanwhile is one that this put loses to, so versions follow each other no faster.
+    """
+    return place.list / 2 + place.get + place.put / 2
+
+
+class _Quiet:
+    """Versions come at this rate, and none within ``gap`` of the one before it."""
+
+    def __init__(self, rate: float, gap: float):
+        self.rate, self.gap = rate, min(gap, 0.999_999 / rate if rate else gap)
+        self.hazard = rate / (1 - rate * self.gap)
+
+    def for_(self, seconds: float) -> float:
+        """The probability that none comes for so long, from a moment that has nothing to do with them."""
+        if seconds <= self.gap:
+            return 1 - self.rate * seconds
+        return (1 - self.rate * self.gap) * math.exp(-self.hazard * (seconds - self.gap))
+
+
+def _transaction(place: Place, rate: float, conflict: float) -> tuple[float, float, float]:
+    """What a transaction takes while others commit at this rate: seconds, puts, and the probability that it commits."""
+    window = _window(place)
+    untouched = _Quiet(rate, window).for_
+    seconds, puts, commits, alive = place.think + place.list, 0.0, 0.0, 1.0
+    base, exposed = place.work + place.put, place.list / 2 + place.work + place.put / 2
+    for losses in range(1, _LAST):
+        wins = max(untouched(exposed), 1e-12)
+        # It reads the winner and pauses; it asks for the next one, lists, and reads what else there is.
+        again = 2 * place.get + _pause(place, losses)
+        passed = rate * (exposed + place.put / 2 + again + place.list / 2)
+        goes_on = (1 - wins) * (1 - conflict) ** (passed / (1 - wins + 1e-12))
+        # Pauses grow up to the last one, which stands for all behind it.
+        times = alive / (1 - goes_on) if losses == _LAST - 1 else alive
+        seconds += times * (base + (1 - wins) * again)
+        puts += times
+        commits += times * wins
+        alive *= goes_on
+        base, exposed = place.list + place.get + place.put, window
+    return seconds, puts, commits
+
+
+_LAST = 16
+
+
+def _pause(place: Place, losses: int) -> float:
+    pause = effects.Pause(losses, "lost")
+    return POLICY.delay(pause, lambda low, high: (low + high) / 2, nearby=place.nearby)
+
+
+def row(place: Place) -> str:
+    """A store in the table of bench/README.md."""
+    alone = place.think + place.list + place.work + place.put
+    window = _window(place)
+    times = ", ".join(f"{1000 * seconds:g}" for seconds in (place.put, place.get, place.list))
+    most = f"{1 / window:,.0f}" if window < 0.01 else f"{1 / window:.3g}"
+    return f"| {place.name} | {times} | {1 / alone:.3g} a second | {alone / window:.1f} writers | {most} |"
+
+
+# --- the simulation ---
+
+
+@dataclass
+class Log:
+    """The store: the commits, and which file stands in each slot, by version."""
+
+    slots: int
+    commits: list[bytes] = field(default_factory=lambda: [b'{"commitInfo":{"txnId":"first"}}\n'])
+    files: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.files.append(tuple(range(-self.slots, 0)))
+
+    @property
+    def newest(self) -> int:
+        return len(self.commits) - 1
+
+    def put(self, version: int, data: bytes) -> bool:
+        if version <= self.newest:
+            return False
+        assert version == self.newest + 1, "a put counts only behind the newest version"
+        self.commits.append(data)
+        return True
+
+
+@dataclass
+class Counts:
+    """What the writers tell, from ``since`` on."""
+
+    since: float = math.inf
+    commits: int = 0
+    aborts: int = 0
+    puts: int = 0
+
+
+def simulate(place: Place, writers: int, conflict: float = 0.0, *, commits: int = 2_000, seed: int = 1) -> Figures:
+    """Let the engine's commit loops run against a store with latencies.
+
+    With ``conflict`` each transaction replaces one of ``1 / conflict`` files, so that it conflicts with as many of the
+    winners; without, it adds one. One that conflicts begins again at the newest version.
+    """
+    chance = random.Random(seed)
+    log, counts = Log(round(1 / conflict) if conflict else 0), Counts()
+    now, order = 0.0, itertools.count()
+    waiting: list[tuple[float, int, Generator[float, float, None]]] = []
+    for number in range(writers):
+        process = _writer(place, log, counts, number, chance)
+        next(process)
+        start = chance.uniform(0, place.think + place.work + place.put)
+        heapq.heappush(waiting, (start, next(order), process))
+    while counts.commits < commits:
+        now, _, process = heapq.heappop(waiting)
+        # A tenth of the versions are for the writers to get out of step.
+        if counts.since == math.inf and log.newest >= commits // 10:
+            counts.since = now
+        heapq.heappush(waiting, (now + process.send(now), next(order), process))
+    ended = counts.commits + counts.aborts
+    return Figures(counts.commits / (now - counts.since), counts.puts / counts.commits, counts.aborts / ended)
+
+
+Steps = Generator[float, float, Any]
+"""A process: it yields how long to wait, and is sent the time."""
+
+
+def _writer(place: Place, log: Log, counts: Counts, number: int, chance: random.Random) -> Steps:
+    """One transaction after the other."""
+    now = yield 0.0
+    for transaction in itertools.count(1):
+        now = yield _varied(place.think, chance)
+        listing = _varied(place.list, chance)
+        now = yield listing / 2
+        read, slot = log.newest, chance.randrange(log.slots) if log.slots else None
+        now = yield listing / 2
+        now = yield _varied(place.work, chance)
+        new = number * 10_000_000 + transaction
+        shell = _Shell(place, log, chance, slot, new, now)
+        try:
+            yield from shell.carry_out(commit_loop(_prepared(log, read, slot, new, f"{number}-{transaction}")))
+            committed = True
+        except ConcurrentModificationError:
+            committed = False
+        if counts.since < math.inf:
+            counts.commits += committed
+            counts.aborts += not committed
+            counts.puts += shell.puts
+
+
+def _varied(seconds: float, chance: random.Random) -> float:
+    """Latencies vary by a third, with a tail, around the same mean."""
+    return seconds * chance.lognormvariate(-0.045, 0.3)
+
+
+@dataclass
+class _Shell:
+    """What carries out the effects of one commit, as ``refdelta/driver.py`` does: requests take effect half way."""
+
+    place: Place
+    log: Log
+    chance: random.Random
+    slot: int | None
+    new: int
+    started: float
+    puts: int = 0
+
+    def carry_out(self, loop: Generator[effects.Effect, effects.Reply, CommitOutcome]) -> Steps:
+        effect = next(loop)
+        with contextlib.suppress(StopIteration):
+            while True:
+                effect = loop.send((yield from self._reply(effect)))
+
+    def _reply(self, effect: effects.Effect) -> Steps:
+        place, log = self.place, self.log
+        match effect:
+            case effects.Confirm():
+                return effects.Yes()  # it was seen a moment ago
+            case effects.PutIfAbsent(version, data):
+                self.puts += 1
+                return (yield from self._request(place.put, functools.partial(self._put, version, data)))
+            case effects.ReadCommits(first, last):
+                found = yield from self._request(place.get, lambda: log.commits[first : last + 1])
+                return effects.Commits((*found, *(None,) * (last + 1 - first - len(found))))
+            case effects.NewestVersion(after):
+                # The next one is asked for; a listing follows only where it is there.
+                newest = yield from self._request(place.get, lambda: log.newest)
+                if newest > after:
+                    newest = yield from self._request(place.list, lambda: log.newest)
+                return effects.Newest(newest)
+            case effects.Pause():
+                now = yield POLICY.delay(effect, self.chance.uniform, nearby=place.nearby)
+                return effects.Elapsed(now - self.started)
+        raise AssertionError(effect)
+
+    def _request(self, seconds: float, carry_out: Callable[[], Any]) -> Steps:
+        half = _varied(seconds, self.chance) / 2
+        yield half
+        reply = carry_out()
+        yield half
+        return reply
+
+    def _put(self, version: int, data: bytes) -> effects.Created | effects.Exists:
+        if not self.log.put(version, data):
+            return effects.Exists()
+        self.log.files.append(_replaced(self.log.files[-1], self.slot, self.new))
+        return effects.Created()
+
+
+def _replaced(files: tuple[int, ...], slot: int | None, new: int) -> tuple[int, ...]:
+    return files if slot is None else (*files[:slot], new, *files[slot + 1 :])
+
+
+def _prepared(log: Log, read: int, slot: int | None, new: int, txn_id: str) -> PreparedCommit:
+    if slot is None:
+        return PreparedCommit(
+            read_version=read,
+            read_set=ReadSet(version=read),
+            actions=[_file(f"{new}")],
+            commit_info={"operation": "WRITE", "isBlindAppend": True},
+            txn_id=txn_id,
+        )
+    old = _file(f"{log.files[read][slot]}", slot)
+    remove = Remove(path=old.path, deletion_timestamp=1, data_change=True, partition_values=old.partition_values)
+    return PreparedCommit(
+        read_version=read,
+        read_set=ReadSet(version=read, predicates=(_slot_is(slot),)).with_files([old]),
+        actions=[remove, _file(f"{new}", slot)],
+        commit_info={"operation": "UPDATE"},
+        txn_id=txn_id,
+        table=TABLE,
+    )
+
+
+def _file(path: str, slot: int | None = None) -> Add:
+    values = {} if slot is None else {"slot": str(slot)}
+    return Add(path=path, partition_values=values, size=1, modification_time=1, data_change=True)
+
+
+@functools.cache
+def _slot_is(slot: int) -> Predicate:
+    return parse_predicate(f"slot = {slot}", SCHEMA)
+
+
+# --- the program ---
+
+WRITERS = (1, 2, 4, 8, 16, 32, 64)
+CONFLICTS = (0.0, 0.01, 0.1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python bench/cost_model.py", description="Commits per second of one table.")
+    parser.add_argument("--store", choices=[*PLACES], action="append", help="all unless said")
+    parser.add_argument("--put", type=float, help="milliseconds; with --get and --list: a store of one's own")
+    parser.add_argument("--get", type=float)
+    parser.add_argument("--list", type=float)
+    parser.add_argument("--commits", type=int, default=600, help="how many are simulated for each line")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    own = (given.put, given.get, given.list)
+    if any(own) and not all(time and time > 0 for time in own):
+        parser.error("--put, --get and --list belong together, and are more than 0")
+    if given.commits < 10:
+        parser.error("--commits: at least 10")
+    places = [PLACES[name] for name in given.store or PLACES]
+    if all(own):
+        places = [Place.remote("own", *(time / 1000 for time in own))]
+    print("commits per second of one table: by the formula, and of the engine's commit loops on a simulated store")
+    print(f"{'':<12}{'a winner':>10}{'':>9}{'commits per second':^24}{'puts a commit':^18}{'conflicts':^16}")
+    print(
+        f"{'':<12}{'conflicts':>10}{'writers':>9}{'formula':>12}{'simulated':>12}" + f"{'formula':>9}{'sim.':>7}  " * 2
+    )
+    for place, conflict in itertools.product(places, CONFLICTS):
+        for writers in WRITERS:
+            told = predict(place, writers, conflict)
+            found = simulate(place, writers, conflict, commits=given.commits, seed=given.seed)
+            print(
+                f"{place.name:<12}{conflict:>10.0%}{writers:>9}{told.rate:>12.1f}{found.rate:>12.1f}"
+                f"{told.puts:>9.1f}{found.puts:>7.1f}  {told.aborts:>9.0%}{found.aborts:>7.0%}",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
