@@ -150,8 +150,10 @@ class _Shell:
     inline_vectors: bool = False
     # When the version that was read was the newest.
     fresh_at: float | None = None
-    # A commit file that was read before its turn.
-    ahead: dict[int, bytes] = field(default_factory=dict)
+    # A commit file that was read before its turn; None where there was none.
+    ahead: dict[int, bytes | None] = field(default_factory=dict)
+    # The version that another writer seems to have taken just now.
+    lost: int | None = None
     started: float = field(init=False)
     # When each version was last known to exist.
     seen: dict[int, float] = field(default_factory=dict)
@@ -247,6 +249,7 @@ class _Shell:
                 self._hold(version, data)
                 return effects.Created()
             case storage.Exists():
+                self.lost = version
                 return effects.Exists()
             case storage.Unknown(cause):
                 return effects.Unknown(cause)
@@ -256,24 +259,43 @@ class _Shell:
     def _newest(self, after: int) -> int:
         # Who was up to date a moment ago is mostly one behind. To ask for the next version is then quicker than a
         # listing, and as certain: no cleanup goes past what is seconds old.
-        if self.fresh_at is not None and self.clock() - self.fresh_at < _TRUSTED_SECONDS:
-            following = read_commit(self.store, after + 1)
-            if following is None:
+        if self._is_fresh:
+            if after + 1 not in self.ahead:
+                self.ahead[after + 1] = read_commit(self.store, after + 1)
+            if self.ahead[after + 1] is None:
+                del self.ahead[after + 1]
                 return after
-            self.ahead[after + 1] = following
         return newest_version(self.store, after)
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self.fresh_at is not None and self.clock() - self.fresh_at < _TRUSTED_SECONDS
 
     def _read(self, first: int, last: int) -> tuple[bytes | None, ...]:
         known = self.ahead.pop(first, None)
         if known is not None:
             return (known, *(self._read(first + 1, last) if first < last else ()))
         if first == last:
-            return (read_commit(self.store, first),)
+            return (self._read_lost(first) if first == self.lost else read_commit(self.store, first),)
         versions = range(first, last + 1)
         with contextlib.suppress(ObjectNotFoundError):
             return tuple(self.store.get_many(map(commit_key, versions)))
         # Rare: a gap, or cleanup. Each by itself, to see what is there.
-        return tuple(ThreadExecutor.for_store(self.store).map(functools.partial(read_commit, self.store), versions))
+        return tuple(self._each(versions))
+
+    def _read_lost(self, version: int) -> bytes | None:
+        """The winner's file, and beside it the one that is asked for next: over a network one round trip, not two."""
+        self.lost = None
+        if not (self.store.capabilities.remote and self._is_fresh):
+            return read_commit(self.store, version)
+        both = self._each(range(version, version + 2))
+        found = next(both)
+        with contextlib.suppress(storage.StorageError):  # it is asked for again
+            self.ahead[version + 1] = next(both)
+        return found
+
+    def _each(self, versions: range) -> Iterator[bytes | None]:
+        return ThreadExecutor.for_store(self.store).map(functools.partial(read_commit, self.store), versions)
 
 
 def read_commit(store: Store, version: int) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import multiprocessing
+import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -18,7 +19,7 @@ from refdelta.driver import RetryPolicy, commit, list_versions, read_commit, sto
 from refdelta.protocol.actions import Add
 from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.paths import commit_key
-from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore
+from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
 
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
@@ -85,6 +86,41 @@ def test_who_was_up_to_date_a_moment_ago_asks_for_the_next_version(winners, age,
     assert outcome.rebased_over == tuple(range(1, 1 + winners))
     assert outcome.log == tuple(read_commit(store.inner, version) for version in range(1, 2 + winners))
     assert [operation for operation, _ in store.calls] == calls
+
+
+def test_the_winner_and_the_next_version_are_read_side_by_side():
+    class Pairs(Remote):
+        """Answers who asks for a commit file when the other one asks, too."""
+
+        both = threading.Barrier(2, timeout=30)
+
+        def get(self, key):
+            self.both.wait()
+            return super().get(key)
+
+    store = Pairs()
+    table(2, store)
+    outcome = commit(store, prepare("late", 0), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over) == (2, (1,))
+
+
+def test_trouble_with_the_next_version_is_none_of_the_winner():
+    class Stubborn(Remote):
+        """Fails when the version behind the winner is read for the first time."""
+
+        failed = False
+
+        def get(self, key):
+            if key == commit_key(2) and not self.failed:
+                self.failed = True
+                raise StorageError("no answer")
+            return super().get(key)
+
+    store = Stubborn()
+    table(2, store)
+    outcome = commit(store, prepare("late", 0), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over, outcome.attempts) == (2, (1,), 2)
+    assert store.failed
 
 
 def test_creating_a_table_costs_a_listing_and_a_put():
