@@ -100,7 +100,7 @@ class Contest:
         Args:
             engines: refdelta's among them.
             rounds: how many count.
-            warm: how many go before and do not count.
+            warm: how many go before and do not count; none before a single round.
             units: how many of ``unit`` a run does; the report divides by it.
             unit: "commit", "row", ...; nothing for a whole statement.
             goals: what is wanted.
@@ -114,6 +114,7 @@ class Contest:
         (own,) = (engine for engine in chosen if engine.name == SELF)
         found = {engine.name: Samples(engine.settings) for engine in chosen}
         rounds = rounds if self._rounds is None else self._rounds
+        warm = warm if rounds > 1 else 0  # a single round shows that it works, and no more
         numbers = iter(range(-warm, rounds))
         state: dict[str, Any] = {}
 
