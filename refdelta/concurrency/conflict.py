@@ -152,16 +152,16 @@ def _metadata_changed(ours: Standing, winner: CommitSummary) -> Found:
 
 
 def _identity_columns(ours: Standing, _winner: CommitSummary) -> Found:
-    return _PLAIN if ours.table is not None and ours.table.has_identity_columns else None
+    return _PLAIN if ours.one_writer else None
 
 
 def _same_domain(ours: Standing, winner: CommitSummary) -> Found:
-    return _PLAIN if (ours.staged.domains & winner.domains) - {ROW_TRACKING} else None
+    return _PLAIN if winner.domains and (ours.staged.domains & winner.domains) - {ROW_TRACKING} else None
 
 
 def _same_application(ours: Standing, winner: CommitSummary) -> Found:
     # Recording a version rests on what was recorded before, whether or not the caller remembered to say that it looked.
-    return _PLAIN if (ours.read.app_ids | ours.staged.app_ids) & winner.app_ids else None
+    return _PLAIN if winner.app_ids and (ours.read.app_ids | ours.staged.app_ids) & winner.app_ids else None
 
 
 def _with_vectors(test: Test) -> Test:
@@ -325,6 +325,8 @@ def check(ours: Standing, winner: CommitSummary, rules: Sequence[Rule] = RULES) 
         winner: a commit that it did not see, the next one of the log.
         rules: the rules to ask.
     """
+    if ours.is_apart(winner):
+        return Clear()
     for rule in rules:
         found = rule.test(ours, winner)
         if isinstance(found, Dispute):

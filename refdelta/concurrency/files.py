@@ -26,6 +26,7 @@ class _Facing:
     touches: Mapping[str, Touch] = field(default_factory=dict)
     vectors: dict[str, BitMap64] = field(default_factory=dict)
     outcomes: dict[str, Outcome] | None = None
+    settled: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Files:
     inputs: dict[str, int] = field(init=False)
     unseen: set[str] = field(default_factory=set)
     _facing: _Facing = field(default_factory=_Facing)
+    _left_alone: CommitSummary | None = None
 
     def __post_init__(self) -> None:
         self.inputs = {path: number for number, group in self.groups.items() for path in group.inputs}
@@ -62,8 +64,17 @@ class Files:
     def touches(self, winner: CommitSummary) -> Mapping[str, Touch]:
         """What the winner did to files that are known; the others cost nothing."""
         if self._facing.winner is not winner:
-            self._facing = _Facing(winner, dict(self._touched(winner)))
+            self._facing = _Facing(winner, {} if self.left_alone(winner) else dict(self._touched(winner)))
         return self._facing.touches
+
+    def left_alone(self, winner: CommitSummary) -> bool:
+        """Whether the winner did nothing to files that are known."""
+        if self._left_alone is not winner:
+            for known in (self.held, self.pinned, self.inputs):
+                if known and not known.keys().isdisjoint(winner.paths):
+                    return False
+            self._left_alone = winner
+        return True
 
     def _touched(self, winner: CommitSummary) -> Iterator[tuple[str, Touch]]:
         for known in (self.held, self.pinned, self.inputs):
@@ -140,7 +151,13 @@ class Files:
             added: those of its adds that matter for what rows they have.
         """
         vectors = {one.unique_id: one for one in self._vectors(winner, added) if one is not None}
-        return tuple(one for name, one in vectors.items() if name not in self._facing.vectors)
+        needed = tuple(one for name, one in vectors.items() if name not in self._facing.vectors)
+        self._facing.settled = not needed
+        return needed
+
+    def settled(self, winner: CommitSummary) -> bool:
+        """Whether it was asked before, and no vector is needed any more."""
+        return self._facing.winner is winner and self._facing.settled
 
     def _vectors(self, winner: CommitSummary, added: Sequence[Add]) -> Iterator[DeletionVectorDescriptor | None]:
         touches = self.touches(winner)
@@ -171,6 +188,9 @@ class Files:
     def advance(self, winner: CommitSummary) -> bool:
         """Go behind a winner that does not conflict. Returns whether what is to be written changed."""
         touches = self.touches(winner)
+        if not touches and not (self.everything and winner.moves):
+            self._facing.winner = None
+            return False
         changed = self._advance_held(winner)
         for number, group in self._touched_groups(touches).items():
             behind = group.behind(touches, winner, self._facing.vectors)
@@ -180,7 +200,7 @@ class Files:
                 self.inputs = {path: other for path, other in self.inputs.items() if other != number}
             else:
                 self.groups[number] = behind
-        self._facing = _Facing()
+        self._facing, self._left_alone = _Facing(), None
         return changed
 
     def _advance_held(self, winner: CommitSummary) -> bool:

@@ -6,7 +6,8 @@ predicates are for a partition is kept. Statistics are decoded and looked at onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import DeltaError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _KEPT = 100_000
 """How many partitions are remembered."""
+
+_Values = Mapping[str, str | None]
 
 _Open = tuple[Mapping[str, Any], list[FileMatcher]]
 """The values of a partition, and the predicates that may be true for some of its rows."""
@@ -37,9 +40,25 @@ class Matcher:
         self.predicates = tuple(p for p in predicates if p != FALSE)
         self._always = TRUE in self.predicates or (bool(self.predicates) and table is None)
         self._matchers: list[FileMatcher] = []
-        self._by_partition: dict[frozenset[tuple[str, str | None]], _Open | None] = {}
+        self._by_partition: dict[Any, _Open | None] = {}
+        # The partitions without a row that satisfies a predicate.
+        self._closed: set[Any] = set()
+        self._key: Callable[[_Values], Any] = bool
         if table is not None and not self._always:
             self._matchers = [FileMatcher(p, table.schema, table.partition_columns) for p in self.predicates]
+        if self._matchers:
+            self._key = _partition_key(self._matchers[0].partition_names)
+
+    def in_open_partitions(self, files: Sequence[Add]) -> Sequence[Add]:
+        """Those of the files that may match as far as the partitions of files tell which were asked before. It is
+        quick, and :meth:`may_match` decides.
+        """
+        if not self._matchers:
+            return files if self.predicates else ()
+        if not self._closed:
+            return files
+        key, closed = self._key, self._closed
+        return [file for file in files if key(file.partition_values) not in closed]
 
     def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
         """Whether a row of the file may satisfy a predicate.
@@ -65,16 +84,19 @@ class Matcher:
         """Whether no row satisfies a predicate of both."""
         return all(disjoint(one, two) for one in self.predicates for two in other.predicates)
 
-    def _open(self, values: Mapping[str, str | None]) -> _Open | None:
+    def _open(self, values: _Values) -> _Open | None:
         """What a partition leaves open; None where a predicate is true for all its rows."""
-        key = frozenset(values.items())
+        key = self._key(values)
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:
                 self._by_partition.clear()
-            self._by_partition[key] = self._decide(values)
+                self._closed.clear()
+            found = self._by_partition[key] = self._decide(values)
+            if found is not None and not found[1]:
+                self._closed.add(key)
         return self._by_partition[key]
 
-    def _decide(self, values: Mapping[str, str | None]) -> _Open | None:
+    def _decide(self, values: _Values) -> _Open | None:
         known = self._matchers[0].partition_values(values)
         if known is None:
             return None
@@ -90,3 +112,10 @@ class Matcher:
             if True in outcomes:
                 found.append(matcher)
         return known, found
+
+
+def _partition_key(names: Sequence[str]) -> Callable[[_Values], Any]:
+    """By what the partition of a file is told from others: the values of the table's partition columns."""
+    if len(names) == 1:
+        return methodcaller("get", names[0])
+    return lambda values: tuple([values.get(name) for name in names])

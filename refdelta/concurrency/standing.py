@@ -66,6 +66,11 @@ class Standing:
             read, though a remove is written without.
         rows: asks files for rows that it would have read.
         lookout: whether rows of files are looked at, and what was found.
+        blind: whether it read nothing of the table's data, and takes nothing away.
+        snapshot_isolation: whether it only rearranges data. Then it conflicts over the files themselves only, as in
+            delta-spark.
+        one_writer: whether the table admits one writer at a time.
+        everything: whether it read the whole table, or may have: files that it removes without saying what it read.
         precedence: see :mod:`refdelta.concurrency.precedence`.
         files: the files that it knows.
     """
@@ -77,17 +82,27 @@ class Standing:
     work: Work = field(default_factory=Work)
     budget: RowBudget = field(default_factory=RowBudget)
     staged: CommitSummary = field(init=False)
+    blind: bool = field(init=False)
+    snapshot_isolation: bool = field(init=False)
+    one_writer: bool = field(init=False)
+    everything: bool = field(init=False)
     rows: Matcher = field(init=False)
     lookout: Lookout = field(init=False)
     precedence: Precedence = field(init=False)
     files: Files = field(init=False)
     _worked: tuple[Add | Remove, ...] = field(init=False)
-    _asked: tuple[CommitSummary, list[Add]] | None = None
+    _asked: tuple[CommitSummary, Sequence[Add]] | None = None
+    _open: tuple[CommitSummary, Sequence[Add]] | None = None
+    _apart: CommitSummary | None = None
 
     def __post_init__(self) -> None:
         groups = dict(enumerate(map(Regrouping.of, self.work.groups)))
         self._worked = tuple(_worked(self.work, groups.values()))
-        self.staged = self._fold()
+        self.staged = staged = self._fold()
+        self.blind = self.read.blind and not staged.removes
+        self.snapshot_isolation = staged.rearranges and not staged.changes_table
+        self.everything = self.read.whole_table or (self.read.blind and not self.blind)
+        self.one_writer = self.table is not None and self.table.has_identity_columns
         self.rows = Matcher(self.predicates, self.table)
         self.lookout = Lookout(self.budget, unfit(self.read))
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
@@ -111,24 +126,9 @@ class Standing:
     # --- what it is ---
 
     @property
-    def blind(self) -> bool:
-        """Whether it read nothing of the table's data, and takes nothing away."""
-        return self.read.blind and not self.staged.removes
-
-    @property
-    def snapshot_isolation(self) -> bool:
-        """Whether it only rearranges data. Then it conflicts over the files themselves only, as in delta-spark."""
-        return self.staged.rearranges and not self.staged.changes_table
-
-    @property
     def level_name(self) -> str:
         """What ``commitInfo.isolationLevel`` says of it."""
         return "SnapshotIsolation" if self.snapshot_isolation else self.level.value
-
-    @property
-    def everything(self) -> bool:
-        """Whether it read the whole table, or may have: files that it removes without saying what it read."""
-        return self.read.whole_table or (self.read.blind and not self.blind)
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -138,6 +138,20 @@ class Standing:
     def has_seen(self, metadata: Metadata) -> bool:
         """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
         return self.table is not None and self.table.metadata == metadata
+
+    def is_apart(self, winner: CommitSummary) -> bool:
+        """Whether the winner's files are surely none that concern it: then no rule fires, and it stands behind the
+        winner as it stands now. Most winners are such, and this is quick to see.
+        """
+        apart = (
+            winner.only_files
+            and not (self.one_writer or self.read.version < 0 or self.precedence.behind)
+            and not (self.everything and winner.removes)
+            and self.files.left_alone(winner)
+            and (self.blind or self.snapshot_isolation or not self._in_open_partitions(winner))
+        )
+        self._apart = winner if apart else None
+        return apart
 
     # --- what it makes of a winner's new rows ---
 
@@ -149,10 +163,23 @@ class Standing:
         """Whether nothing that the winner added concerns it."""
         return self.blind or self.snapshot_isolation or self.may_skip(winner)
 
-    def should_have_read(self, winner: CommitSummary) -> Iterator[Add]:
+    def should_have_read(self, winner: CommitSummary) -> Sequence[Add]:
         """The winner's adds with rows that are new and that it may have selected, as far as files tell."""
+        if self._asked is None or self._asked[0] is not winner:
+            self._asked = winner, list(self._selected(self._in_open_partitions(winner), winner))
+        return self._asked[1]
+
+    def _in_open_partitions(self, winner: CommitSummary) -> Sequence[Add]:
+        # Most files are of other partitions than those that were read, and that is what is seen the quickest.
+        if self._open is None or self._open[0] is not winner:
+            self._open = winner, self.rows.in_open_partitions(winner.adds)
+        return self._open[1]
+
+    def _selected(self, adds: Sequence[Add], winner: CommitSummary) -> Iterator[Add]:
         held = self.files.held
-        for add in winner.new_rows:
+        for add in adds:
+            if not winner.brings_rows(add):
+                continue
             path, vector = file_key(add)
             # A file that was read, and is added again as it was, brings nothing.
             if path in held and vector_id(held[path].vector) == vector:
@@ -174,7 +201,7 @@ class Standing:
                 certain.append(add)
             elif self.rows.may_match(add):
                 asked.append(only(add, outcome.back))
-        for add in self._candidates(winner):
+        for add in self.should_have_read(winner):
             path = same_path(add.path)
             if path in self.files.held:
                 continue
@@ -198,13 +225,10 @@ class Standing:
 
     def vectors_needed(self, winner: CommitSummary) -> tuple[DeletionVectorDescriptor, ...]:
         """The deletion vectors that must be read before it can be said what the winner did to rows."""
+        if self.files.settled(winner):
+            return ()
         by_rows = self.work.row_level and winner.removes and not self.overlooks(winner)
-        return self.files.vectors_needed(winner, self._candidates(winner) if by_rows else ())
-
-    def _candidates(self, winner: CommitSummary) -> list[Add]:
-        if self._asked is None or self._asked[0] is not winner:
-            self._asked = winner, list(self.should_have_read(winner))
-        return self._asked[1]
+        return self.files.vectors_needed(winner, self.should_have_read(winner) if by_rows else ())
 
     # --- going on ---
 
@@ -214,14 +238,16 @@ class Standing:
         Returns:
             Whether what is to be written changed.
         """
+        if self._apart is winner:
+            return False
         if not self.blind and not self.snapshot_isolation:
-            skipped = self.may_skip(winner) and any(True for _ in self.should_have_read(winner))
+            skipped = self.may_skip(winner) and bool(self.should_have_read(winner))
             if skipped:
                 self.files.unseen.update(same_path(add.path) for add in winner.adds)
             self.precedence.pass_over(winner, skipped=skipped)
         self.lookout.answers.clear()
-        self._asked = None
         renewed = self._renew(winner)
+        self._asked = None
         return self.files.advance(winner) or renewed
 
     def _renew(self, winner: CommitSummary) -> bool:
@@ -284,12 +310,15 @@ class Standing:
         return found
 
     def _fold(self) -> CommitSummary:
-        staged = fold(self.read.version, [*self.actions, *self._worked])
         known = self.read.statistics
-        if not known:
-            return staged
-        removes = (msgspec.structs.replace(r, stats=r.stats or known.get(same_path(r.path))) for r in staged.removes)
-        return dataclasses.replace(staged, removes=tuple(removes))
+        actions: list[AnyAction] = [*self.actions, *self._worked]
+        if known:
+            actions = [_with_statistics(one, known) if isinstance(one, Remove) else one for one in actions]
+        return fold(self.read.version, actions)
+
+
+def _with_statistics(remove: Remove, known: Mapping[str, str]) -> Remove:
+    return msgspec.structs.replace(remove, stats=remove.stats or known.get(same_path(remove.path)))
 
 
 def _worked(work: Work, groups: Iterable[Regrouping]) -> Iterator[Add | Remove]:

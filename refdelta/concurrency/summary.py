@@ -7,14 +7,16 @@ actions that it stages.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refdelta.concurrency.places import ROW_PLACES, Move, recorded_moves
+import msgspec
+
+from refdelta.concurrency.places import Move, recorded_moves
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import decode_commit, decode_summary
-from refdelta.protocol.paths import same_path
+from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.lean import LeanCommit, decode_lean, lean_info, whole_add
+from refdelta.protocol.paths import same_path, same_paths
 
 READ_PREDICATES = "readPredicates"
 """The field of commitInfo in which this engine records what a transaction read: SQL texts, of which every row that was
@@ -22,8 +24,11 @@ read satisfies one. A transaction that read nothing says so by ``isBlindAppend``
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommitSummary:
+_LOOKED_UP = 4
+"""So many files of a commit are looked up one by one; for more, all of it is decoded."""
+
+
+class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What the rules need of a commit.
 
     Attributes:
@@ -39,6 +44,8 @@ class CommitSummary:
         domains: the metadata domains that it sets or removes.
         adds: its add actions, without statistics where they come from a log file.
         removes: its remove actions, likewise.
+        paths: those of its adds, then those of its removes, as :func:`~refdelta.protocol.paths.same_path` has them.
+        only_files: it has no actions but of files, and commitInfo.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
         in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
         row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
@@ -54,14 +61,16 @@ class CommitSummary:
     level: str | None = None
     changes_protocol: bool = False
     metadata: Metadata | None = None
-    app_ids: frozenset[str] = field(default_factory=frozenset)
-    domains: frozenset[str] = field(default_factory=frozenset)
-    adds: tuple[Add, ...] = ()
-    removes: tuple[Remove, ...] = ()
+    app_ids: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+    adds: Sequence[Add] = ()
+    removes: Sequence[Remove] = ()
+    paths: Sequence[str] = ()
+    only_files: bool = False
     says_blind_append: bool = False
     in_commit_timestamp: int | None = None
-    row_places: Any = field(default=None, repr=False)
-    source: tuple[bytes, str] | None = field(default=None, repr=False)
+    row_places: Any = None
+    source: tuple[bytes, str] | None = None
 
     @functools.cached_property
     def added_data(self) -> tuple[Add, ...]:
@@ -99,14 +108,14 @@ class CommitSummary:
         return self.says_blind_append and not self.removes
 
     @functools.cached_property
-    def removed(self) -> dict[str, Remove]:
-        """Its removes by path, as :func:`~refdelta.protocol.paths.same_path` has it."""
-        return {same_path(remove.path): remove for remove in self.removes}
+    def added(self) -> dict[str, Add]:
+        """Its adds by path."""
+        return dict(zip(self.paths, self.adds, strict=False))
 
     @functools.cached_property
-    def added(self) -> dict[str, Add]:
-        """Its adds by path, likewise."""
-        return {same_path(add.path): add for add in self.adds}
+    def removed(self) -> dict[str, Remove]:
+        """Its removes by path."""
+        return dict(zip(self.paths[len(self.adds) :], self.removes, strict=True))
 
     @functools.cached_property
     def moves(self) -> dict[str, Move]:
@@ -124,7 +133,11 @@ class CommitSummary:
         A path that is added again with another deletion vector holds rows that were there. Where its vector grew, none
         came back; that it did is certain where rows were hidden and none can have been uncovered, as by RESTORE.
         """
-        return tuple(add for add in self.added_data if not self.only_hides(add))
+        return tuple(add for add in self.adds if self.brings_rows(add))
+
+    def brings_rows(self, add: Add) -> bool:
+        """Whether one of the adds is among the :attr:`new_rows`."""
+        return add.data_change and not self.only_hides(add)
 
     def only_hides(self, add: Add) -> bool:
         """Whether one of the adds is of a path that was there, with a vector that surely only grew."""
@@ -136,24 +149,27 @@ class CommitSummary:
 
     def with_statistics(self, add: Add) -> Add:
         """One of the adds, with what was left out when the log file was folded."""
-        return self._whole_adds.get(add.path, add)
+        if self.source is None:
+            return add
+        known = self._whole_adds
+        if add.path not in known:
+            if len(known) < _LOOKED_UP:
+                known[add.path] = whole_add(*self.source, add.path) or add
+            else:
+                known.update((one.path, one) for one in decode_commit(*self.source) if isinstance(one, Add))
+        return known.setdefault(add.path, add)
 
     @functools.cached_property
     def _whole_adds(self) -> dict[str, Add]:
-        if self.source is None:
-            return {}
-        return {action.path: action for action in decode_commit(*self.source) if isinstance(action, Add)}
+        return {}
 
 
-def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] | None = None) -> CommitSummary:
+def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
     """Fold actions. Actions of kinds that no rule looks at (cdc, sidecar, ...) leave no trace."""
-    info: dict[str, Any] = {}
     adds: list[Add] = []
     removes: list[Remove] = []
-    app_ids: set[str] = set()
-    domains: set[str] = set()
-    metadata: Metadata | None = None
-    kinds: set[type] = set()
+    info: dict[str, Any] = {}
+    others: list[Any] = []
     for action in actions:
         match action:
             case Add():
@@ -162,41 +178,9 @@ def fold(version: int, actions: Iterable[AnyAction], source: tuple[bytes, str] |
                 removes.append(action)
             case CommitInfo():
                 info = action.fields
-            case Txn():
-                app_ids.add(action.app_id)
-            case Metadata():
-                metadata = action
-            case DomainMetadata():
-                domains.add(action.domain)
             case _:
-                kinds.add(type(action))
-    return CommitSummary(
-        version=version,
-        operation=_typed(info.get("operation"), str),
-        txn_id=_typed(info.get("txnId"), str),
-        read_version=_typed(info.get("readVersion"), int),
-        read_predicates=_texts(info.get(READ_PREDICATES)),
-        level=_typed(info.get("isolationLevel"), str),
-        changes_protocol=Protocol in kinds,
-        metadata=metadata,
-        app_ids=frozenset(app_ids),
-        domains=frozenset(domains),
-        adds=tuple(adds),
-        removes=tuple(removes),
-        says_blind_append=info.get("isBlindAppend") is True,
-        in_commit_timestamp=_typed(info.get("inCommitTimestamp"), int),
-        row_places=info.get(ROW_PLACES),
-        source=source,
-    )
-
-
-def _typed(value: Any, kind: type) -> Any:
-    """A field of free JSON, or None where it is of another type."""
-    return value if type(value) is kind else None
-
-
-def _texts(value: Any) -> tuple[str, ...] | None:
-    return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
+                others.append(action)
+    return _summary(version, LeanCommit(adds, removes, lean_info(info), others))
 
 
 def summarize(version: int, data: bytes, file: str) -> CommitSummary:
@@ -210,4 +194,46 @@ def summarize(version: int, data: bytes, file: str) -> CommitSummary:
     Raises:
         InvalidLogError: the file is not what PROTOCOL.md, "Delta Log Entries", says; names file and line.
     """
-    return fold(version, decode_summary(data, file), (data, file))
+    return _summary(version, decode_lean(data, file), (data, file))
+
+
+def _summary(version: int, commit: LeanCommit, source: tuple[bytes, str] | None = None) -> CommitSummary:
+    info = commit.info
+    # Most commits have files and commitInfo, and nothing else.
+    others = _others(commit.others) if commit.others else {}
+    return CommitSummary(
+        version=version,
+        operation=_typed(info.operation, str),
+        txn_id=_typed(info.txn_id, str),
+        read_version=_typed(info.read_version, int),
+        read_predicates=_texts(info.read_predicates),
+        level=_typed(info.isolation_level, str),
+        adds=commit.adds,
+        removes=commit.removes,
+        paths=same_paths([add.path for add in commit.adds] + [remove.path for remove in commit.removes]),
+        only_files=not commit.others,
+        says_blind_append=info.is_blind_append is True,
+        in_commit_timestamp=_typed(info.in_commit_timestamp, int),
+        row_places=info.row_places,
+        source=source,
+        **others,
+    )
+
+
+def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
+    """What those actions of a commit mean that are not of files."""
+    return {
+        "changes_protocol": any(isinstance(action, Protocol) for action in actions),
+        "metadata": next((action for action in reversed(actions) if isinstance(action, Metadata)), None),
+        "app_ids": frozenset(action.app_id for action in actions if isinstance(action, Txn)),
+        "domains": frozenset(action.domain for action in actions if isinstance(action, DomainMetadata)),
+    }
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """A field of free JSON, or None where it is of another type."""
+    return value if type(value) is kind else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None

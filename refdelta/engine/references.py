@@ -14,9 +14,8 @@ from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
 from refdelta.engine.state import TOMBSTONE_SCHEMA, removes_table
 from refdelta.errors import DeltaError
-from refdelta.protocol.actions import Remove
-from refdelta.protocol.codec import decode_summary
 from refdelta.protocol.deletion_vector import relative_key
+from refdelta.protocol.lean import decode_lean
 from refdelta.protocol.paths import data_key, parse_log_name
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -101,8 +100,7 @@ def removals(store: Store, after_ms: int | None = None) -> pa.Table:
     found = [REMOVAL_SCHEMA.empty_table()]
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
-        actions = (action for data, key in _contents(store, some) for action in decode_summary(data, key))
-        removes = [action for action in actions if isinstance(action, Remove)]
+        removes = [remove for data, key in _contents(store, some) for remove in decode_lean(data, key).removes]
         found.append(removes_table(removes).select(REMOVAL_SCHEMA.names))
     return pa.concat_tables(found)
 

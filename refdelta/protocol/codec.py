@@ -2,7 +2,7 @@
 
 Two ways in. The fast one decodes a whole commit into structs that refuse unknown fields. A commit that it refuses is
 decoded again line by line: there unknown fields go into ``extra``, and what is truly wrong is reported with its line.
-:func:`decode_summary` is a third, for conflict checks: it never looks into statistics and tags.
+Conflict checks have a third, in :mod:`refdelta.protocol.lean`.
 
 Blank lines are passed over and the last line needs no line break, as delta-spark reads a commit; unknown actions are
 ignored, as the specification asks.
@@ -23,9 +23,7 @@ from refdelta.protocol.actions import (
     Cdc,
     CheckpointMetadata,
     CommitInfo,
-    DeletionVectorDescriptor,
     DomainMetadata,
-    Int64,
     Metadata,
     Protocol,
     Remove,
@@ -50,63 +48,36 @@ ACTIONS: dict[str, type[FileOrTableAction]] = {
 _KEY = {kind: key for key, kind in ACTIONS.items()}
 
 
-class _Shared(msgspec.Struct, rename="camel", gc=False):
+class _Line(msgspec.Struct, rename="camel", gc=False):
     meta_data: Metadata | None = None
     protocol: Protocol | None = None
     txn: Txn | None = None
     domain_metadata: DomainMetadata | None = None
     cdc: Cdc | None = None
     commit_info: dict[str, Any] | None = None
-
-
-class _Line(_Shared, rename="camel", gc=False):
     add: Add | None = None
     remove: Remove | None = None
     sidecar: Sidecar | None = None
     checkpoint_metadata: CheckpointMetadata | None = None
 
 
-class _LeanAdd(msgspec.Struct, rename="camel", gc=False):
-    path: str
-    partition_values: dict[str, str | None]
-    size: Int64
-    modification_time: Int64
-    data_change: bool
-    deletion_vector: DeletionVectorDescriptor | None = None
-    base_row_id: Int64 | None = None
-    default_row_commit_version: Int64 | None = None
-
-
-class _LeanRemove(msgspec.Struct, rename="camel", gc=False):
-    path: str
-    deletion_timestamp: Int64 | None = None
-    data_change: bool | None = None
-    partition_values: dict[str, str | None] | None = None
-    size: Int64 | None = None
-    deletion_vector: DeletionVectorDescriptor | None = None
-
-
-class _LeanLine(_Shared, rename="camel", gc=False):
-    add: _LeanAdd | None = None
-    remove: _LeanRemove | None = None
-
-
 _LINES = msgspec.json.Decoder(_Line)
-_LEAN_LINES = msgspec.json.Decoder(_LeanLine)
 _LINE = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder()
 # What msgspec raises on bad input; the last is for nesting beyond the stack.
-_BAD_INPUT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+BAD_INPUT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_T = TypeVar("_T")
 
 
 # --- bytes to actions --------------------------------------------------------------------------------------------
 
 
-def _enough_memory(decode: Callable[[bytes, str], list[AnyAction]]) -> Callable[[bytes, str], list[AnyAction]]:
-    """The same, but where memory does not suffice for what the bytes unfold to, the error names the file."""
+def enough_memory(decode: Callable[[bytes, str], _T]) -> Callable[[bytes, str], _T]:
+    """The same decoder, but where memory does not suffice for what the bytes unfold to, the error names the file."""
 
     @functools.wraps(decode)
-    def decoded(data: bytes, file: str) -> list[AnyAction]:
+    def decoded(data: bytes, file: str) -> _T:
         try:
             return decode(data, file)
         except MemoryError:
@@ -117,7 +88,7 @@ def _enough_memory(decode: Callable[[bytes, str], list[AnyAction]]) -> Callable[
     return decoded
 
 
-@_enough_memory
+@enough_memory
 def decode_commit(data: bytes, file: str) -> list[AnyAction]:
     """The actions of a commit or of a compacted file, in their order.
 
@@ -131,7 +102,7 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
     """
     try:
         lines = _LINES.decode_lines(data)
-    except _BAD_INPUT:
+    except BAD_INPUT:
         return _decode_slowly(data, file)
     actions: list[AnyAction] = []
     for line in lines:
@@ -147,7 +118,7 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
     return actions if _whole(data, lines) else _decode_slowly(data, file)
 
 
-def _whole(data: bytes, lines: Sequence[_Line] | Sequence[_LeanLine]) -> bool:
+def _whole(data: bytes, lines: Sequence[_Line]) -> bool:
     """Whether there are lines, each is one object, and each object one action.
 
     msgspec reads two objects on one line, and one over two lines; neither is a commit. Lines that begin
@@ -171,54 +142,14 @@ def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sid
     )
 
 
-@_enough_memory
-def decode_summary(data: bytes, file: str) -> list[AnyAction]:
-    """The actions of a commit as conflict checks need them: without statistics, tags and unknown fields.
-
-    Raises:
-        InvalidLogError: as :func:`decode_commit`, for what it looks at.
-    """
+def decode_line(line: bytes, file: str) -> AnyAction | None:
+    """As :func:`decode_action`, of bytes that are one line of a commit which was decoded before: quicker."""
     try:
-        lines = _LEAN_LINES.decode_lines(data)
-    except _BAD_INPUT:
-        return decode_commit(data, file)
-    actions: list[AnyAction] = []
-    for line in lines:
-        if line.add is not None:
-            actions.append(_lean_add(line.add))
-        elif line.remove is not None:
-            actions.append(_lean_remove(line.remove))
-        elif line.commit_info is not None:
-            actions.append(CommitInfo(line.commit_info))
-        else:
-            action = line.meta_data or line.protocol or line.txn or line.domain_metadata or line.cdc
-            if action is not None:
-                actions.append(action)
-    return actions if _whole(data, lines) else decode_commit(data, file)
-
-
-def _lean_add(add: _LeanAdd) -> Add:
-    return Add(
-        path=add.path,
-        partition_values=add.partition_values,
-        size=add.size,
-        modification_time=add.modification_time,
-        data_change=add.data_change,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-    )
-
-
-def _lean_remove(remove: _LeanRemove) -> Remove:
-    return Remove(
-        path=remove.path,
-        deletion_timestamp=remove.deletion_timestamp,
-        data_change=remove.data_change,
-        partition_values=remove.partition_values,
-        size=remove.size,
-        deletion_vector=remove.deletion_vector,
-    )
+        found = _LINES.decode(line)
+    except BAD_INPUT:
+        return decode_action(line, file)
+    known = found.add or found.remove
+    return decode_action(line, file) if known is None or known.extra is not None else known
 
 
 def _decode_slowly(data: bytes, file: str) -> list[AnyAction]:
@@ -257,7 +188,7 @@ def decode_action(line: bytes | Mapping[str, Any], file: str, number: int | None
         if len(known) > 1:
             raise InvalidLogError(f"more than one action on a line: {', '.join(known)}", file=file, line=number)
         return _convert(known[0], fields[known[0]]) if known else None
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise InvalidLogError(_reason(error), file=file, line=number) from None
 
 
@@ -304,9 +235,6 @@ def _reason(error: Exception) -> str:
     return f"not valid JSON: {text}"
 
 
-_T = TypeVar("_T")
-
-
 def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
     """A file that holds one JSON object, such as a version checksum. Unknown fields are passed over.
 
@@ -315,7 +243,7 @@ def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise InvalidLogError(_reason(error), file=file) from None
 
 

@@ -92,6 +92,11 @@ class FileMatcher:
         self._partitions = [item for item in schema if item.name.lower() in names]
         self._data = {path: _Source.of(schema, path) for path in columns(predicate) if path[0].lower() not in names}
 
+    @property
+    def partition_names(self) -> list[str]:
+        """The names of the partition columns in a file's partition values."""
+        return [physical_name(column) for column in self._partitions]
+
     def may_match(self, file: Add | Remove) -> bool:
         """See :func:`may_match`; a tombstone without partition values may match."""
         if file.partition_values is None:

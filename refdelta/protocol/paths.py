@@ -196,6 +196,13 @@ def same_path(raw_path: str) -> str:
     return decoded
 
 
+def same_paths(raw_paths: list[str]) -> list[str]:
+    """:func:`same_path` of each; most are as they should be, which is seen of all of them together."""
+    together = "\n".join(raw_paths)
+    odd = "%" in together or ":" in together or together.startswith("/") or "\n/" in together
+    return list(map(same_path, raw_paths)) if odd else raw_paths
+
+
 def sidecar_key(path: str, table_uri: str = "", *, file: str | None = None) -> str:
     """The key of a sidecar (PROTOCOL.md, "Sidecar File Information"): a name in ``_sidecars``, or an absolute URI.
 

@@ -145,10 +145,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_JSON = json.JSONDecoder(parse_float=Decimal, object_pairs_hook=_object)
+
+
 def load_stats(text: str | None) -> Any:
     """The JSON of ``add.stats``, its fractions as exact decimals; None for what is no JSON, or has a key twice."""
     try:
-        return None if text is None else json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
+        return None if text is None else _JSON.decode(text)
     except (ValueError, ArithmeticError, RecursionError):  # an exponent that no decimal has is the second
         return None
 

@@ -266,20 +266,31 @@ def test_statistics_clear_files_apart_from_the_predicate(bounds, conflict):
 
 def test_statistics_are_decoded_only_where_partitions_leave_the_answer_open(monkeypatch):
     decoded = []
-    real = summary.decode_commit
-    monkeypatch.setattr(summary, "decode_commit", lambda data, file: decoded.append(file) or real(data, file))
+    real = summary.whole_add
+    monkeypatch.setattr(summary, "whole_add", lambda *args: decoded.append(args[1:]) or real(*args))
+    monkeypatch.delattr(summary, "decode_commit")
     standing = ours(remove("old", 1), reads=["p = 1 AND a < 10"], files=[remove("old", 1)], level=SERIALIZABLE)
     assert run(standing, commit(1, add("x", 2, a=(0, 5)), add("y", 3, a=(0, 5)))) is None
     assert decoded == []
     open_ones = [add("x", 2, a=(0, 5)), add("y", 1, a=(50, 60)), add("z", 1, a=(70, 80))]
     assert run(standing, commit(2, *open_ones)) is None
-    assert decoded == ["2.json"]
+    assert decoded == [("2.json", "y"), ("2.json", "z")]
     assert run(standing, commit(3, add("y", 1, a=(5, 60)))) == ("files-added", 3)
     # Where the partition alone makes the predicate true, too.
     del decoded[:]
     whole = ours(remove("old", 1), reads=["p = 1"], files=[remove("old", 1)], level=SERIALIZABLE)
     assert run(whole, commit(4, add("y", 1, a=(50, 60)))) == ("files-added", 4)
     assert decoded == []
+
+
+def test_statistics_of_many_files_are_decoded_together(monkeypatch):
+    decoded = []
+    real = summary.decode_commit
+    monkeypatch.setattr(summary, "decode_commit", lambda *args: decoded.append(args[1]) or real(*args))
+    standing = ours(remove("old"), **READ_SMALL)
+    assert run(standing, commit(1, *(add(f"f{number}", a=(10, 20)) for number in range(20)))) is None
+    assert decoded == ["1.json"]
+    assert run(standing, commit(2, *(add(f"f{number}", a=(29 - number, 50)) for number in range(21)))) is not None
 
 
 def test_statistics_that_are_nonsense_clear_nothing():

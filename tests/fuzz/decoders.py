@@ -16,8 +16,17 @@ from refdelta.engine.sql import parse_expression, parse_predicate
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones, to_adds, to_removes
 from refdelta.engine.stats_json import read_statistics
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol import codec, paths, properties
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Metadata, Protocol, Remove
+from refdelta.protocol import codec, lean, paths, properties
+from refdelta.protocol.actions import (
+    Add,
+    Cdc,
+    DeletionVectorDescriptor,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
 from refdelta.protocol.checksum import decode_checksum, encode_checksum
 from refdelta.protocol.clustering import clustering_columns
 from refdelta.protocol.deletion_vector import (
@@ -65,30 +74,32 @@ TABLE = "s3://bucket/a table"
 
 # --- the log -----------------------------------------------------------------------------------------------------
 
-# What a summary of a commit may leave out.
-_UNNEEDED = {
+# What conflict checks do not look at.
+_PASSED_OVER = {
     Add: ("extra", "stats", "tags", "clustering_provider"),
     Remove: ("extra", "stats", "tags", "extended_file_metadata", "base_row_id", "default_row_commit_version"),
 }
 
 
 def _needed(action: Any) -> Any:
-    names = _UNNEEDED.get(type(action), ("extra",) if hasattr(action, "extra") else ())
-    return msgspec.structs.replace(action, **dict.fromkeys(names))
+    kind: Any = Add if isinstance(action, Add) else Remove
+    fields = {name: getattr(action, name) for name in kind.__struct_fields__}
+    return kind(**{**fields, **dict.fromkeys(_PASSED_OVER[kind])})
 
 
 def commit(data: bytes) -> Any:
-    """A commit: the quick way, the slow way and the summary agree, and what is decoded can be written again."""
+    """A commit: the quick way, the slow way and that of conflict checks agree, and what is decoded can be written."""
     try:
         actions = codec.decode_commit(data, FILE)
     except InvalidLogError:
         _refused(lambda: codec._decode_slowly(data, FILE))
         raise
     assert actions == codec._decode_slowly(data, FILE)
-    summary = codec.decode_summary(data, FILE)
-    kept = [a for a in actions if type(a).__name__ not in ("Sidecar", "CheckpointMetadata")]
-    listed = [a for a in summary if type(a).__name__ not in ("Sidecar", "CheckpointMetadata")]
-    assert list(map(_needed, listed)) == list(map(_needed, kept))
+    found = lean.decode_lean(data, FILE)
+    files = [a for a in actions if isinstance(a, (Add, Remove))]
+    ordered = sorted(files, key=lambda action: isinstance(action, Remove))
+    assert list(map(_needed, (*found.adds, *found.removes))) == list(map(_needed, ordered))
+    assert found.others == [a for a in actions if isinstance(a, (Metadata, Protocol, Txn, DomainMetadata, Cdc))]
     again = codec.encode_commit(actions)
     assert not actions or codec.encode_commit(codec.decode_commit(again, FILE)) == again
     return tuple(sorted({type(action).__name__ for action in actions}))

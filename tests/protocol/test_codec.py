@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.errors import InvalidLogError
-from refdelta.protocol import codec
+from refdelta.protocol import codec, lean
 from refdelta.protocol.actions import (
     Add,
     Cdc,
@@ -129,28 +128,51 @@ def test_the_fast_way_and_the_slow_way_agree(staged):
     assert codec.decode_commit(data, FILE) == codec._decode_slowly(data, FILE)
 
 
-# What a summary may leave out.
-UNNEEDED = {
+# What conflict checks do not look at.
+PASSED_OVER = {
     Add: ("extra", "stats", "tags", "clustering_provider"),
     Remove: ("extra", "stats", "tags", "extended_file_metadata", "base_row_id", "default_row_commit_version"),
 }
 
 
 def needed(action):
-    return msgspec.structs.replace(action, **dict.fromkeys(UNNEEDED.get(type(action), ())))
+    """A file's action without what is passed over, whether or not it was decoded with it."""
+    kind = Add if isinstance(action, Add) else Remove
+    fields = {name: getattr(action, name) for name in kind.__struct_fields__}
+    return kind(**{**fields, **dict.fromkeys(PASSED_OVER[kind])})
 
 
 @given(st.lists(actions, min_size=1, max_size=6))
-def test_the_summary_agrees_with_the_commit(staged):
+def test_what_conflict_checks_need_agrees_with_the_commit(staged):
     staged = [a for a in staged if not isinstance(a, (Sidecar, CheckpointMetadata))] or [CommitInfo({})]
     data = codec.encode_commit(staged)
-    assert list(map(needed, codec.decode_summary(data, FILE))) == list(map(needed, codec.decode_commit(data, FILE)))
+    whole, found = codec.decode_commit(data, FILE), lean.decode_lean(data, FILE)
+    assert list(map(needed, found.adds)) == [needed(a) for a in whole if isinstance(a, Add)]
+    assert list(map(needed, found.removes)) == [needed(a) for a in whole if isinstance(a, Remove)]
+    assert found.others == [a for a in whole if not isinstance(a, (Add, Remove, CommitInfo))]
+    infos = [a for a in whole if isinstance(a, CommitInfo)]
+    assert found.info == (lean.lean_info(infos[-1].fields) if infos else lean.LeanInfo())
+    for add in found.adds:
+        same = [a for a in whole if isinstance(a, Add) and a.path == add.path]
+        assert lean.whole_add(data, FILE, add.path) == same[-1]
 
 
-def test_the_summary_does_not_look_into_statistics():
-    data = add(stats='{"numRecords":1}', tags={"a": "b"}) + b"\n"
-    (action,) = codec.decode_summary(data, FILE)
-    assert action == Add(path="f", partition_values={}, size=1, modification_time=2, data_change=True)
+def test_conflict_checks_do_not_look_into_statistics():
+    data = add(stats='{"numRecords":1}', tags={"a": "b"}, new=1) + b"\n"
+    (action,) = lean.decode_lean(data, FILE).adds
+    assert (action.path, action.size, action.modification_time, action.data_change) == ("f", 1, 2, True)
+    assert action.stats is None
+    assert action.tags is None
+    assert lean.whole_add(data, FILE, "f").stats == '{"numRecords":1}'
+    assert lean.whole_add(data, FILE, "g") is None
+
+
+def test_an_add_is_found_however_its_path_is_spelled_and_wherever_else_it_stands():
+    info = b'{"commitInfo":{"path":"\xc3\xa4/f"}}\n'
+    for path in (b'"\xc3\xa4/f"', rb'"\u00e4\/f"'):
+        data = info + add(path="?", stats="right").replace(b'"?"', path) + b"\n" + add(path="g", stats="\xe4/f")
+        found = lean.whole_add(data + b'\n{"remove":{"path":' + path + b"}}", FILE, "\xe4/f")
+        assert found.stats == "right"
 
 
 def test_absent_and_null_are_the_same():
@@ -162,8 +184,7 @@ def test_absent_and_null_are_the_same():
 def test_a_property_that_is_null_is_not_set():
     body = {"id": "i", "schemaString": "{}", "partitionColumns": [], "configuration": {"a": None, "b": "1"}}
     data = json.dumps({"metaData": body}).encode()
-    for decode in (codec.decode_commit, codec.decode_summary):
-        (action,) = decode(data, FILE)
+    for action in (*codec.decode_commit(data, FILE), *lean.decode_lean(data, FILE).others):
         assert action.configuration == {"b": "1"}
 
 
@@ -184,7 +205,8 @@ def test_a_field_of_the_log_that_is_called_extra_stays_one():
 def test_unknown_actions_and_empty_objects_are_ignored():
     data = b'{"newAction":{"a":1}}\n{}\n' + add() + b'\n{"add":null}\n'
     assert [type(a) for a in codec.decode_commit(data, FILE)] == [Add]
-    assert [type(a) for a in codec.decode_summary(data, FILE)] == [Add]
+    found = lean.decode_lean(data, FILE)
+    assert ([a.path for a in found.adds], found.removes, found.others) == (["f"], [], [])
     assert codec.decode_commit(b'{"newAction":{"a":1}}', FILE) == []
 
 
@@ -243,14 +265,14 @@ def test_bad_lines_are_named(case):
 
 
 @pytest.mark.parametrize("case", sorted(BAD.keys() - {"two actions in an object"}))
-def test_the_summary_names_them_too(case):
+def test_conflict_checks_name_them_too(case):
     with pytest.raises(InvalidLogError) as caught:
-        codec.decode_summary(b"\n".join([add(stats="{}"), b"", BAD[case][0], add()]), FILE)
+        lean.decode_lean(b"\n".join([add(stats="{}"), b"", BAD[case][0], add()]), FILE)
     assert caught.value.line == 3
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"  \r\n\n"])
-@pytest.mark.parametrize("decode", [codec.decode_commit, codec.decode_summary])
+@pytest.mark.parametrize("decode", [codec.decode_commit, lean.decode_lean])
 def test_an_empty_file_is_not_a_commit(data, decode):
     with pytest.raises(InvalidLogError, match="empty"):
         decode(data, FILE)
@@ -271,7 +293,7 @@ def test_a_commit_that_is_cut_off_is_refused(staged, data):
 
 @given(st.binary(max_size=60))
 def test_any_bytes_give_actions_or_our_error(data):
-    for decode in (codec.decode_commit, codec.decode_summary):
+    for decode in (codec.decode_commit, lean.decode_lean):
         with contextlib.suppress(InvalidLogError):
             decode(data, FILE)
 
