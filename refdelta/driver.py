@@ -182,6 +182,8 @@ class _Shell:
             delay = self.policy.delay(effect, self.uniform, nearby=nearby)
             if delay > 0:
                 self.sleep(delay)
+                # Where nothing was before the pause, there may be something now.
+                self.ahead = {version: data for version, data in self.ahead.items() if data is not None}
             return effects.Elapsed(self.clock() - self.started)
         try:
             with store_errors("commit"):

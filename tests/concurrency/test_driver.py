@@ -104,6 +104,20 @@ def test_the_winner_and_the_next_version_are_read_side_by_side():
     assert (outcome.version, outcome.rebased_over) == (2, (1,))
 
 
+def test_what_is_committed_during_a_pause_is_seen():
+    store = table(2, Remote())
+
+    def others_go_on(seconds):
+        assert seconds > 0
+        append(store, "meanwhile", 1)
+
+    policy = RetryPolicy(eager_losses=0)
+    outcome = commit(
+        store, prepare("late", 0), policy=policy, seen_at=0.0, clock=lambda: 1.0, sleep=others_go_on, uniform=max
+    )
+    assert (outcome.version, outcome.rebased_over, outcome.attempts) == (3, (1, 2), 2)
+
+
 def test_trouble_with_the_next_version_is_none_of_the_winner():
     class Stubborn(Remote):
         """Fails when the version behind the winner is read for the first time."""
