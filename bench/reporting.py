@@ -173,7 +173,9 @@ def _aborts(run: Run) -> list[Bars]:
     told = [
         bench
         for bench in run.benches
-        if bench.sizes.get("writers", 1) > 1 and any(rate(engine) is not None for engine in bench.engines.values())
+        if bench.file == "bench_contention.py"
+        and bench.sizes.get("writers", 1) > 1
+        and any(rate(engine) is not None for engine in bench.engines.values())
     ]
     labels = _labels(run, told)
     axis = Axis("of the transactions that were tried", "{:.3g} %".format)

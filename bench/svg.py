@@ -125,7 +125,8 @@ def draw(title: str, note: Sequence[str], panels: Sequence[Panel | Bars]) -> str
     """A plot of panels side by side, the legend of all of them, and lines of text below."""
     labels = {series.label: series.look for panel in panels for series in panel.series}
     columns = min(COLUMNS, len(panels))
-    width = max(columns * PANEL_WIDTH, 640) + 24
+    longest = max(map(len, (*labels, *note)))
+    width = max(columns * PANEL_WIDTH, 640, 70 + 7 * longest) + 24
     heights = [_height(panel) for panel in panels]
     rows = [max(heights[start : start + columns]) for start in range(0, len(panels), columns)]
     legend = 44 + sum(rows) + 8
@@ -225,7 +226,7 @@ def _bars(panel: Bars) -> Iterator[str]:
                 yield f'<g class="{series.look.style}" opacity="{series.look.opacity:.2g}">'
                 yield f'<rect class="bar" {shape}>{told}</rect></g>'
                 yield _text(left + width + 5, y + 14.5, panel.x.text(point.y))
-            y += 13
+                y += 13
         y += 26
     yield f'<path class="axis" d="M{left} {TOP - 6}V{bottom}"/>'
 
