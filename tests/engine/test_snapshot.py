@@ -291,9 +291,10 @@ def test_a_snapshot_goes_on_from_commits_that_are_at_hand():
 def test_behind_one_commit_of_our_own_three_files_of_a_near_store_are_looked_at():
     table = make()
     store = CountingStore(table.store)
-    for files in ("f4", "f5"):  # one behind a listing, one behind what was looked at
-        old = load_snapshot(store) if files == "f4" else new
-        table.commit(add(files))
+    new = load_snapshot(store)
+    for file in ("f4", "f5"):  # one behind a listing, one behind what was looked at
+        old = new
+        table.commit(add(file))
         ours = follow(store, old, log_behind(table, old.version))
         store.reset()
         new = ours.advance()
