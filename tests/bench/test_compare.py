@@ -1,5 +1,6 @@
 """`make bench-compare`: two commits of an engine, by the same benchmarks in turn."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,8 +67,9 @@ def bench(tmp_path, monkeypatch):
     seen = tmp_path / "seen"
     monkeypatch.setattr(compare, "BENCH", folder)
     monkeypatch.setenv("SEEN", str(seen))
-    for name in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
+    # The benchmarks are not part of a run, perhaps of xdist, that starts them.
+    for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+        monkeypatch.delenv(name)
     return seen
 
 
