@@ -26,7 +26,7 @@ from contest import Engine, ahead, within
 from deltalake.transaction import AddAction
 
 import refdelta
-from refdelta.protocol.actions import Add
+from refdelta import behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 STATS = json.dumps({"numRecords": 10, "minValues": {"id": 1}, "maxValues": {"id": 10}, "nullCount": {"id": 0}})
@@ -39,15 +39,12 @@ def _file() -> tuple[str, int, int]:
 
 
 def commit_refdelta(table: refdelta.DeltaTable, commits: int) -> None:
-    """By the staging area that its own verbs use: there is no file to write, and none to look at."""
+    schema = table.schema()
     for _ in range(commits):
         path, size, now = _file()
-        add = Add(path=path, partition_values={}, size=size, modification_time=now, data_change=True, stats=STATS)
-        with table.begin() as txn:
-            staging = txn._staging  # noqa: SLF001
-            staging.stage_written([add])
-            staging.describe("WRITE", {"mode": "Append"}, {})
-            txn.commit()
+        action = refdelta.AddAction(path, size, {}, now, True, STATS)
+        table.create_write_transaction([action], "append", schema)
+    behind.settle()  # over a network the last checksum comes behind the commit
 
 
 def commit_deltalake(table: deltalake.DeltaTable, commits: int) -> None:

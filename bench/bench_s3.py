@@ -1,10 +1,10 @@
 """Commits to a table on S3: versitygw on this machine, behind a proxy that makes each request late, as a network would.
 
-An append of refdelta's by a handle that is kept is four requests one after the other: the tail of the log is listed,
-the data file put, the entry put where there is none, and the version's checksum put (row write-4 of
-spec_notes/requests.md). The floor is two, for the entry must not name a file that is not there yet; of a commit that
-brings no file it is one, and refdelta's are three. So 1/latency bounds the commits without a file, 1/(2 latency) the
-appends, whoever writes them. For more than one writer the bound is the same, as one version is put after the other.
+An append is two requests one after the other, for the entry must not name a file that is not there yet: the data file
+is put, then the entry where there is none. A commit that brings no file is one. So 1/latency bounds the commits without
+a file, 1/(2 latency) the appends, whoever writes them. refdelta's puts a version's checksum beside what follows it, and
+lists the log where others write too (spec_notes/requests.md, "Commits"). For more writers the bound is the same, as one
+version is put after the other.
 
 The proxy is a Python process's threads and shares two cores with the writers and the server: without a delay the
 figures are those of the machine and not of S3.
@@ -16,7 +16,7 @@ from functools import partial
 
 import deltalake
 import pytest
-from bench_log import commit_refdelta
+from bench_log import RARELY, SCHEMA, commit_refdelta
 from contest import Engine, Goal, ahead
 from racing import (
     Deltalake,
@@ -31,7 +31,7 @@ from racing import (
 
 import refdelta
 from refdelta.crew import Crew
-from refdelta.mixes import Mix, statement
+from refdelta.mixes import Mix
 from servers.install import ServerUnavailableError
 from servers.proxy import Proxy
 from servers.running import S3Server
@@ -140,7 +140,7 @@ def bench_s3_log_only(contest, size, proxy, server):
     """One writer commits prepared files, which nobody looks at: the bound is one round trip a commit."""
     commits = size(smoke=2, default=10, full=50)
     place = proxy.place()
-    refdelta.DeltaTable.create(place.uri, statement(Mix.APPENDS, 0).rows.schema, storage_options=server.options())
+    refdelta.DeltaTable.create(place.uri, SCHEMA, configuration=RARELY, storage_options=server.options())
     table = refdelta.DeltaTable(place.uri, storage_options=place.options)
     floor = Floor(proxy.place().uri, place.options, None)
 
@@ -149,7 +149,11 @@ def bench_s3_log_only(contest, size, proxy, server):
             floor.commit(number)
 
     engines = [
-        Engine("refdelta", requests(proxy, partial(commit_refdelta, table, commits), commits), settings="handle kept"),
+        Engine(
+            "refdelta",
+            requests(proxy, partial(commit_refdelta, table, commits), commits),
+            settings="handle kept, a checkpoint each 100 versions",
+        ),
         Engine("floor", requests(proxy, commit_floor, commits), settings="one conditional put, by refdelta's client"),
     ]
     contest.run(

@@ -12,6 +12,7 @@ from refdelta._version import __version__
 if TYPE_CHECKING:
     from refdelta import errors
     from refdelta.concurrency.lookout import RowBudget
+    from refdelta.ops.prepared_files import AddAction
     from refdelta.protocol.actions import Txn as Transaction
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.schema import Schema
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from refdelta.writer import write_deltalake
 
 __all__ = [
+    "AddAction",
     "CommitProperties",
     "CommitResult",
     "DeltaTable",
@@ -32,6 +34,7 @@ __all__ = [
 
 # Where each name is, and what it is called there.
 _HOMES = {
+    "AddAction": ("ops.prepared_files", "AddAction"),
     "CommitProperties": ("results", "CommitProperties"),
     "CommitResult": ("results", "CommitResult"),
     "DeltaTable": ("table", "DeltaTable"),

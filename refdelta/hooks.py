@@ -1,17 +1,23 @@
 """What follows a commit: the version checksum, a checkpoint now and then, and the cleanup of the log.
 
-None of it is part of the commit: a hook that fails leaves the version as committed as it was.
+None of it is part of the commit: a hook that fails leaves the version as committed as it was. Over a network nobody
+waits for the checksum: it is one more round trip, and no reader needs it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
-from refdelta.engine.checksum_write import write_checksum
+from refdelta import behind
+from refdelta.engine.checksum_write import encoded_checksum, put_checksum
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
+    from refdelta_storage import Store
+
+log = logging.getLogger("refdelta")
 
 
 def after_commit(snapshot: Snapshot, *, committed: int) -> None:
@@ -23,7 +29,7 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     passed (as delta-spark has it).
     """
     if snapshot.version == committed:
-        write_checksum(snapshot.store, snapshot)
+        _write_checksum(snapshot)
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         now_ms = _surely_past(snapshot)
@@ -32,6 +38,26 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
 
         write_checkpoint(snapshot.store, snapshot, now_ms=now_ms)
         cleanup_log(snapshot.store, snapshot, now_ms=now_ms)
+
+
+def _write_checksum(snapshot: Snapshot) -> None:
+    store, version, data = snapshot.store, snapshot.version, encoded_checksum(snapshot)
+    if not store.capabilities.remote:
+        put_checksum(store, version, data)
+        return
+    behind.later(store.uri, lambda: _put_behind(store, version, data))
+
+
+def _put_behind(store: Store, version: int, data: bytes) -> None:
+    try:
+        put_checksum(store, version, data)
+    except Exception as error:  # noqa: BLE001 - there is nobody to raise it to
+        failed(version, error)
+
+
+def failed(version: int, error: Exception) -> None:
+    """Say that the commit stands, whatever befell the housekeeping behind it."""
+    log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
 
 
 def _surely_past(snapshot: Snapshot) -> int:

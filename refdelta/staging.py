@@ -29,7 +29,7 @@ from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
 from refdelta.errors import InvalidArgumentError
-from refdelta.hooks import after_commit
+from refdelta.hooks import after_commit, failed
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
@@ -59,7 +59,8 @@ class Staging:
         commit_properties: see :class:`~refdelta.results.CommitProperties`.
         app_id: with ``app_version``, the application transaction that this commit records.
         app_version: see ``app_id``.
-        fresh: whether the snapshot was the newest a moment ago, or the log was just seen to be empty.
+        age: for how many seconds nobody has looked whether the snapshot is the newest one, or whether the log is still
+            empty; None where that is not known.
         isolation: the level at which to commit: the table's, or a stricter one; None for the table's.
         executor: who reads and writes the files of statements; None for threads of this process.
 
@@ -76,7 +77,7 @@ class Staging:
         commit_properties: CommitProperties | None = None,
         app_id: str | None = None,
         app_version: int | None = None,
-        fresh: bool = True,
+        age: float | None = 0.0,
         isolation: str | None = None,
         executor: Executor | None = None,
     ) -> None:
@@ -88,7 +89,7 @@ class Staging:
         self.properties = checked(commit_properties)
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()
-        self._seen_at = time.monotonic() if fresh else None
+        self._seen_at = None if age is None else time.monotonic() - age
         self.isolation = level_of(self._table_properties.isolation_level, isolation)
         self.description: Description | None = None
         self._reads = ReadSet(version=snapshot.version if snapshot else -1)
@@ -389,8 +390,7 @@ class Staging:
                 snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
             after_commit(snapshot, committed=version)
         except Exception as error:  # noqa: BLE001
-            # The commit stands, whatever befalls the housekeeping behind it.
-            log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
+            failed(version, error)
         return snapshot
 
     @property

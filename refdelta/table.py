@@ -14,7 +14,7 @@ from refdelta.location import open_location
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     import pyarrow as pa
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from refdelta.transaction import WriteTransaction
     from refdelta_storage import Store
 
+_MOMENT = 2.0
+"""For how many seconds a handle takes the version that it has made for the newest one when it appends."""
+
 
 class DeltaTable:
     """A handle on a Delta table, at one version.
@@ -49,6 +52,8 @@ class DeltaTable:
         InvalidLogError: the log breaks the protocol.
         UnsupportedFeatureError: the table needs a feature that this engine cannot read.
     """
+
+    _alone: tuple[Snapshot, float] | None = None
 
     def __init__(
         self,
@@ -174,11 +179,11 @@ class DeltaTable:
         """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
         from refdelta.time_travel import snapshot_at
 
-        self._snapshot, self._pinned = snapshot_at(self._store, version), True
+        self._snapshot, self._pinned, self._alone = snapshot_at(self._store, version), True, None
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed."""
-        self._snapshot, self._pinned = self._snapshot.advance(), False
+        self._snapshot, self._pinned, self._alone = self._snapshot.advance(), False, None
 
     def newest_for_writing(self) -> Snapshot:
         """Move the handle to the newest version, as every verb does first.
@@ -190,12 +195,25 @@ class DeltaTable:
                 f"this handle is pinned to version {self.version()} and read-only; "
                 f"DeltaTable({self.table_uri!r}) can write"
             )
+        self._alone = None
         self._snapshot = self._snapshot.advance()
         return self._snapshot
 
-    def adopt(self, snapshot: Snapshot) -> None:
-        """Move the handle to the snapshot that its own commit left behind."""
+    def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:
+        """Move the handle to the snapshot that its own commit left behind; ``alone``: nobody else had come first."""
         self._snapshot = snapshot
+        self._alone = (snapshot, time.monotonic()) if alone else None
+
+    def recent(self) -> tuple[Snapshot, float] | None:
+        """The snapshot that the handle's own commit left behind a moment ago, and its age in seconds; None where
+        others write too, where a checkpoint is due, which only a look at the log shows, and on a store of this machine,
+        where a look costs nothing.
+        """
+        if self._alone is None or self._pinned or not self._store.capabilities.remote:
+            return None
+        snapshot, since = self._alone
+        age = time.monotonic() - since
+        return (snapshot, age) if age < _MOMENT and not snapshot.due_for_checkpoint else None
 
     # --- what the table is ---
 
@@ -341,6 +359,49 @@ class DeltaTable:
             executor=executor,
         )
         return WriteTransaction(staging, snapshot, self._follow)
+
+    def create_write_transaction(
+        self,
+        actions: Iterable[Any],
+        mode: str,
+        schema: Any,
+        partition_by: Sequence[str] | str | None = None,
+        *,
+        partition_overwrite: str | None = None,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Commit data files that are in the table's folder already, without writing any: one commit.
+
+        The files are not opened. What they say of themselves is held to the table's schema and partition columns, and
+        believed beyond that. They stay where the commit fails, and can be committed again.
+
+        Args:
+            actions: an :class:`refdelta.AddAction` for each file, or deltalake's.
+            mode: ``append``, or ``overwrite`` for files that replace all others.
+            schema: that of the files: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
+            partition_by: the table's partition columns; None not to have them compared.
+            partition_overwrite: as :func:`refdelta.write_deltalake` takes it.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Raises:
+            SchemaMismatchError: the files have other columns or types than the table.
+            InvalidArgumentError: a file that cannot be one of the table: a path that leaves it, other partition
+                columns, statistics that are none.
+            UnsupportedFeatureError: a table whose files name their columns otherwise (column mapping).
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        from refdelta.inserter import Told, WriteRequest, commit_files
+
+        if mode not in ("append", "overwrite"):
+            raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}: the table exists")
+        request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
+        return commit_files(self, actions, request, schema, Told(commit_properties, app_id, app_version, isolation))
 
     def delete(
         self,

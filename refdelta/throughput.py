@@ -20,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from refdelta import behind
 from refdelta.crew import Crew, Job, RaceFailedError, Shift
 from refdelta.engine.files import store_errors
 from refdelta.errors import (
@@ -272,6 +273,7 @@ def _write(hands: Hands, shift: Shift) -> Tally:
     tally = Tally()
     while (task := shift.next()) is not None:
         _insist(tally, task, hands, functools.partial(hands.commit, task), shift)
+    behind.settle()
     return tally
 
 

@@ -2,103 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from refdelta import arguments
-from refdelta.engine.schema import from_arrow
 from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import TableNotFoundError
+from refdelta.inserter import Told, WriteRequest, over_newest, write_over
 from refdelta.location import open_location
-from refdelta.ops.append import Written, append
-from refdelta.ops.auto_compact import auto_compact
-from refdelta.ops.insert import MODES, describe_write
-from refdelta.ops.rewritten import Rewritten
-from refdelta.ops.source import Rows, open_source
-from refdelta.ops.target import Target, existing_table, new_table
+from refdelta.ops.source import open_source
 from refdelta.results import CommitProperties, CommitResult
-from refdelta.staging import Staging
 from refdelta.table import DeltaTable
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-
     from refdelta_storage import Store
-
-
-@dataclass(frozen=True)
-class WriteRequest:
-    """The arguments of a write that decide what becomes of the table; see :func:`write_deltalake`."""
-
-    mode: str = "error"
-    partition_by: Sequence[str] | str | None = None
-    cluster_by: Sequence[str] | str | None = None
-    schema_mode: str | None = None
-    predicate: str | None = None
-    configuration: Mapping[str, str | None] | None = None
-    name: str | None = None
-    description: str | None = None
-    target_file_size: int | None = None
-    partition_overwrite: str | None = None
-
-    def __post_init__(self) -> None:
-        _one_of("mode", self.mode, tuple(MODES))
-        _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
-        _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
-        arguments.text("predicate", self.predicate)
-        if (size := arguments.whole("target_file_size", self.target_file_size)) is not None and size <= 0:
-            raise InvalidArgumentError(f"target_file_size is a positive number of bytes, not {self.target_file_size}")
-        overwrites = self.mode == "overwrite"
-        for given, what in (
-            (self.predicate is not None, "predicate"),
-            (self.partition_overwrite is not None, "partition_overwrite"),
-            (self.schema_mode == "overwrite", 'schema_mode="overwrite"'),
-        ):
-            if given and not overwrites:
-                raise InvalidArgumentError(f'{what} goes with mode="overwrite", not with mode="{self.mode}"')
-        if self.predicate is not None and self.partition_overwrite is not None:
-            raise InvalidArgumentError(
-                "predicate and partition_overwrite are two ways to say what is replaced: give one"
-            )
-        if self.schema_mode == "overwrite" and (self.predicate is not None or self.partition_overwrite is not None):
-            raise InvalidArgumentError(
-                'schema_mode="overwrite" replaces the whole table: it takes no predicate or partitions'
-            )
-
-    def goes_ahead(self, snapshot: Snapshot | None) -> bool:
-        """Whether there is something to write: not where the mode is ``ignore`` and the table exists.
-
-        Raises ``TableAlreadyExistsError`` where the mode is ``error`` and the table exists.
-        """
-        if snapshot is not None and self.mode == "error":
-            raise TableAlreadyExistsError(
-                f'there is a table at {snapshot.store.uri}; mode="append" or mode="overwrite" writes to it'
-            )
-        return snapshot is None or self.mode != "ignore"
-
-    def target(self, snapshot: Snapshot | None, schema: pa.Schema) -> Target:
-        """What the table will be, with data of this schema. Raises what :func:`write_deltalake` does, but for rows."""
-        data = from_arrow(schema)
-        if snapshot is None:
-            return new_table(
-                data,
-                partition_by=self.partition_by,
-                cluster_by=self.cluster_by,
-                configuration=self.configuration,
-                name=self.name,
-                description=self.description,
-            )
-        return existing_table(
-            snapshot,
-            data,
-            schema_mode=self.schema_mode,
-            partition_by=self.partition_by,
-            cluster_by=self.cluster_by,
-            configuration=self.configuration,
-        )
 
 
 def write_deltalake(
@@ -178,81 +96,24 @@ def write_deltalake(
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     store = table.store if table else open_location(table_or_uri, storage_options)  # type: ignore[arg-type]
-    snapshot = table.newest_for_writing() if table else existing(store)
-    if not request.goes_ahead(snapshot):
-        return CommitResult(version=None)
-    source = open_source(data.scan() if isinstance(data, DeltaTable) else data)
-    reads_target = source.snapshot is not None and source.snapshot.store.uri == store.uri
-    if reads_target and not (isinstance(data, DeltaTable) and data.pinned):
-        # The rows are those of that snapshot, so the transaction begins there. A version that the caller named never
-        # changes.
-        snapshot = source.snapshot
-    txn = Staging(
-        store,
-        snapshot,
-        commit_properties=commit_properties,
-        app_id=app_id,
-        app_version=app_version,
-        fresh=not (reads_target and snapshot is source.snapshot),
-        isolation=isolation,
-    )
-    result = write_rows(txn, source, request, reads_target=reads_target)
-    if table and txn.result_snapshot:
-        table.adopt(txn.result_snapshot)
-    return result
+    told = Told(commit_properties, app_id, app_version, isolation)
 
-
-def write_rows(txn: Staging, rows: Rows, request: WriteRequest, *, reads_target: bool = False) -> CommitResult:
-    """Write rows and commit them: the part of :func:`write_deltalake` that knows its snapshot.
-
-    Args:
-        txn: the transaction. It is over afterwards.
-        rows: what to write, wherever that is done.
-        request: what becomes of the table.
-        reads_target: whether the rows are made from those of the transaction's snapshot.
-    """
-    with txn:
-        if reads_target:
-            txn.read_whole_table()
-        if txn.already_recorded:
+    def attempt(snapshot: Snapshot | None, age: float | None = 0.0) -> CommitResult:
+        if not request.goes_ahead(snapshot):
             return CommitResult(version=None)
-        result = _write(txn, rows, request)
-        auto_compact(txn)
-    return result
+        source = open_source(data.scan() if isinstance(data, DeltaTable) else data)
+        reads_target = source.snapshot is not None and source.snapshot.store.uri == store.uri
+        if reads_target and not (isinstance(data, DeltaTable) and data.pinned):
+            # The rows are those of that snapshot, so the transaction begins there. A version that the caller named
+            # never changes.
+            snapshot = source.snapshot
+            age = None
+        return write_over(store, snapshot, source, request, told, age, table, reads_target=reads_target)
 
-
-def _write(txn: Staging, source: Rows, request: WriteRequest) -> CommitResult:
-    target = request.target(txn.snapshot, source.schema)
-    written, rewritten = _stage(txn, source, target, request)
-    describe_write(
-        txn,
-        target,
-        written,
-        rewritten,
-        mode=request.mode,
-        predicate=request.predicate,
-        dynamic=request.partition_overwrite is not None,
-        always=True,
-    )
-    try:
-        return txn.commit()
-    except ProtocolChangedException:
-        if request.mode == "ignore":
-            return CommitResult(version=None)
-        raise
-
-
-def _stage(txn: Staging, source: Rows, target: Target, request: WriteRequest) -> tuple[Written, Rewritten]:
-    size = request.target_file_size
-    if request.mode != "overwrite":
-        return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
-    from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
-
-    if request.predicate is not None:
-        return replace_where(txn, source, target, request.predicate, target_file_size=size)
-    if request.partition_overwrite is not None:
-        return overwrite_partitions(txn, source, target, target_file_size=size)
-    return overwrite(txn, source, target, target_file_size=size)
+    if table is None:
+        return attempt(existing(store))
+    # What has a length is in memory, and can be read a second time.
+    return over_newest(table, attempt, again=request.mode == "append" and hasattr(data, "__len__"))
 
 
 def existing(store: Store) -> Snapshot | None:
@@ -261,8 +122,3 @@ def existing(store: Store) -> Snapshot | None:
         return load_snapshot(store)
     except TableNotFoundError:
         return None
-
-
-def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if value not in allowed:
-        raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}")

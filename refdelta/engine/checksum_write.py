@@ -36,8 +36,17 @@ def write_checksum(store: Store, snapshot: Snapshot, *, txn_id: str | None = Non
     Raises:
         StoreError: the store refused or failed. The commit stands nevertheless; a checksum is an aid.
     """
-    key = checksum_key(snapshot.version)
-    data = encode_checksum(version_checksum(snapshot, txn_id=txn_id))
+    return put_checksum(store, snapshot.version, encoded_checksum(snapshot, txn_id=txn_id))
+
+
+def encoded_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> bytes:
+    """The content of the ``.crc`` file of a version; see :func:`write_checksum`."""
+    return encode_checksum(version_checksum(snapshot, txn_id=txn_id))
+
+
+def put_checksum(store: Store, version: int, data: bytes) -> bool:
+    """Write the ``.crc`` file of a version, with this content; see :func:`write_checksum`."""
+    key = checksum_key(version)
     with store_errors(f"write {key}"):
         # What a power cut leaves of it is read as none; to wait for the disk would cost as much as the commit.
         return isinstance(store.hasty().put_if_absent(key, data), Created)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.state import appended, reconcile
+from refdelta.engine.state import any_known, appended, reconcile
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.checksum import DELETED_BINS
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # So many actions are kept beside the table at most: they are larger than rows.
 _BESIDE = 4096
+# And so many where the next ones have to be compared with each of them.
+_COMPARED_BESIDE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +97,18 @@ class LiveFiles:
 
         Args:
             commits: the actions of each, oldest first.
-            new: paths that surely were in no earlier version, as those that their writer has just made up. Where all
-                that the commits do is to add such files, nothing is compared.
+            new: paths that surely were in no earlier version, as those that their writer has just made up: they are
+                not compared.
         """
         table, added = self._parts
         files = [action for actions in commits for action in actions if isinstance(action, (Add, Remove))]
         if not files:
             return self
-        fresh = [file for file in files if isinstance(file, Add) and file.path in new and file.deletion_vector is None]
-        if len(fresh) < len(files) or len(added) + len(fresh) > _BESIDE:
+        adds = [file for file in files if isinstance(file, Add) and file.deletion_vector is None]
+        compared = [add for add in adds if add.path not in new]
+        most = _COMPARED_BESIDE if compared else _BESIDE
+        only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
+        if not only_adds or (compared and any_known(table, added, compared)):
             return LiveFiles(reconcile(self.table, commits))
         totals = self._totals
-        return LiveFiles(table, (*added, *fresh), totals and totals.plus(fresh))
+        return LiveFiles(table, (*added, *adds), totals and totals.plus(adds))

@@ -167,7 +167,7 @@ class Snapshot:
             InvalidLogError: the new commits break the protocol.
             UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
         """
-        if not self.store.capabilities.remote and not self._due_for_checkpoint:
+        if not self.store.capabilities.remote and not self.due_for_checkpoint:
             segment = still_newest(self.store, self.segment)
             if segment is not None:
                 return self._known_by(segment)
@@ -216,7 +216,7 @@ class Snapshot:
         check_writable(self.protocol, self.metadata)
 
     @property
-    def _due_for_checkpoint(self) -> bool:
+    def due_for_checkpoint(self) -> bool:
         """Whether one may stand at this version by now, which only a listing tells."""
         interval: int = get(self.metadata.configuration or {}, "delta.checkpointInterval")
         return self.version % interval == 0

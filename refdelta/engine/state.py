@@ -137,12 +137,24 @@ def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
     return files.filter(pc.invert(pc.is_in(_keys(files), value_set=_keys(others))))
 
 
+def any_known(base: pa.Table, beside: Sequence[Add], adds: Sequence[Add]) -> bool:
+    """Whether one of ``adds`` is among the live files, of which some stand beside the table, or is there twice."""
+    keys = set(map(_key, adds))
+    if len(keys) < len(adds) or not keys.isdisjoint(map(_key, beside)):
+        return True
+    return bool(base.num_rows) and bool(pc.any(_has(base, keys)).as_py())
+
+
 def _without(base: pa.Table, keys: Iterable[str]) -> pa.Table:
     """The files that have none of these keys. Most commits only add, and then nothing is copied."""
     if not base.num_rows:
         return base
-    hit = pc.is_in(_keys(base), value_set=array_of(list(keys), pa.string()))
+    hit = _has(base, keys)
     return base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
+
+
+def _has(base: pa.Table, keys: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(_keys(base), value_set=array_of(list(keys), pa.string()))
 
 
 def _few_pieces(files: pa.Table) -> pa.Table:

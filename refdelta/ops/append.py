@@ -28,10 +28,12 @@ class Written:
     Attributes:
         adds: their actions.
         rows: how many rows they hold.
+        ours: whether they were written for this commit, and go where it fails; else they are the caller's.
     """
 
     adds: list[Add]
     rows: int
+    ours: bool = True
 
     @property
     def size(self) -> int:
@@ -116,5 +118,8 @@ def append(
     """
     written = source.write(FileWriter(txn.store, target, target_file_size, check))
     txn.stage(target.changes)
-    txn.stage_written(written.adds)
+    if written.ours:
+        txn.stage_written(written.adds)
+    else:
+        txn.stage(written.adds)
     return written

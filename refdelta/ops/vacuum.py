@@ -211,7 +211,7 @@ class _Run:
         properties: CommitProperties,
     ) -> tuple[CommitResult, Snapshot]:
         # Listing and deleting may have taken long.
-        txn = Staging(self.store, snapshot, commit_properties=properties, fresh=False)
+        txn = Staging(self.store, snapshot, commit_properties=properties, age=None)
         txn.describe(operation, parameters, metrics, always=True)
         return txn.commit(), txn.result_snapshot or snapshot.advance()
 

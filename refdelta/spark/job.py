@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.writer import WriteRequest
+    from refdelta.inserter import WriteRequest
     from refdelta_storage import Store
 
 

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
+from refdelta.inserter import WriteRequest
 from refdelta.results import CommitProperties
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
-from refdelta.writer import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from refdelta.errors import TableNotFoundError
+from refdelta.inserter import write_rows
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Portion, settle, tasks_failed
@@ -33,7 +34,6 @@ from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 from refdelta.spark.writing import shared_store
 from refdelta.staging import Staging
 from refdelta.table import DeltaTable
-from refdelta.writer import write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -153,7 +153,7 @@ class Writer(DataSourceArrowWriter):
         job = self._job
         with reported():
             rows = job.rows(message.portion for message in messages)
-            txn = Staging(job.store, job.snapshot(), fresh=False, **self._commit_options)
+            txn = Staging(job.store, job.snapshot(), age=None, **self._commit_options)
             if txn.already_recorded:
                 remove_leftovers(job.store, job.token)
             write_rows(txn, rows, job.request, reads_target=job.reads_target)

@@ -117,7 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = _query(messages[0].query, self._options)
         properties = stream_options.commit_options(self._options)["commit_properties"]
         txn = Staging(
-            job.store, job.snapshot(), fresh=False, app_id=query, app_version=batch, commit_properties=properties
+            job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
         )
         if txn.already_recorded:
             return None

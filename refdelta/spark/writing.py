@@ -17,6 +17,7 @@ from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError
+from refdelta.inserter import WriteRequest, write_rows
 from refdelta.location import open_location
 from refdelta.ops.append import FileWriter, Written
 from refdelta.results import CommitResult
@@ -27,7 +28,7 @@ from refdelta.spark.leftovers import attempt, watched
 from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noqa: PLC0414 - for whoever writes
 from refdelta.spark.types import delta_schema
 from refdelta.staging import Staging
-from refdelta.writer import WriteRequest, existing, write_rows
+from refdelta.writer import existing
 
 if TYPE_CHECKING:
     import os
@@ -134,7 +135,7 @@ def write(
         commit_properties=commit_properties,
         app_id=app_id,
         app_version=app_version,
-        fresh=snapshot is newest,
+        age=0.0 if snapshot is newest else None,
         isolation=isolation,
         executor=SparkExecutor(df.sparkSession),
     )

@@ -22,7 +22,7 @@ def removed(path):
 
 commits = st.lists(
     st.tuples(
-        st.sampled_from(["new", "new", "new", "again", "hidden", "removed", "nothing"]),
+        st.sampled_from(["new", "new", "foreign", "spelled", "pair", "again", "hidden", "removed", "nothing"]),
         st.integers(0, 3),
         st.booleans(),
     ),
@@ -38,6 +38,9 @@ def test_files_and_totals_are_those_of_reconciliation(steps):
         before = f"n{min(number, counter - 1)}"
         actions, new = {
             "new": ([added(f"n{counter}", counter)], {f"n{counter}"}),
+            "foreign": ([added(f"n{counter}", counter)], set()),
+            "spelled": ([added(before.replace("n", "%6E"), 4)], set()),
+            "pair": ([added(f"n{counter}", 2), added(f"m{counter}", 3)], {f"m{counter}"}),
             "again": ([added(before, 7)], set()),
             "hidden": ([added(f"h{counter}", 3, hidden=10**number)], {f"h{counter}"}),
             "removed": ([removed(before)], set()),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers.proxy import Proxy
+from servers.counting import Counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from servers.proxy import Proxy
 
 REGISTER = Path(__file__).parents[2] / "spec_notes" / "requests.md"
 
@@ -20,7 +22,7 @@ REGISTER = Path(__file__).parents[2] / "spec_notes" / "requests.md"
 @pytest.fixture(params=["s3_server", "azure_server"])
 def proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
     """A proxy that counts, before each server in turn."""
-    with Proxy(request.getfixturevalue(request.param)) as proxy:
+    with Counting(request.getfixturevalue(request.param)) as proxy:
         yield proxy
 
 
