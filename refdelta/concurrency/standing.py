@@ -98,7 +98,8 @@ class Standing:
     def __post_init__(self) -> None:
         groups = dict(enumerate(map(Regrouping.of, self.work.groups)))
         self._worked = tuple(_worked(self.work, groups.values()))
-        self.staged = staged = self._fold()
+        ready = fold(self.read.version, self.actions)
+        self.staged = staged = self._fold() if self._worked or self.read.statistics else ready
         self.blind = self.read.blind and not staged.removes
         self.snapshot_isolation = staged.rearranges and not staged.changes_table
         self.everything = self.read.whole_table or (self.read.blind and not self.blind)
@@ -106,9 +107,9 @@ class Standing:
         self.rows = Matcher(self.predicates, self.table)
         self.lookout = Lookout(self.budget, unfit(self.read))
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
-        self.files = self._known_files(groups)
+        self.files = self._known_files(groups, ready)
 
-    def _known_files(self, groups: dict[int, Regrouping]) -> Files:
+    def _known_files(self, groups: dict[int, Regrouping], ready: CommitSummary) -> Files:
         read = self.read.files
         edits = {same_path(edit.add.path): edit for edit in self.work.edits}
         held = {path: Held.of(read.get(path), edits.get(path)) for path in {**read, **edits}}
@@ -116,7 +117,7 @@ class Standing:
             held = {path: dataclasses.replace(one, read=ALL) for path, one in held.items()}
         return Files(
             held=held,
-            pinned=known_vectors(fold(self.read.version, self.actions)),
+            pinned=known_vectors(ready),
             groups=groups,
             everything=self.everything,
             vectors=self.work.vectors,

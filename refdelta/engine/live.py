@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.state import any_known, appended, reconcile
+from refdelta.engine.state import appended, has_any, key_of, keys_of, reconcile
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.checksum import DELETED_BINS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # So many actions are kept beside the table at most: they are larger than rows.
 _BESIDE = 4096
 # And so many where the next ones have to be compared with each of them.
-_COMPARED_BESIDE = 256
+_COMPARED_BESIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,13 @@ class LiveFiles:
         totals: what all of them add up to, where that is known.
     """
 
-    __slots__ = ("_parts", "_totals")
+    __slots__ = ("_keyed", "_parts", "_totals")
 
     def __init__(self, table: pa.Table, added: tuple[Add, ...] = (), totals: Totals | None = None) -> None:
         # One attribute: many threads may read one snapshot.
         self._parts, self._totals = (table, added), totals
+        # A table and its files' keys: carried on, as most commits leave the table as it is.
+        self._keyed: tuple[pa.Table, pa.ChunkedArray] | None = None
 
     @property
     def table(self) -> pa.Table:
@@ -108,7 +110,19 @@ class LiveFiles:
         compared = [add for add in adds if add.path not in new]
         most = _COMPARED_BESIDE if compared else _BESIDE
         only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
-        if not only_adds or (compared and any_known(table, added, compared)):
+        if not only_adds or (compared and self._has_any(table, added, compared)):
             return LiveFiles(reconcile(self.table, commits))
         totals = self._totals
-        return LiveFiles(table, (*added, *adds), totals and totals.plus(adds))
+        after = LiveFiles(table, (*added, *adds), totals and totals.plus(adds))
+        after._keyed = self._keyed
+        return after
+
+    def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add]) -> bool:
+        """Whether one of ``adds`` is among the files, or there twice."""
+        keys = set(map(key_of, adds))
+        if len(keys) < len(adds) or not keys.isdisjoint(map(key_of, added)):
+            return True
+        keyed = self._keyed
+        if keyed is None or keyed[0] is not table:
+            keyed = self._keyed = table, keys_of(table)
+        return has_any(keyed[1], keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,8 +192,8 @@ class Snapshot:
         """The same version, known by a segment that a later look at the log gave."""
         if segment is self.segment:
             return self
-        same = copy.copy(self)  # with all that was worked out of it
-        vars(same)["segment"] = segment
+        same = object.__new__(Snapshot)
+        vars(same).update(vars(self), segment=segment)  # with all that was worked out of it
         return same
 
     def _hand_on(self, other: Snapshot) -> None:

@@ -134,27 +134,24 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
 
 def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
     """The logical files that ``others`` has not: another path, or another deletion vector over the same data file."""
-    return files.filter(pc.invert(pc.is_in(_keys(files), value_set=_keys(others))))
+    return files.filter(pc.invert(pc.is_in(keys_of(files), value_set=keys_of(others))))
 
 
-def any_known(base: pa.Table, beside: Sequence[Add], adds: Sequence[Add]) -> bool:
-    """Whether one of ``adds`` is among the live files, of which some stand beside the table, or is there twice."""
-    keys = set(map(_key, adds))
-    if len(keys) < len(adds) or not keys.isdisjoint(map(_key, beside)):
-        return True
-    return bool(base.num_rows) and bool(pc.any(_has(base, keys)).as_py())
+def has_any(keys: pa.ChunkedArray, others: Iterable[str]) -> bool:
+    """Whether one of the keys, as :func:`keys_of` gives them, is among others."""
+    return len(keys) > 0 and bool(pc.any(_among(keys, others)).as_py())
 
 
 def _without(base: pa.Table, keys: Iterable[str]) -> pa.Table:
     """The files that have none of these keys. Most commits only add, and then nothing is copied."""
     if not base.num_rows:
         return base
-    hit = _has(base, keys)
+    hit = _among(keys_of(base), keys)
     return base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
 
 
-def _has(base: pa.Table, keys: Iterable[str]) -> pa.ChunkedArray:
-    return pc.is_in(_keys(base), value_set=array_of(list(keys), pa.string()))
+def _among(keys: pa.ChunkedArray, others: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(keys, value_set=array_of(list(others), pa.string()))
 
 
 def _few_pieces(files: pa.Table) -> pa.Table:
@@ -172,11 +169,11 @@ def _few_pieces(files: pa.Table) -> pa.Table:
 
 
 def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add | Remove]:
-    """Each logical file that the commits refer to, as :func:`_keys` has it, with its newest action, in the order of
+    """Each logical file that the commits refer to, as :func:`keys_of` has it, with its newest action, in the order of
     these.
     """
     references = [action for commit in commits for action in commit if isinstance(action, (Add, Remove))]
-    keys = list(map(_key, references))
+    keys = list(map(key_of, references))
     newest = dict(zip(keys, references, strict=True))
     if len(newest) < len(references):  # a dict keeps the place of the oldest
         newest = {}
@@ -186,12 +183,13 @@ def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add 
     return newest
 
 
-def _key(action: Add | Remove) -> str:
+def key_of(action: Add | Remove) -> str:
+    """What :func:`keys_of` has for the file of an action."""
     path, vector = file_key(action)
     return path if vector is None else f"{path}\0{vector}"
 
 
-def _keys(files: pa.Table) -> pa.ChunkedArray:
+def keys_of(files: pa.Table) -> pa.ChunkedArray:
     """One string for each row that tells logical files apart: a path never contains the separator, U+0000."""
     vectors = files.column("deletionVector")
     paths = _same_paths(files.column("path"))
