@@ -140,13 +140,17 @@ def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singl
 
 
 def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
-    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others."""
+    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others.
+
+    Row groups that have neither are passed over: most checkpoints have no row with a tombstone.
+    """
     fields = _struct_fields(parquet, action, key) if action in parquet.schema_arrow.names else {}
     inner = [f"{action}.{name}" for name in schema.names if name in fields]
     present = [name for name in singles if name in parquet.schema_arrow.names]
     actions: list[AnyAction] = []
     batches = []
-    for batch in parquet.iter_held_batches([*present, *inner]):
+    telling = [f"{name}.{_REQUIRED[name]}" for name in present] + ([f"{action}.path"] if inner else [])
+    for batch in parquet.iter_held_batches([*present, *inner], parquet.row_groups_with(telling)):
         for name in present:
             actions += _values(batch.column(name), name, key)
         if inner:

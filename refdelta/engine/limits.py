@@ -22,7 +22,7 @@ from refdelta.engine.footer import check_footer
 from refdelta.engine.page_headers import PageHeader, read_page_headers, texts_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 BATCH_BYTES = 2**30
 """What the columns of a batch may take together, in bytes, where fewer rows can see to that."""
@@ -93,14 +93,30 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         for rows, run in self._runs(batch_size, groups, columns):
             yield from super().iter_batches(rows, row_groups=run, columns=columns, **options)
 
-    def iter_held_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def iter_held_batches(
+        self, columns: Sequence[str], row_groups: Iterable[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """All batches, for who keeps them all. Raises ``ValueError`` where they take too much memory together."""
         most, held = max(ROW_BYTES, UNFOLDED * self._input.size()), 0
-        for batch in self.iter_batches(_HELD_ROWS, columns=columns, use_threads=False):
+        for batch in self.iter_batches(_HELD_ROWS, row_groups, columns, use_threads=False):
             held += batch.nbytes
             if held > most:
                 raise ValueError(f"its columns would take more than {most:,} bytes")
             yield batch
+
+    def row_groups_with(self, columns: Collection[str]) -> list[int]:
+        """The row groups in which one of some columns has a value, or may have: each is a path to a leaf. Those where
+        the footer counts as many nulls as rows are left out; none is, where a column is not in the file. Raises as
+        :attr:`footer`.
+        """
+        footer, odd = self.footer, self.without_bounds
+        leaves = [leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path in columns]
+
+        def may_have(number: int) -> bool:
+            group = footer.row_group(number)
+            return any(leaf in odd or not _all_null(group.column(leaf), group.num_rows) for leaf in leaves)
+
+        return [number for number in range(footer.num_row_groups) if len(leaves) < len(columns) or may_have(number)]
 
     def _runs(self, most: int, groups: Iterable[int], columns: Sequence[str] | None) -> Iterator[tuple[int, list[int]]]:
         """Row groups that follow each other with as many rows to a batch, and how many."""
@@ -220,6 +236,11 @@ class _Cost:
                 between -= self.values[first] if first < last else 0
             most = max(most, held)
         return most + int(self.a_row * rows)
+
+
+def _all_null(chunk: Any, rows: int) -> bool:
+    found = chunk.statistics
+    return found is not None and found.has_null_count and found.null_count == rows
 
 
 def _longest_entry(entries: pq.ParquetFile) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from handmade import (
@@ -220,3 +221,27 @@ def test_only_what_is_needed_is_read():
     assert paths(load_snapshot(store)) == [f"f{i}" for i in range(6)]
     log_reads = sum(count for name, count in store.counts.items() if name in ("get", "get_many"))
     assert log_reads <= 2  # the hint, and the one commit after the checkpoint
+
+
+@pytest.mark.parametrize("options", [{}, {"write_statistics": False}])
+def test_a_row_group_for_each_action(options):
+    table = Handmade(SCHEMA)
+    key = table.checkpoint(4, SMALL + FILES)
+    rows = pq.read_table(pa.BufferReader(table.store.get(key)))
+    table.put(key, parquet(rows, row_group_size=1, **options))
+    check_content(load_snapshot(table.store))
+
+
+def test_row_groups_without_tombstones_are_not_read_for_them():
+    table = Handmade()
+    key = table.checkpoint(4, SMALL + FILES)
+    rows = pq.read_table(pa.BufferReader(table.store.get(key)))
+    content = bytearray(parquet(rows, row_group_size=1))
+    snapshot = load_snapshot(table.store)
+    last = pq.ParquetFile(pa.BufferReader(bytes(content))).metadata.row_group(len(SMALL + FILES) - 1)
+    begin = min(last.column(i).data_page_offset for i in range(last.num_columns))
+    content[4 : begin - 100] = bytes(begin - 104)
+    table.put(key, bytes(content))
+    assert snapshot.tombstones().column("path").to_pylist() == ["r"]
+    with pytest.raises(InvalidLogError):
+        load_snapshot(table.store)
