@@ -2,7 +2,8 @@
 
 Every sample is a process of its own and counts from its start to its end, the interpreter's included: what a script
 costs, a function of a cloud provider, a command. The files are in the page cache, and the modules are compiled: that
-does the round that does not count, whatever the environment says of writing bytecode. The table has ten rows and one commit; the rows that are appended come from an Arrow file, and all read into Arrow tables.
+does the round that does not count, whatever the environment says of writing bytecode. The table has ten rows and one
+commit; the rows that are appended come from an Arrow file, and all read into Arrow tables.
 pandas is installed: an engine that makes pyarrow look for it pays for that.
 
 The floors: an interpreter that does nothing; one that imports pyarrow, reads the commit and the data file that it
