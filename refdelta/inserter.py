@@ -142,8 +142,8 @@ def commit_files(table: Handle, actions: Iterable[Any], request: WriteRequest, s
 def over_newest(table: Handle, attempt: Callable[..., CommitResult], *, again: bool) -> CommitResult:
     """Write over the newest version of a table.
 
-    A handle whose own commit made the newest version a moment ago need not look whether it still is the newest: the
-    put of the commit tells, and over a network saves a round trip. An append rests on nothing that somebody could have
+    A handle that knew the newest version a moment ago need not look whether it still is the newest: the put of the
+    commit tells, which over a network saves a round trip. An append rests on nothing that somebody could have
     changed meanwhile but the table's schema and protocol, and a change of these conflicts; then, as after any other
     error, what counts is what the newest version has to say.
 
@@ -190,7 +190,7 @@ def write_over(
     )
     result = write_rows(txn, rows, request, reads_target=reads_target)
     if table and txn.result_snapshot:
-        table.adopt(txn.result_snapshot, alone=result.attempts == 1 and txn.result_snapshot.version == result.version)
+        table.adopt(txn.result_snapshot, alone=txn.alone)
     return result
 
 

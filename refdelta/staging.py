@@ -94,6 +94,7 @@ class Staging:
         self.description: Description | None = None
         self._reads = ReadSet(version=snapshot.version if snapshot else -1)
         self.result_snapshot: Snapshot | None = None
+        self.alone = False
         self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
         self.kept_groups: tuple[Group, ...] = ()
         self._questions = Questions()
@@ -327,6 +328,8 @@ class Staging:
         written, self._written, self.kept_groups = self._written, [], outcome.groups
         if outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
+            newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
+            self.alone = newest and outcome.attempts == 1
         return CommitResult(
             version=outcome.version,
             attempts=outcome.attempts,

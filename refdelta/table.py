@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 _MOMENT = 2.0
-"""For how many seconds a handle takes the version that it has made for the newest one when it appends."""
+"""For how many seconds a handle that appends takes what was the newest version for the newest one."""
 
 
 class DeltaTable:
@@ -53,7 +53,8 @@ class DeltaTable:
         UnsupportedFeatureError: the table needs a feature that this engine cannot read.
     """
 
-    _alone: tuple[Snapshot, float] | None = None
+    # What was seen to be the newest version, and when; None where others are known to write.
+    _seen: tuple[Snapshot, float] | None = None
 
     def __init__(
         self,
@@ -64,7 +65,9 @@ class DeltaTable:
         self._store = open_location(table_uri, storage_options)
         self._pinned = version is not None
         if version is None:
+            began = time.monotonic()
             self._snapshot = load_snapshot(self._store)
+            self._seen = self._snapshot, began
         else:
             self.load_as_version(version)
 
@@ -141,7 +144,7 @@ class DeltaTable:
             txn.commit()
         table = cls.__new__(cls)
         table._store, table._pinned = store, False  # noqa: SLF001 - of this class
-        table.adopt(txn.result_snapshot or load_snapshot(store))
+        table.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
         return table
 
     @classmethod
@@ -179,11 +182,12 @@ class DeltaTable:
         """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
         from refdelta.time_travel import snapshot_at
 
-        self._snapshot, self._pinned, self._alone = snapshot_at(self._store, version), True, None
+        self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version), True, None
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed."""
-        self._snapshot, self._pinned, self._alone = self._snapshot.advance(), False, None
+        self._advance()
+        self._pinned = False
 
     def newest_for_writing(self) -> Snapshot:
         """Move the handle to the newest version, as every verb does first.
@@ -195,23 +199,27 @@ class DeltaTable:
                 f"this handle is pinned to version {self.version()} and read-only; "
                 f"DeltaTable({self.table_uri!r}) can write"
             )
-        self._alone = None
+        return self._advance()
+
+    def _advance(self) -> Snapshot:
+        began = time.monotonic()
         self._snapshot = self._snapshot.advance()
+        self._seen = self._snapshot, began
         return self._snapshot
 
     def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:
         """Move the handle to the snapshot that its own commit left behind; ``alone``: nobody else had come first."""
         self._snapshot = snapshot
-        self._alone = (snapshot, time.monotonic()) if alone else None
+        self._seen = (snapshot, time.monotonic()) if alone else None
 
     def recent(self) -> tuple[Snapshot, float] | None:
-        """The snapshot that the handle's own commit left behind a moment ago, and its age in seconds; None where
-        others write too, where a checkpoint is due, which only a look at the log shows, and on a store of this machine,
-        where a look costs nothing.
+        """The snapshot that was the newest one a moment ago, by a look at the log or as it is of the handle's own
+        commit, and its age in seconds. None where others write too, where a checkpoint is due, which only a look at the
+        log shows, and on a store of this machine, where a look costs nothing.
         """
-        if self._alone is None or self._pinned or not self._store.capabilities.remote:
+        if self._seen is None or self._pinned or not self._store.capabilities.remote:
             return None
-        snapshot, since = self._alone
+        snapshot, since = self._seen
         age = time.monotonic() - since
         return (snapshot, age) if age < _MOMENT and not snapshot.due_for_checkpoint else None
 
@@ -711,9 +719,9 @@ class DeltaTable:
             txn.restore(target, ignore_missing_files=ignore_missing_files)
             return txn.commit()
 
-    def _follow(self, snapshot: Snapshot) -> None:
+    def _follow(self, snapshot: Snapshot, *, alone: bool = False) -> None:
         if not self._pinned:
-            self.adopt(snapshot)
+            self.adopt(snapshot, alone=alone)
 
     # --- keeping the log short ---
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.target import Target
 
+
 # Statements that set off no auto-compaction: they bring no new rows.
 _NO_NEW_ROWS = frozenset({*STATEMENTS.values(), "restore"})
 
@@ -64,13 +65,14 @@ class WriteTransaction:
     Args:
         staging: what becomes of the transaction.
         snapshot: what it sees.
-        on_commit: called with the snapshot after the commit, where that could be read.
+        on_commit: called with the snapshot after the commit, where that could be read, and whether nobody else had come
+            first.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
     """
 
-    def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[[Snapshot], None] | None = None):
+    def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[..., None] | None = None):
         snapshot.check_writable()
         self._staging = staging
         self._snapshot = snapshot
@@ -326,7 +328,7 @@ class WriteTransaction:
         if self._statement not in _NO_NEW_ROWS:
             auto_compact(self._staging)
         if self._on_commit and self._staging.result_snapshot:
-            self._on_commit(self._staging.result_snapshot)
+            self._on_commit(self._staging.result_snapshot, alone=self._staging.alone)
         return result
 
     def abort(self) -> None:

@@ -218,7 +218,7 @@ class Snapshot:
     def due_for_checkpoint(self) -> bool:
         """Whether one may stand at this version by now, which only a listing tells."""
         interval: int = get(self.metadata.configuration or {}, "delta.checkpointInterval")
-        return self.version % interval == 0
+        return self.version > 0 and self.version % interval == 0
 
 
 _OF_METADATA = ("schema", "partition_columns", "properties", "_checked")

@@ -40,7 +40,8 @@ def auto_compact(txn: Staging) -> None:
         return
     try:
         if _asked_for(snapshot):
-            txn.result_snapshot = _compact(txn, snapshot) or snapshot
+            compacted = _compact(txn, snapshot)
+            txn.result_snapshot, txn.alone = compacted or snapshot, False  # it may have taken long
     except Exception as error:  # noqa: BLE001 - the write stands
         log.warning("version %d is committed, but auto-compaction failed: %s", snapshot.version, error)
 

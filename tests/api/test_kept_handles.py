@@ -1,4 +1,4 @@
-"""Appends by a handle that takes its own commit of a moment ago for the newest version: as if it had looked."""
+"""Appends by a handle that takes what was the newest version a moment ago for the newest: as if it had looked."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def keys(place):
 def kept(place):
     """A handle whose own commit is the newest version."""
     table = DeltaTable(place)
+    assert table.recent() is not None
     write_deltalake(table, ROWS, mode="append")
     assert table.recent() is not None
     return table
