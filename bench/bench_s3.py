@@ -80,7 +80,7 @@ def requests(proxy, run, commits):
 def bench_s3_appends(contest, size, crew, proxy, server, writers):
     if writers > size(smoke=2, default=8):
         pytest.skip("more writers than a smoke run has")
-    commits = size(smoke=4, default=4 + 2 * writers, full=20 * writers)
+    commits = size(smoke=4, default=max(12, 4 + 2 * writers), full=20 * writers)
     options = server.options(proxy.endpoint)
     # They know the store by names of their own; the condition of a put is what it needs to commit at all.
     theirs = {
@@ -138,7 +138,7 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
 
 def bench_s3_log_only(contest, size, proxy, server):
     """One writer commits prepared files, which nobody looks at: the bound is one round trip a commit."""
-    commits = size(smoke=2, default=10, full=50)
+    commits = size(smoke=2, default=20, full=100)
     place = proxy.place()
     refdelta.DeltaTable.create(place.uri, SCHEMA, configuration=RARELY, storage_options=server.options())
     table = refdelta.DeltaTable(place.uri, storage_options=place.options)

@@ -8,6 +8,8 @@ anything commit that has the two methods of :class:`Hands`.
 from __future__ import annotations
 
 import functools
+import itertools
+import random
 import shutil
 import time
 import uuid
@@ -37,6 +39,7 @@ from refdelta.writer import write_deltalake
 _NOTE = "refdelta-bench "
 _COMPACTION = -1
 _PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
 
 
 # --- what writers tell ---------------------------------------------------------------------------------------------
@@ -286,9 +289,14 @@ def _compact(hands: Hands, shift: Shift) -> Tally:
 
 
 def _insist(tally: Tally, task: int, hands: Hands, commit: Callable[[], Acknowledged | None], shift: Shift) -> None:
-    """Do it until it is committed, or the time is up."""
+    """Do it until it is committed, or the time is up.
+
+    Who has lost waits at random before the next attempt, for about as long as an attempt takes and twice as long each
+    time, as whoever repeats statements should: writers that begin anew at once beat each other again.
+    """
     began = time.monotonic()
-    while True:
+    for lost in itertools.count():
+        started = time.monotonic()
         try:
             told = commit()
         except hands.unknown as error:
@@ -299,6 +307,8 @@ def _insist(tally: Tally, task: int, hands: Hands, commit: Callable[[], Acknowle
             tally.aborts[type(error).__name__] += 1
             if shift.late:
                 return
+            attempt = time.monotonic() - started
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, attempt * 2**lost)))  # noqa: S311 - no secret
             continue
         if told is not None:
             tally.commits.append(Commit(task, told.version, told.attempts, began, time.monotonic()))

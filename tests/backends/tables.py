@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta import DeltaTable, write_deltalake
+from refdelta import DeltaTable, behind, write_deltalake
 from refdelta.location import open_location
 from row_judge import listed
 
@@ -47,7 +47,8 @@ def held(place: Place, version: Any = None) -> Rows:
 
 
 def objects(place: Place, prefix: str = "") -> set[str]:
-    """The names of all objects there are, of the log and others."""
+    """The names of all objects there are, of the log and others, once nothing is under way."""
+    behind.settle()
     return {info.key for info in open_location(place.uri, place.options).list(prefix)}
 
 

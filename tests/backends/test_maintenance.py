@@ -23,7 +23,8 @@ def log_of(place, ending):
 
 def days_later(monkeypatch, module, days):
     """Let a module think that so many days have passed."""
-    monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + days * DAY))
+    later = SimpleNamespace(time_ns=lambda: time.time_ns() + days * DAY, monotonic=time.monotonic)
+    monkeypatch.setattr(module, "time", later)
 
 
 def test_rearranging_keeps_the_rows(place):
