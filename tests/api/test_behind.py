@@ -1,4 +1,4 @@
-"""Work behind a commit: it is done in order and before the process ends, and nobody forks in the middle of it."""
+"""Work behind a commit: it is bounded, done before the process ends, and nobody forks in the middle of it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,28 @@ import threading
 from refdelta import behind
 
 
-def test_work_of_one_table_is_done_in_order_and_that_of_others_beside_it():
-    first, done = threading.Event(), []
+def test_work_of_one_table_waits_for_no_other_and_is_bounded():
+    go, done, begun = threading.Event(), [], []
 
     def slow():
-        first.wait(30)
-        done.append("a1")
+        begun.append(1)
+        go.wait(30)
+        done.append("slow")
 
-    behind.later("a", slow)
+    for _ in range(behind._OF_A_TABLE):
+        behind.later("a", slow)
     behind.later("b", lambda: done.append("b"))
     behind.settle("b")
     assert done == ["b"]
-    threading.Timer(0.05, first.set).start()
-    behind.later("a", lambda: done.append("a2"))  # waits for the first
+    one_more = threading.Thread(target=behind.later, args=("a", slow))
+    one_more.start()
+    one_more.join(0.05)
+    assert one_more.is_alive(), "it waits for one of the others"
+    assert len(begun) == behind._OF_A_TABLE
+    go.set()
+    one_more.join()
     behind.settle()
-    assert done == ["b", "a1", "a2"]
+    assert done == ["b", *["slow"] * (behind._OF_A_TABLE + 1)]
     assert not behind._under_way
 
 
