@@ -162,6 +162,8 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
         column = column.cast(pa.int32())
     elif name in _TIMES:
         column = column.cast(pa.int64())
+    if pa.types.is_dictionary(column.type):
+        column = pc.unique(column).dictionary_decode()  # the entries that are in use
     bounds = pc.min_max(column)
     stats.low, stats.high = bounds["min"].as_py(), bounds["max"].as_py()
     return stats

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from refdelta.engine.column_stats import StatsCollector, StatsLeaf
+from refdelta.engine.dictionaries import dictionary_columns, with_dictionaries
 from refdelta.engine.layout import CODECS
 from refdelta.errors import DataFileError, StoreError
 from refdelta_storage.base import Store
@@ -198,9 +199,10 @@ class Encoder:
     def _encode(self, file: DataFile, group: _RowGroup) -> None:
         try:
             if file.writer is None:
-                self._create(file)
+                self._create(file, group.rows)
             before = file.sink.tell() if file.sink else 0
-            file.writer.write_table(group.rows, row_group_size=group.rows.num_rows)
+            rows = _as_before(group.rows, file.writer.schema)
+            file.writer.write_table(rows, row_group_size=rows.num_rows)
             grown = file.sink.tell() - before if file.sink else 0
         except (StorageError, OSError, pa.ArrowException) as error:
             raise _translated(error, file.key) from error
@@ -223,13 +225,14 @@ class Encoder:
             self._in_flight -= group.size
         self._changed.notify_all()
 
-    def _create(self, file: DataFile) -> None:
+    def _create(self, file: DataFile, rows: pa.Table) -> None:
         file.output = self._store.open_output(file.key)
         file.sink = file.output.__enter__()
         file.writer = pq.ParquetWriter(
             file.sink,
-            self._schema,
+            with_dictionaries(self._schema, rows.schema.types),
             compression=CODECS[self._codec][0],
+            use_dictionary=dictionary_columns(rows),
             # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
             store_decimal_as_integer=True,
             write_page_index=True,
@@ -251,6 +254,13 @@ class Encoder:
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _as_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as the file's first row group was: which texts were dictionaries there may be others in the next."""
+    if rows.schema == schema:
+        return rows
+    return pa.table([column.cast(kind) for column, kind in zip(rows.columns, schema.types, strict=True)], schema=schema)
 
 
 def _translated(error: Exception, key: str) -> Exception:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import as_schema
+from refdelta.engine.dictionaries import with_dictionaries
 from refdelta.engine.partition import partition_strings
 from refdelta.engine.schema import to_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
@@ -77,8 +78,9 @@ class Layout:
         return cls(to_arrow(physical), tuple(field.name for field in stored), partitions)
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a table's batch that its data files hold, in their types."""
-        return as_schema([batch.column(name) for name in self.columns], self.schema)
+        """The columns of a table's batch that its data files hold, in their types; dictionaries stay what they are."""
+        columns = [batch.column(name) for name in self.columns]
+        return as_schema(columns, with_dictionaries(self.schema, [column.type for column in columns]))
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
         """Split a table's batch by partition, keeping the order of rows within each.

@@ -46,6 +46,7 @@ _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "L
 _HELD_ROWS = 32 * 1024  # pieces that are kept: what a batch takes while it grows is up to as much again
 _MANY_ROWS = 2**24
 _WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
+_PLACE = 3  # bytes that a value takes less than, where it is but a place in a small dictionary
 _LEVELS = 4  # bytes that each value of a repeated column takes for its place
 
 
@@ -60,7 +61,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
     def __init__(self, source: Any, bytes_at: BytesAt, **options: Any):
         super().__init__(source, pre_buffer=False, **options)
-        self._input, self._bytes_at = source, bytes_at
+        self._input, self._bytes_at, self._options = source, bytes_at, options
 
     @cached_property
     def without_bounds(self) -> frozenset[int]:
@@ -76,6 +77,26 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         """
         _ = self.without_bounds
         return self.metadata
+
+    def keep_dictionaries(self, columns: Sequence[str]) -> frozenset[str]:
+        """Read texts as places in a dictionary from now on, where the file has them so, and their dictionary is small.
+
+        Args:
+            columns: names of columns of texts. A file may still hold some of them in other ways.
+
+        Returns:
+            Those that are read so. Raises as :attr:`footer`.
+        """
+        footer = self.footer
+        found = [
+            column.path
+            for leaf in wanted_leaves(footer, columns)
+            if (column := footer.schema.column(leaf)).path in columns and _mostly_places(footer, leaf)
+        ]
+        if found:
+            options = {**self._options, "metadata": footer, "read_dictionary": found}
+            super().__init__(self._input, pre_buffer=False, **options)
+        return frozenset(found)
 
     def close(self, force: bool = False) -> None:  # noqa: ARG002 - the source is ours
         """As that of ``ParquetFile``, with the source."""
@@ -243,8 +264,16 @@ def _all_null(chunk: Any, rows: int) -> bool:
     return found is not None and found.has_null_count and found.null_count == rows
 
 
+def _mostly_places(footer: Any, leaf: int) -> bool:
+    """Whether a column has a dictionary, and too few bytes for a text and its length in each row."""
+    chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
+    values, size = (sum(getattr(chunk, name) for chunk in chunks) for name in ("num_values", "total_uncompressed_size"))
+    return size < _PLACE * values and all(chunk.dictionary_page_offset is not None for chunk in chunks)
+
+
 def _longest_entry(entries: pq.ParquetFile) -> int:
-    return max((pc.max(pc.binary_length(batch.column(0))).as_py() for batch in entries.iter_batches()), default=0)
+    batches = entries.iter_batches(use_threads=False)
+    return max((pc.max(pc.binary_length(batch.column(0))).as_py() for batch in batches), default=0)
 
 
 def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:

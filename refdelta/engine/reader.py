@@ -68,6 +68,8 @@ class ReadPlan:
         partition_columns: the logical names of the partition columns.
         row_filter: which rows come out; None for all.
         by_id: whether the files' columns are found by field id.
+        encoded: the columns of texts that may come out as dictionaries; whether they do is up to each file. For who
+            moves the rows and does not look at them: it spares to make texts, and to look for those that are equal.
         positions: whether :data:`POSITION` comes out behind the columns: at which place in its file a row is, counted
             from 0, deleted rows included.
     """
@@ -77,11 +79,12 @@ class ReadPlan:
     partition_columns: frozenset[str] = frozenset()
     row_filter: RowFilter | None = None
     by_id: bool = False
+    encoded: frozenset[str] = frozenset()
     positions: bool = False
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema that comes out."""
+        """The Arrow schema that comes out, but for dictionaries."""
         return pa.schema([*(arrow_field(item) for item in self.columns), *([POSITION] if self.positions else [])])
 
     @property
@@ -160,8 +163,8 @@ def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
 
 
 def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema([arrow_field(item) for item in plan.read])
     columns = _Columns(parquet, plan, file)
+    schema = pa.schema([columns.field(item) for item in plan.read])
     groups = None
     if plan.row_filter is not None:
         groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
@@ -241,9 +244,26 @@ class _Columns:
             self.stored[item.name][1] if item.name in self.stored else _Constant(file.partition_values[item.name])
             for item in plan.read
         ]
+        self._kept = self._dictionaries(parquet, plan)
         # Then there is no row that cannot be converted.
         self.as_stored = all(source.convert is None for source in sources)
         self.physical_names = list({source.name: None for source in sources if source.name is not None})
+
+    def _dictionaries(self, parquet: Any, plan: ReadPlan) -> frozenset[str]:
+        """The columns that come out as dictionaries."""
+        names = {
+            name: source.name
+            for name, (_, source) in self.stored.items()
+            # A name with a dot may as well be that of a part of another column.
+            if name in plan.encoded and source.convert is None and source.name is not None and "." not in source.name
+        }
+        kept = parquet.keep_dictionaries(list(names.values())) if names else ()
+        return frozenset(name for name, physical in names.items() if physical in kept)
+
+    def field(self, item: StructField) -> pa.Field:
+        """A column as it comes out."""
+        plain = arrow_field(item)
+        return plain.with_type(pa.dictionary(pa.int32(), plain.type)) if item.name in self._kept else plain
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [column.read(batch) for column in self._columns]

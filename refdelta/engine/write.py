@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from refdelta.engine.column_stats import stats_leaves
+from refdelta.engine.dictionaries import joined
 from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.executor import cores
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
@@ -80,7 +81,8 @@ def write_files(
 
     Args:
         store: the table's folder.
-        data: record batches that have exactly the Arrow form of ``schema`` (``engine/fit`` makes them so).
+        data: record batches that have exactly the Arrow form of ``schema`` (``engine/fit`` makes them so). Texts may be
+            dictionaries as well, among which nobody has to look for those that are equal.
         schema: the table's schema.
         partition_columns: by which the files are split; they are not stored in them.
         properties: the table's: statistics, codec and target size.
@@ -200,7 +202,7 @@ class _Router:
         """Hand the buffered rows of a partition on, as one row group."""
         if not partition.rows:
             return
-        rows = pa.Table.from_batches(partition.chunks)
+        rows = joined(partition.chunks)
         if partition.rows < len(partition.chunks) * 4096:
             rows = rows.combine_chunks()
         size = partition.size
@@ -239,6 +241,9 @@ def _even(data: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]
     for batch in data:
         if not batch.num_rows:
             continue
+        if held and batch.schema != held[0].schema:
+            yield from _pieces(held, rows, size, most)
+            held, rows, size = [], 0, 0
         held.append(batch)
         rows += batch.num_rows
         size += batch.nbytes

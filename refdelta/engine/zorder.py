@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
+from refdelta.engine.dictionaries import joined, plain
 from refdelta.engine.portions import at_least
 from refdelta.errors import InvalidArgumentError
 
@@ -56,7 +57,8 @@ def z_ordered(
     """The rows in the order of a Z-curve through some columns.
 
     Args:
-        read: the rows; read again, with these columns alone, where they do not fit into memory.
+        read: the rows; read again, with these columns alone, where they do not fit into memory. Texts of other columns
+            may be dictionaries.
         columns: one or more, of types that have an order.
         memory: how many bytes may be sorted at once; None for :data:`SORT_BYTES`.
         disk: how many bytes temporary files may hold; None for no limit.
@@ -190,7 +192,7 @@ class _Sort:
                 break
         else:
             if held:
-                yield from self._in_memory(pa.Table.from_batches(held), curve)
+                yield from self._in_memory(joined(held), curve)
             return
         width = size / sum(batch.num_rows for batch in held)
         sample, total = self._sample(read)
@@ -282,8 +284,11 @@ class _Sampler:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of about ``size`` bytes: a file for each range wants more than crumbs."""
-    return map(pa.Table.from_batches, at_least(batches, lambda batch: batch.nbytes, size))
+    """The same rows in tables of about ``size`` bytes: a file for each range wants more than crumbs.
+
+    They are without dictionaries, of which a file in Arrow's format can have but one for each column.
+    """
+    return map(pa.Table.from_batches, at_least(map(plain, batches), lambda batch: batch.nbytes, size))
 
 
 def _leaf(rows: pa.Table, column: Column) -> pa.Array:

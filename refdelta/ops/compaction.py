@@ -7,8 +7,8 @@ are counted from the rows that were read and written, never from statistics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +19,6 @@ from refdelta.engine.dv import load_deletion_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import plan_scan, scan_files
-from refdelta.engine.schema import to_arrow
 from refdelta.engine.state import to_adds
 from refdelta.engine.write import write_files
 from refdelta.engine.zorder import Column, z_ordered
@@ -27,6 +26,7 @@ from refdelta.errors import InvalidLogError
 from refdelta.ops.bins import INSERTION_TAG, TARGET_TAG
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.stats import load_stats, lookup
+from refdelta.protocol.types import STRING
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -65,7 +65,7 @@ class Rewriter:
         inputs = to_adds(bin_.files)
         _check_once(inputs)
         readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
-        source = _Source(self.snapshot, bin_.files, readers)
+        source = _Source(self.snapshot, bin_.files, readers, {name for name, *_ in self.columns})
         rows = source.in_order() if not self.columns else self._sorted(source)
         added = self._write(rows, {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)})
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
@@ -80,7 +80,7 @@ class Rewriter:
         snapshot = self.snapshot
         added = write_files(
             snapshot.store,
-            pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), rows),
+            rows,
             schema=snapshot.schema,
             partition_columns=list(snapshot.partition_columns),
             properties=snapshot.properties,
@@ -101,14 +101,19 @@ def _check_once(inputs: Sequence[Add]) -> None:
 
 
 class _Source:
-    """The live rows of some files, file by file; it knows how many came from each."""
+    """The live rows of some files, file by file; it knows how many came from each.
 
-    def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor):
+    Texts come as dictionaries where the files have them so, but for those of columns that are ``looked_at``.
+    """
+
+    def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor, looked_at: Collection[str]):
         # One partition is one value, however its writers spelled it: else rows would be split by the spelling.
         same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
         index = files.schema.get_field_index("partitionValues")
         self._snapshot = snapshot.with_files(files.set_column(index, "partitionValues", same))
         self._executor = executor
+        texts = [item.name for item in snapshot.schema if item.type == STRING]
+        self._encoded = frozenset(texts).difference(looked_at, snapshot.partition_columns)
         self.rows = [0] * files.num_rows
 
     def in_order(self) -> Iterator[pa.RecordBatch]:
@@ -123,7 +128,7 @@ class _Source:
 
     def _numbered(self, names: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         scan = plan_scan(self._snapshot, names)
-        store, plan = scan.store, scan.plan
+        store, plan = scan.store, replace(scan.plan, encoded=self._encoded)
         return self._executor.stream(
             lambda task: ((task[0], batch) for batch in read_file(store, task[1], plan)),
             enumerate(scan_files(scan)),

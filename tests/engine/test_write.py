@@ -86,6 +86,29 @@ def test_what_is_written_is_read_back(table):
         assert json.loads(add.stats)["numRecords"] > 0
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_texts_may_be_dictionaries_in_some_batches(monkeypatch, first):
+    """Within a row group, and from one to the next: the file is of texts, whatever it began with."""
+    monkeypatch.setattr(write, "_SMALL_ROWS", 10)
+    monkeypatch.setattr(write, "ROW_GROUP_ROWS", 100)
+    rows = numbers(400, text=[None if n % 7 == 0 else f"text {n % 31}" for n in range(400)], part=["p", "q"] * 200)
+    data, schema = fitted(rows)
+    at = data.schema.get_field_index("text")
+    batches = []
+    for number, batch in enumerate(data.to_batches(max_chunksize=40)):
+        encoded = first if number in (0, 1, 2, 7) else not first
+        batches.append(batch.set_column(at, "text", batch["text"].dictionary_encode()) if encoded else batch)
+    for partition_by in ([], ["part"]):
+        store = MemoryStore(None)
+        adds = write_files(
+            store, batches, schema=schema, partition_columns=partition_by, properties=TableProperties.parse({})
+        )
+        assert read_back(store, adds, rows, partition_by).sort_by("n").equals(data)
+        for add in adds:
+            stats = json.loads(add.stats)
+            assert (stats["minValues"]["text"], stats["maxValues"]["text"]) == ("text 0", "text 9")
+
+
 def test_no_rows_make_no_files():
     store = MemoryStore(None)
     assert write_table(store, numbers(0)) == []

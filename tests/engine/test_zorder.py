@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refdelta.engine import zorder
+from refdelta.engine.dictionaries import plain
 from refdelta.engine.zorder import Curve, z_ordered
 from refdelta.errors import InvalidArgumentError
 
@@ -84,6 +85,21 @@ def test_a_row_that_is_higher_in_every_column_comes_later(rows, count):
     points = [[-1 if row[name] is None else row[name] for name in names] for row in found]
     for earlier, later in itertools.combinations(points, 2):
         assert not all(low > high for low, high in zip(earlier, later, strict=True))
+
+
+@pytest.mark.parametrize("memory", [None, 20_000])
+def test_texts_may_be_dictionaries_in_some_batches(memory):
+    rows = pa.table({"x": np.random.default_rng(3).permutation(5000), "t": [f"text {n % 90}" for n in range(5000)]})
+
+    def read(columns):
+        for number, batch in enumerate(rows.to_batches(max_chunksize=500)):
+            if columns is None and number % 3:
+                yield batch.set_column(1, "t", batch["t"].dictionary_encode())
+            else:
+                yield batch if columns is None else batch.select(list(columns))
+
+    batches = [plain(batch) for batch in z_ordered(read, [("x",)], memory=memory)]
+    assert pa.Table.from_batches(batches).equals(rows.sort_by("x"))
 
 
 def test_several_columns_are_narrowed_alike():
