@@ -42,9 +42,10 @@ class Place:
     """A store, by the seconds that its requests take, there and back.
 
     Attributes:
-        think: of a writer, from the reply to one commit up to the listing of the next transaction: the checksum file.
-        work: from that listing up to the put: the data file.
-        nearby: whether the store is of this machine, as the retry policy asks.
+        think: of a writer, from the reply to one commit up to the next transaction: the checksum file, on a disk.
+        work: from the beginning of a transaction, or its listing, up to the put: the data file.
+        nearby: whether the store is of this machine. There each transaction looks at the log first, and pauses are
+            shorter.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Place:
 
     @classmethod
     def remote(cls, name: str, put: float, get: float, list: float) -> Place:  # noqa: A002
-        return cls(name, put, get, list, think=put, work=put)
+        return cls(name, put, get, list, think=0.0, work=put)
 
 
 PLACES = {
@@ -115,17 +116,41 @@ class _Quiet:
         """The probability that none comes for so long, from a moment that has nothing to do with them."""
         if seconds <= self.gap:
             return 1 - self.rate * seconds
-        return (1 - self.rate * self.gap) * math.exp(-self.hazard * (seconds - self.gap))
+        return (1 - self.rate * self.gap) * self.behind_one(seconds)
+
+    def behind_one(self, seconds: float) -> float:
+        """The same from a moment at which one has come."""
+        return math.exp(-self.hazard * max(0.0, seconds - self.gap))
 
 
 def _transaction(place: Place, rate: float, conflict: float) -> tuple[float, float, float]:
     """What a transaction takes while others commit at this rate: seconds, puts, and the probability that it commits."""
+    quiet = _Quiet(rate, _window(place))
+    exposed = place.list / 2 + place.work + place.put / 2
+    first = quiet.for_(exposed)
+    looks = _attempts(place, rate, conflict, first, exposed, place.list)
+    if place.nearby or conflict:
+        return looks
+    # An append whose writer has just committed, and lost to nobody, goes on from that commit without a listing.
+    since = place.put / 2 + place.think + place.work + place.put / 2
+    again = quiet.behind_one(since)
+    knows = _attempts(place, rate, conflict, again, since, 0.0)
+    share = first / (1 - again + first)
+    return tuple(share * one + (1 - share) * other for one, other in zip(knows, looks, strict=True))
+
+
+def _attempts(
+    place: Place, rate: float, conflict: float, first: float, exposed: float, listing: float
+) -> tuple[float, float, float]:
+    """The same, where the first put wins with this probability, after so many seconds behind what was known and, of
+    these or before, a listing.
+    """
     window = _window(place)
     untouched = _Quiet(rate, window).for_
-    seconds, puts, commits, alive = place.think + place.list, 0.0, 0.0, 1.0
-    base, exposed = place.work + place.put, place.list / 2 + place.work + place.put / 2
+    seconds, puts, commits, alive = place.think + listing, 0.0, 0.0, 1.0
+    base, wins = place.work + place.put, first
     for losses in range(1, _LAST):
-        wins = max(untouched(exposed), 1e-12)
+        wins = max(wins, 1e-12)
         # It reads the winner and pauses; it asks for the next one, lists, and reads what else there is.
         again = 2 * place.get + _pause(place, losses)
         passed = rate * (exposed + place.put / 2 + again + place.list / 2)
@@ -136,7 +161,7 @@ def _transaction(place: Place, rate: float, conflict: float) -> tuple[float, flo
         puts += times
         commits += times * wins
         alive *= goes_on
-        base, exposed = place.list + place.get + place.put, window
+        base, exposed, wins = place.list + place.get + place.put, window, untouched(window)
     return seconds, puts, commits
 
 
@@ -150,7 +175,7 @@ def _pause(place: Place, losses: int) -> float:
 
 def row(place: Place) -> str:
     """A store in the table of bench/README.md."""
-    alone = place.think + place.list + place.work + place.put
+    alone = place.think + (place.list if place.nearby else 0.0) + place.work + place.put
     window = _window(place)
     times = ", ".join(f"{1000 * seconds:g}" for seconds in (place.put, place.get, place.list))
     most = f"{1 / window:,.0f}" if window < 0.01 else f"{1 / window:.3g}"
@@ -225,18 +250,24 @@ Steps = Generator[float, float, Any]
 def _writer(place: Place, log: Log, counts: Counts, number: int, chance: random.Random) -> Steps:
     """One transaction after the other."""
     now = yield 0.0
+    known: int | None = None
     for transaction in itertools.count(1):
         now = yield _varied(place.think, chance)
-        listing = _varied(place.list, chance)
-        now = yield listing / 2
-        read, slot = log.newest, chance.randrange(log.slots) if log.slots else None
-        now = yield listing / 2
+        slot = chance.randrange(log.slots) if log.slots else None
+        if known is None or place.nearby or slot is not None:
+            listing = _varied(place.list, chance)
+            now = yield listing / 2
+            read = log.newest
+            now = yield listing / 2
+        else:
+            read = known
         now = yield _varied(place.work, chance)
         new = number * 10_000_000 + transaction
         shell = _Shell(place, log, chance, slot, new, now)
         try:
             yield from shell.carry_out(commit_loop(_prepared(log, read, slot, new, f"{number}-{transaction}")))
             committed = True
+            known = read + 1 if shell.puts == 1 else None
         except ConcurrentModificationError:
             committed = False
         if counts.since < math.inf:

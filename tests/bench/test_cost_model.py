@@ -29,11 +29,13 @@ def test_the_simulation_is_the_same_for_the_same_seed():
 
 @pytest.mark.parametrize("place", cost_model.PLACES.values(), ids=[*cost_model.PLACES])
 def test_rates_rise_with_writers_up_to_the_bound(place):
+    """From the second writer on: one alone may come so near to the bound that the second costs more than it brings."""
     rates = [cost_model.predict(place, writers).rate for writers in (1, 2, 4, 8, 16, 64, 1_000)]
     bound = 1 / (place.list / 2 + place.get + place.put / 2)
-    assert rates == sorted(rates)
+    assert rates[1:] == sorted(rates[1:])
+    assert min(rates) > 0.85 * rates[0]
     assert rates[-1] < bound
-    alone = 1 / (place.think + place.list + place.work + place.put)
+    alone = 1 / (place.think + place.list * place.nearby + place.work + place.put)
     assert rates[0] == pytest.approx(alone)
 
 
@@ -67,4 +69,4 @@ def test_the_program_prints_both(capsys, monkeypatch):
     assert cost_model.main(["--put", "60", "--get", "25", "--list", "40", "--commits", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line.startswith("own")]) == 2 * len(cost_model.CONFLICTS)
-    assert "4.5" in lines[3]
+    assert "8.3" in lines[3]
