@@ -17,11 +17,10 @@ its inputs, for rules 8 and 9. Nor is number 5: in-commit timestamps are given a
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from pyroaring import BitMap64
 
 from refdelta import errors
@@ -45,8 +44,7 @@ _REPLACING = frozenset({
 """``commitInfo.operation`` of those who create or replace a table, in this engine and in delta-spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dispute:
+class Dispute(msgspec.Struct, frozen=True):
     """What a transaction and a winner disagree over.
 
     Attributes:
@@ -56,19 +54,17 @@ class Dispute:
     """
 
     files: tuple[str, ...] = ()
-    rows: Mapping[str, BitMap64] = field(default_factory=dict)
+    rows: Mapping[str, BitMap64] = msgspec.field(default_factory=dict)
     because: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NeedVectors:
+class NeedVectors(msgspec.Struct, frozen=True):
     """It takes these deletion vectors to decide; they are to be given to ``Standing.files.learn``."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NeedRows:
+class NeedRows(msgspec.Struct, frozen=True):
     """It takes a look at the rows of these files to decide; what is found is to be given to
     ``Standing.lookout.answer``.
     """
@@ -83,8 +79,7 @@ Test = Callable[[Standing, CommitSummary], Found]
 """(how the transaction stands, the winner) -> what is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One row of the table.
 
     Attributes:
@@ -104,13 +99,11 @@ class Rule:
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
-class Clear:
+class Clear(msgspec.Struct, frozen=True):
     """The transaction may commit over this winner."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """The transaction may not commit over this winner.
 
     Attributes:
@@ -188,7 +181,7 @@ def _files_added(ours: Standing, winner: CommitSummary) -> Found:
         if refusal is None:
             return NeedRows(tuple(unknown))
         found = _paths(add.path for add in unknown)
-        return found and dataclasses.replace(found, because=refusal)
+        return found and msgspec.structs.replace(found, because=refusal)
     return _paths(add.path for add in open_ if ours.lookout.matches(add))
 
 
@@ -202,7 +195,7 @@ def _read_rows_removed(ours: Standing, winner: CommitSummary) -> Found:
         return None
     because = ours.why_files(winner, lost.keys())
     rows = {} if because else {path: rows for path, rows in lost.items() if isinstance(rows, BitMap64)}
-    return dataclasses.replace(found, rows=rows, because=because)
+    return msgspec.structs.replace(found, rows=rows, because=because)
 
 
 def _deleted_by_both(ours: Standing, winner: CommitSummary) -> Found:

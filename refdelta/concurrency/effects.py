@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from pyroaring import BitMap64
 
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor
@@ -14,15 +14,13 @@ from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 # --- effects ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(msgspec.Struct, frozen=True):
     """Does this version exist? For -1: is the log empty? Reply: :class:`Yes`, :class:`No` or :class:`Failed`."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class PutIfAbsent:
+class PutIfAbsent(msgspec.Struct, frozen=True):
     """Create the commit file of this version. Reply: :class:`Created`, :class:`Exists`, :class:`Unknown`, or
     :class:`Failed` where nothing was created.
     """
@@ -31,23 +29,20 @@ class PutIfAbsent:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCommits:
+class ReadCommits(msgspec.Struct, frozen=True):
     """Read the commit files of ``first`` to ``last``, both included. Reply: :class:`Commits` or :class:`Failed`."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewestVersion:
+class NewestVersion(msgspec.Struct, frozen=True):
     """The newest version after this one, or this one. Reply: :class:`Newest` or :class:`Failed`."""
 
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """Wait, the longer the higher ``count`` is, and at random. Reply: :class:`Elapsed`.
 
     Attributes:
@@ -59,8 +54,7 @@ class Pause:
     reason: Literal["lost", "undecided"]
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(msgspec.Struct, frozen=True):
     """Delete the commit file of this version, which is ours and belongs to no table. Reply: :class:`Yes` or
     :class:`Failed`.
     """
@@ -68,22 +62,19 @@ class Withdraw:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadVectors:
+class ReadVectors(msgspec.Struct, frozen=True):
     """Read deletion vectors. Reply: :class:`Vectors` or :class:`Failed`."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteVectors:
+class WriteVectors(msgspec.Struct, frozen=True):
     """Write deletion vectors, which a commit is about to name. Reply: :class:`Descriptors` or :class:`Failed`."""
 
     bitmaps: tuple[BitMap64, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtRows:
+class LookAtRows(msgspec.Struct, frozen=True):
     """Does a live row of these files answer to what the transaction read? Reply: :class:`Matches` or :class:`Failed`.
 
     Attributes:
@@ -103,84 +94,70 @@ Effect = Request | Pause
 # --- replies ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(msgspec.Struct, frozen=True):
     """The file is there, and it is ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(msgspec.Struct, frozen=True):
     """A file was there already. It may be ours, of a request whose reply was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """The file may be there, may come to be there, or not."""
 
     cause: BaseException | None = None
 
 
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Yes or no."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Yes(Answer):
+class Yes(Answer, frozen=True):
     """It is so; it is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class No(Answer):
+class No(Answer, frozen=True):
     """It is not so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commits:
+class Commits(msgspec.Struct, frozen=True):
     """The files that were asked for, in order; None for one that does not exist."""
 
     data: tuple[bytes | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(msgspec.Struct, frozen=True):
     """A version."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Elapsed:
+class Elapsed(msgspec.Struct, frozen=True):
     """Seconds since the first effect."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
+class Vectors(msgspec.Struct, frozen=True):
     """The vectors that were asked for, in order: the positions that each of them hides."""
 
     bitmaps: tuple[BitMap64, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptors:
+class Descriptors(msgspec.Struct, frozen=True):
     """Where the vectors were written, in order."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(msgspec.Struct, frozen=True):
     """Whether a row matches, for each file that was asked about; and the seconds that it took to find out."""
 
     found: tuple[bool, ...]
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The store refused or failed, and nothing was changed by this effect. The error is what the user is to see."""
 
     error: Exception

@@ -8,7 +8,6 @@ from the removes of the log, whose vectors may have grown since (concurrency.md,
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ ROW_PLACES = "rowPlaces"
 """The field of commitInfo with the record: output path to its :class:`Place` values, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Rows of one input, in one output.
 
     Attributes:
@@ -39,8 +37,7 @@ class Place:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(msgspec.Struct, frozen=True):
     """A file that a compaction read.
 
     Attributes:
@@ -52,8 +49,7 @@ class Input:
     base: BitMap64
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """A file that a compaction wrote.
 
     Attributes:
@@ -66,8 +62,7 @@ class Output:
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Inputs and outputs that belong together: the outputs hold all live rows of the inputs, and only these.
 
     Attributes:
@@ -81,8 +76,7 @@ class Group:
     permuted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Rows of one input that went to one output, as an input sees it.
 
     Attributes:
@@ -98,8 +92,7 @@ class Span:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """Where all rows of one input went.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +15,7 @@ from refdelta.engine.partition import to_internal
 from refdelta.ops.merge_join import side
 from refdelta.protocol.expression import Column, Literal
 from refdelta.protocol.predicate import FALSE, Comparison, In, Predicate, conjunction, disjunction
-from refdelta.protocol.types import DataType, is_plain
+from refdelta.protocol.types import is_plain
 
 if TYPE_CHECKING:
     from refdelta.ops.merge_join import Key, On
@@ -138,10 +138,10 @@ def _tuples(keys: list[Key], tuples: pa.Table, alias: str) -> Predicate:
 def without_alias(node: Any, alias: str) -> Any:
     """The same expression without the alias in front of its columns' paths."""
     if isinstance(node, Column):
-        return dataclasses.replace(node, path=node.path[1:]) if node.path[0] == alias else node
+        return msgspec.structs.replace(node, path=node.path[1:]) if node.path[0] == alias else node
     if isinstance(node, tuple):
         return tuple(without_alias(item, alias) for item in node)
-    if dataclasses.is_dataclass(node) and not isinstance(node, (type, DataType)):
-        changed = {f.name: without_alias(getattr(node, f.name), alias) for f in dataclasses.fields(node) if f.init}
-        return dataclasses.replace(node, **changed)
+    if isinstance(node, msgspec.Struct):
+        changed = {name: without_alias(getattr(node, name), alias) for name in node.__struct_fields__}
+        return msgspec.structs.replace(node, **changed)
     return node

@@ -8,8 +8,9 @@ gives every value its type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from refdelta.protocol.sql_text import literal_sql, quoted, string_sql, type_sql
 from refdelta.protocol.types import BOOLEAN, VOID, DataType
@@ -17,8 +18,7 @@ from refdelta.protocol.types import BOOLEAN, VOID, DataType
 # --- values ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column or a field of a struct: its path of names, as the schema spells them once it is bound."""
 
     path: tuple[str, ...]
@@ -28,8 +28,7 @@ class Column:
         return ".".join(quoted(part) for part in self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     """A constant; ``value`` is an internal value of ``type``, or None."""
 
     value: Any
@@ -39,8 +38,7 @@ class Literal:
         return literal_sql(self.value, self.type)
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(msgspec.Struct, frozen=True):
     """A value in a wider type, where both sides of something need one. Casts keep the order of values, and nobody
     writes them: binding puts them in.
     """
@@ -52,8 +50,7 @@ class Cast:
         return str(self.child)
 
 
-@dataclass(frozen=True, slots=True)
-class Convert:
+class Convert(msgspec.Struct, frozen=True):
     """CAST as Spark's ANSI mode has it, where what does not fit is an error; or null, where ``lenient``: TRY_CAST."""
 
     child: Value
@@ -64,8 +61,7 @@ class Convert:
         return f"{'TRY_' if self.lenient else ''}CAST({self.child} AS {type_sql(self.type)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A function or an operator of :mod:`refdelta.protocol.functions`, by its name there."""
 
     name: str
@@ -83,8 +79,7 @@ OPERATORS = frozenset(["+", "-", "*", "/", "%", "div"])
 """The calls that are written between their arguments; ``-`` before one, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """CASE: the value of the first branch whose condition is true, else ``otherwise``; the values of other branches are
     not computed for the row.
     """
@@ -98,8 +93,7 @@ class Case:
         return f"CASE {parts} ELSE {self.otherwise} END"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """A condition as a value."""
 
     predicate: Predicate
@@ -114,8 +108,7 @@ Value: TypeAlias = Column | Literal | Cast | Convert | Call | Case | Condition
 # --- conditions --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BoolLiteral:
+class BoolLiteral(msgspec.Struct, frozen=True):
     """True, False, or None for NULL."""
 
     value: bool | None
@@ -124,8 +117,7 @@ class BoolLiteral:
         return "NULL" if self.value is None else str(self.value).upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """``left op right``; ``op`` is one of = <> < <= > >= and <=>, which takes nulls for equal.
 
     A boolean value stands for a condition as ``value = TRUE``.
@@ -139,8 +131,7 @@ class Comparison:
         return f"{self.left} {self.op} {self.right}"
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+class In(msgspec.Struct, frozen=True):
     """``child IN (items)``; null among the items makes a miss unknown."""
 
     child: Value
@@ -150,8 +141,7 @@ class In:
         return f"{self.child} IN ({', '.join(map(str, self.items))})"
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(msgspec.Struct, frozen=True):
     """``child IS NULL``: never itself null."""
 
     child: Value
@@ -160,8 +150,7 @@ class IsNull:
         return f"{self.child} IS NULL"
 
 
-@dataclass(frozen=True, slots=True)
-class Like:
+class Like(msgspec.Struct, frozen=True):
     """``child LIKE pattern ESCAPE escape``."""
 
     child: Value
@@ -173,8 +162,7 @@ class Like:
         return f"{self.child} LIKE {string_sql(self.pattern)}{tail}"
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """NOT: null stays null."""
 
     child: Predicate
@@ -183,8 +171,7 @@ class Not:
         return f"NOT ({self.child})"
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     """All of them: False if one is, else null if one is."""
 
     children: tuple[Predicate, ...]
@@ -193,8 +180,7 @@ class And:
         return " AND ".join(f"({child})" for child in self.children)
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     """One of them: True if one is, else null if one is."""
 
     children: tuple[Predicate, ...]

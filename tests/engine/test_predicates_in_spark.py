@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,7 +21,7 @@ def sayable(predicate):
     """The predicate without lists of no items, which Spark's grammar does not have."""
     match predicate:
         case And(children) | Or(children):
-            return dataclasses.replace(predicate, children=tuple(map(sayable, children)))
+            return msgspec.structs.replace(predicate, children=tuple(map(sayable, children)))
         case Not(child):
             return Not(sayable(child))
         case In(child, ()):

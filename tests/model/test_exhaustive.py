@@ -239,7 +239,7 @@ WRONG = {
             (
                 CommitSummary,
                 "moves",
-                lambda _: changed_moves(lambda move, gone: replace(move, vector=gone.deletion_vector)),
+                lambda _: changed_moves(lambda move, gone: msgspec.structs.replace(move, vector=gone.deletion_vector)),
             )
         ],
         "the rows are",
