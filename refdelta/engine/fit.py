@@ -8,6 +8,7 @@ Strings of char(n) and varchar(n) columns are the exception: they are padded and
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,7 @@ class Fitter:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+@functools.lru_cache(maxsize=32)  # who appends often does it with one schema
 def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
     """Match the columns of data with those of a table.
 
