@@ -3,9 +3,9 @@
 The mixes are those of ``refdelta bench`` (:mod:`refdelta.mixes`): appends of ten rows; deletes of single rows of one
 file of 100,000; updates of the same ten rows; updates of single rows of eight files, while one more writer compacts
 over and over. Writers are processes that keep a handle, all ready before the clock starts. An aborted statement is
-done again at once, by any engine; the latency of a commit is from its first try until it was acknowledged. Behind each
-race the rows are compared with what was acknowledged, for refdelta the log, too; an abort of refdelta's where the
-matrix has none fails the benchmark.
+done again after a wait at random, by any engine; the latency of a commit is from its first try until it was
+acknowledged. Behind each race the rows are compared with what was acknowledged, for refdelta the log, too; an abort of
+refdelta's where the matrix has none fails the benchmark.
 
 The second floor is refdelta's own: one writer of the same mix, in the same round.
 """
@@ -99,7 +99,7 @@ def bench_contention(contest, size, folder, crew, request, mix, writers):
         units=commits,
         unit="commit",
         goals=[ahead("deltalake"), Goal(ALONE, 1 / 0.8, "0.8 of the throughput of one writer")],
-        note="all engines repeat what was aborted at once",
+        note="all engines repeat what was aborted, after a wait at random",
         mix=str(mix),
         writers=writers,
     )

@@ -31,6 +31,7 @@ class Engine:
         after: checks and cleans up behind a run, not timed; it is given what ``before`` returned.
         settings: what a reader has to know for the comparison to be fair: versions, fsync, cold or warm.
         every: it takes part in every so many rounds; for rivals that take minutes.
+        share: which part of the work its run does, likewise; its seconds are divided by that.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Engine:
     after: Callable[[Any], object] | None = None
     settings: str = ""
     every: int = 1
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def _measure(engine: Engine, number: int, samples: Samples) -> None:
     gc.collect()
     start = time.perf_counter()
     told = engine.run(*given)
-    seconds = time.perf_counter() - start
+    seconds = (time.perf_counter() - start) / engine.share
     if number >= 0:
         samples.seconds[number] = seconds
         samples.tell(told)

@@ -1,8 +1,9 @@
-"""``make bench-report``: the README's table and the plots, of the newest run or of FILE.
+"""``make bench-report``: the README's table, all figures and the plots, of the newest run or of FILE.
 
-    python bench/reporting.py [FILE] [--readme README.md] [--plots FOLDER]
+    python bench/reporting.py [FILE] [--readme README.md] [--figures bench/figures.md] [--plots FOLDER]
 
-The table goes between two comments of the README, in place of what stands there; the plots go into ``bench/plots``.
+The README has the largest of each kind between two comments, in place of what stands there; ``bench/figures.md`` has
+all, with spreads and settings; the plots go into ``bench/plots``.
 """
 
 from __future__ import annotations
@@ -29,24 +30,80 @@ HUES = {"refdelta": 0, "deltalake": 1, "delta-spark": 2, "pyarrow": 3, "duckdb":
 GREY = ("floor", "bound")
 
 
-# --- the table ---
+# --- the tables ---
+
+RIVALS = ("deltalake", "delta-spark", "floor")
 
 
-def table(run: Run, plots: Sequence[str]) -> str:
-    """What stands between the comments: where it was measured, a row for each benchmark, the plots."""
-    packages = run.machine["packages"]
-    shown = {name for bench in run.benches for engine in bench.engines for name in [engine.partition(",")[0]]}
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if name in shown)
+def summary(run: Run, figures: str, plots: Sequence[str]) -> str:
+    """What stands in the README: where it was measured, a row for the largest of each kind, the plots."""
     rows = [
-        f"`make {target(run)}` at {run.commit} on {run.time:%d %B %Y}, {machine(run)}: {versions}. Medians; refdelta's",
-        "time over the other's within rounds, with the quartiles in brackets: less than 1 is faster.",
+        f"{where(run)} Medians; in bold refdelta's time over the other's within the same rounds: less than 1 is",
+        f"faster. The floor is the least that any implementation must do. [All figures]({figures}), with their spread.",
+        "",
+        f"| | refdelta | {' | '.join(RIVALS)} | others | goals |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows += [f"| {' | '.join(_short(bench))} |" for bench in largest(run)]
+    rows += [f"\n![{path.removesuffix('.svg').rpartition('/')[2]}]({path})" for path in plots]
+    return "\n".join(rows)
+
+
+def largest(run: Run) -> Iterator[Bench]:
+    """The last of each kind, and before it those with a goal that it has not."""
+    groups: dict[tuple[object, ...], list[Bench]] = {}
+    for bench in run.benches:
+        words = tuple(value for value in bench.sizes.values() if isinstance(value, str))
+        groups.setdefault((bench.file, bench.function, bench.kinds, words), []).append(bench)
+    for group in groups.values():
+        shown, goals = [group[-1]], {goal.text for goal in group[-1].goals}
+        for bench in reversed(group[:-1]):
+            more = {goal.text for goal in bench.goals} - goals
+            if more:
+                shown.append(bench)
+                goals |= more
+        yield from reversed(shown)
+
+
+def _short(bench: Bench) -> Iterator[str]:
+    yield bench.title
+    yield f"{duration(bench.own.middle)}{bench.per}"
+    for name in RIVALS:
+        yield _beside(bench, bench.engines[name]) if name in bench.engines else ""
+    others = (engine for engine in bench.engines.values() if engine is not bench.own and engine.name not in RIVALS)
+    yield "<br>".join(f"{engine.name}: {_beside(bench, engine)}" for engine in others)
+    yield _goals(bench)
+
+
+def _beside(bench: Bench, engine: Measured) -> str:
+    return f"{duration(engine.middle)} **{_number(bench.ratio(engine.name).middle)}**"
+
+
+def _goals(bench: Bench) -> str:
+    return "<br>".join(f"{goal.text}: {'reached' if bench.reached(goal) else '**missed**'}" for goal in bench.goals)
+
+
+def table(run: Run) -> str:
+    """All figures: a row for each benchmark."""
+    rows = [
+        "# Figures of a run",
+        "",
+        f"{where(run)} Medians; refdelta's time over the other's within rounds, with the quartiles in brackets: less",
+        "than 1 is faster. How each is set up: [README.md](README.md). Written by `make bench-report`.",
         "",
         "| | refdelta | refdelta takes, of the time of | goals |",
         "|---|---|---|---|",
     ]
     rows += [f"| {' | '.join(_cells(bench))} |" for bench in run.benches]
-    rows += [f"\n![{path.removesuffix('.svg').rpartition('/')[2]}]({path})" for path in plots]
-    return "\n".join(rows)
+    return "\n".join(rows) + "\n"
+
+
+def where(run: Run) -> str:
+    """What was run, when and on what, with all versions."""
+    packages = run.machine["packages"]
+    shown = {name for bench in run.benches for engine in bench.engines for name in [engine.partition(",")[0]]}
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if name in shown)
+    return f"`make {target(run)}` at {run.commit} on {run.time:%d %B %Y}, {machine(run)}: {versions}."
 
 
 def target(run: Run) -> str:
@@ -65,17 +122,21 @@ def _cells(bench: Bench) -> Iterator[str]:
     yield f"{duration(bench.own.middle)}{bench.per}{_settings(bench.own)}"
     others = (engine for engine in bench.engines.values() if engine is not bench.own)
     yield "<br>".join(f"{engine.name}: {_ratio(bench, engine)}{_settings(engine)}" for engine in others)
-    yield "<br>".join(f"{goal.text}: {'reached' if bench.reached(goal) else '**missed**'}" for goal in bench.goals)
+    yield _goals(bench)
 
 
 def _ratio(bench: Bench, engine: Measured) -> str:
     found = bench.ratio(engine.name)
-    middle, low, high = (f"{x:.2g}" if x < 100 else f"{x:,.0f}" for x in (found.middle, found.low, found.high))
-    return f"**{middle}** [{low} .. {high}]"
+    return f"**{_number(found.middle)}** [{_number(found.low)} .. {_number(found.high)}], {duration(engine.middle)}"
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 100 else f"{ratio:,.0f}"
 
 
 def _settings(engine: Measured) -> str:
-    return f" ({engine.settings})" if engine.settings else ""
+    told = [f"{name} {engine.figure(name):,.3g}" for name in engine.figures]
+    return f" ({'; '.join(filter(None, [engine.settings, *told]))})" if engine.settings or told else ""
 
 
 def replace(readme: str, text: str) -> str:
@@ -196,30 +257,32 @@ def _aborts(run: Run) -> list[Bars]:
 # --- the program ---
 
 
-def write(run: Run, readme: Path, folder: Path) -> list[Path]:
-    """Write the table and the plots. Returns the files that were written."""
+def write(run: Run, readme: Path, figures: Path, folder: Path) -> list[Path]:
+    """Write the tables and the plots. Returns the files that were written."""
     drawn = dict(plots(run))
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
     paths = [folder / f"{name}.svg" for name in drawn]
     links = [os.path.relpath(path, readme.parent) for path in paths]
-    text = replace(readme.read_text(), table(run, links))
+    text = replace(readme.read_text(), summary(run, os.path.relpath(figures, readme.parent), links))
     for path, plot in zip(paths, drawn.values(), strict=True):
         path.write_text(plot)
+    figures.write_text(table(run))
     readme.write_text(text)
-    return [readme, *paths]
+    return [readme, figures, *paths]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench-report", description="The README's table and plots of a run.")
     parser.add_argument("file", nargs="?", type=Path, help="a run's JSON; the newest unless said")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--figures", type=Path, default=ROOT / "bench" / "figures.md")
     parser.add_argument("--plots", type=Path, default=ROOT / "bench" / "plots")
     given = parser.parse_args(arguments)
     try:
         file = given.file or newest()
-        written = write(load(file), given.readme, given.plots)
+        written = write(load(file), given.readme, given.figures, given.plots)
     except (OSError, ResultsError) as error:
         print(f"make bench-report: {error}", file=sys.stderr)
         return 1

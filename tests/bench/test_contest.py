@@ -56,6 +56,14 @@ def test_each_round_runs_every_engine_once_and_begins_with_another(place):
     assert all(set(samples.seconds) == set(range(6)) for samples in found.values())
 
 
+def test_a_slow_rival_may_do_a_share_of_the_work(clock):
+    def work():
+        clock.seconds += 2.0
+
+    found, _ = play([Engine("refdelta", lambda: None), Engine("slow", work, share=0.1)], rounds=1)
+    assert list(found["slow"].seconds.values()) == [pytest.approx(20.0)]
+
+
 def test_slow_rivals_take_part_in_some_rounds_only():
     calls, engines = recorded("refdelta", "slow", slow=4)
     found, _ = play(engines, rounds=7, warm=2)

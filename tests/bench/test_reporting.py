@@ -55,11 +55,11 @@ def test_durations(seconds, text):
 def test_the_table_stands_between_its_comments_in_place_of_what_was_there(run, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(EMPTY)
-    reporting.write(run, readme, tmp_path / "bench" / "plots")
+    reporting.write(run, readme, tmp_path / "figures.md", tmp_path / "bench" / "plots")
     once = readme.read_text()
     assert once.startswith("# Title\n\nbefore\n")
     assert once.endswith("\n\nafter\n")
-    reporting.write(run, readme, tmp_path / "bench" / "plots")
+    reporting.write(run, readme, tmp_path / "figures.md", tmp_path / "bench" / "plots")
     assert readme.read_text() == once
     linked = re.findall(r"^!\[.*\]\((.*)\)$", once, re.MULTILINE)
     there = sorted(f"bench/plots/{path.name}" for path in (tmp_path / "bench" / "plots").iterdir())
@@ -67,25 +67,39 @@ def test_the_table_stands_between_its_comments_in_place_of_what_was_there(run, t
 
 
 def test_the_table_names_the_command_the_commit_the_machine_and_the_versions(run):
-    head = reporting.table(run, []).partition("\n\n")[0]
+    head = reporting.where(run)
+    assert head in reporting.summary(run, "figures.md", [])
+    assert head in reporting.table(run)
     for said in ("`make bench` at 0123456 on 21 November 2026", "2 cores of A & B <fast>, 8 GiB", "deltalake 1.6.6"):
         assert said in head
     assert "delta-spark" not in head  # which took no part
 
 
 def test_a_row_has_each_rival_with_settings_and_each_goal(run):
-    row = next(line for line in reporting.table(run, []).splitlines() if line.startswith("| log only"))
+    row = next(line for line in reporting.table(run).splitlines() if line.startswith("| log only"))
     _, _, own, others, goals, _ = row.split("|")
     assert own.strip() == "500 µs a commit (no fsync)"
-    assert "deltalake: **0.042** [0.04 .. 0.046] (no fsync)<br>floor: **2.5**" in others
+    assert "deltalake: **0.042** [0.04 .. 0.046], 12 ms (no fsync)<br>floor: **2.5**" in others
     assert "at most 0.05 x deltalake: reached<br>at most 1.5 x floor: **missed**" in goals
+
+
+def test_the_readme_has_the_largest_of_each_kind_and_what_has_another_goal(run):
+    shown = list(reporting.largest(run))
+    assert len({bench.function for bench in run.benches}) <= len(shown) < len(run.benches)
+    goals = {(bench.function, goal.text) for bench in run.benches for goal in bench.goals}
+    assert {(bench.function, goal.text) for bench in shown for goal in bench.goals} == goals
+    text = reporting.summary(run, "figures.md", [])
+    assert all(f"| {bench.title} | " in text for bench in shown)
+    assert "| 500 µs a commit | 12 ms **0.042** |  | 200 µs **2.5** |" in text
+    assert "[All figures](figures.md)" in text
 
 
 def test_plots_of_another_run_do_not_stay(run, tmp_path):
     readme, folder = tmp_path / "README.md", tmp_path / "plots"
     readme.write_text(EMPTY)
-    reporting.write(run, readme, folder)
-    reporting.write(results.load(runs.write(tmp_path / "less.json", runs.everything()[:1])), readme, folder)
+    reporting.write(run, readme, tmp_path / "figures.md", folder)
+    less = results.load(runs.write(tmp_path / "less.json", runs.everything()[:1]))
+    reporting.write(less, readme, tmp_path / "figures.md", folder)
     assert not list(folder.iterdir())
     assert "![" not in readme.read_text()
 
