@@ -33,9 +33,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyroaring import BitMap64
 
@@ -69,7 +68,7 @@ from refdelta.concurrency.effects import (
 )
 from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import CommitSummary, summarize
+from refdelta.concurrency.summary import CommitSummary, summarize, summarize_together, whole_number
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
@@ -78,6 +77,7 @@ from refdelta.errors import (
     UnsupportedFeatureError,
 )
 from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor
+from refdelta.protocol.lean import FileLine, file_lines
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
 
@@ -88,7 +88,13 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
-"""How many winners are held in memory at a time."""
+"""How many winners are held in memory at a time, at most."""
+
+_CHUNK_BYTES = 4 * 2**20
+"""How many bytes of winners are held in memory at a time, where they are as long as those before them."""
+
+_TOGETHER_BYTES = 64 * 2**10
+"""How many bytes of winners are looked at together."""
 
 _VECTOR_BYTES = 32 * 2**20
 """How many bytes of deletion vectors are read before their turn."""
@@ -132,6 +138,8 @@ class _Loop:
     # Deletion vectors of the winners at hand, by their ids, which were read before their turn; and up to which winner.
     ahead: dict[str, BitMap64] = field(default_factory=dict)
     ahead_to: int = -1
+    # How many bytes a winner has, by those that were seen last.
+    winner_bytes: int = 1
 
     def __post_init__(self) -> None:
         prepared = self.prepared
@@ -212,6 +220,7 @@ class _Loop:
             found = yield from _ask(ReadCommits(version, version), Commits)
             if isinstance(found, Commits) and (data := found.data[0]) is not None:
                 winner = self._summary(version, data)
+                self.winner_bytes = len(data)
                 if not self._is_ours(winner):
                     return winner
                 yield from self._confirm_created(version)
@@ -225,8 +234,8 @@ class _Loop:
         return commit.txn_id == self.prepared.txn_id
 
     @staticmethod
-    def _summary(version: int, data: bytes) -> CommitSummary:
-        return summarize(version, data, commit_key(version))
+    def _summary(version: int, data: bytes, lines: Sequence[FileLine] = ()) -> CommitSummary:
+        return summarize(version, data, commit_key(version), lines)
 
     # --- after a loss ---
 
@@ -245,9 +254,29 @@ class _Loop:
                     break
         if standing.advance(winner):
             self.draft.stale = True
-        self.draft.behind(winner)
-        self.base = winner.version
-        self.rebased_over.append(winner.version)
+        self._go_behind([winner.in_commit_timestamp])
+
+    def _go_behind(self, timestamps: Sequence[int | None]) -> None:
+        """Of so many winners, which do not conflict."""
+        self.draft.behind(timestamps)
+        self.rebased_over.extend(range(self.base + 1, self.base + 1 + len(timestamps)))
+        self.base += len(timestamps)
+
+    def _pass_by(self, winners: Sequence[Sequence[FileLine]]) -> bool:
+        """Step over winners at once, if that is possible: they have nothing but files, none of which concerns the
+        transaction. Of all their files together that is seen quicker than of each winner's.
+        """
+        found = summarize_together(self.base + len(winners), winners)
+        if found is None:
+            return False
+        together, infos = found
+        if len(infos) != len(winners) or not self.standing.is_apart(together):
+            return False
+        if self.prepared.txn_id in [info.txn_id for info in infos]:
+            return False
+        self.standing.advance(together)
+        self._go_behind([whole_number(info.in_commit_timestamp) for info in infos])
+        return True
 
     def _read_vectors(
         self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[tuple[int, bytes]]
@@ -297,14 +326,12 @@ class _Loop:
         """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
         newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
         while self.base < newest:
-            found = yield from self._insist(ReadCommits(self.base + 1, min(newest, self.base + _CHUNK)), Commits)
-            there = itertools.takewhile(lambda data: data is not None, found.data)
-            winners = [data for data in there if data is not None]
-            for number, data in enumerate(winners, 1):
-                winner = self._summary(self.base + 1, data)
-                if self._is_ours(winner):
-                    return True
-                yield from self._step_over(winner, winners[number:])
+            count = max(1, min(newest - self.base, _CHUNK, _CHUNK_BYTES // self.winner_bytes))
+            found = yield from self._insist(ReadCommits(self.base + 1, self.base + count), Commits)
+            there = found.data.index(None) if None in found.data else len(found.data)
+            winners = cast("tuple[bytes, ...]", found.data[:there])
+            if (yield from self._step_over_all(winners)):
+                return True
             self.ahead.clear()
             if len(winners) < len(found.data):
                 # Cleanup may have come past; it begins with the oldest.
@@ -313,6 +340,23 @@ class _Loop:
                     f"version {self.base + 1} is missing, though version {newest} exists",
                     file=commit_key(self.base + 1),
                 )
+        return False
+
+    def _step_over_all(self, winners: Sequence[bytes]) -> Generator[Effect, Reply, bool]:
+        """Step over winners in a row, likewise."""
+        self.winner_bytes = max(1, sum(map(len, winners)) // max(1, len(winners)))
+        count = max(1, _TOGETHER_BYTES // self.winner_bytes)
+        for start in range(0, len(winners), count):
+            some = winners[start : start + count]
+            lines = list(map(file_lines, some))
+            if self._pass_by(lines):
+                lines.clear()  # so that the next ones come to the same place in memory
+                continue
+            for number, data in enumerate(some):
+                winner = self._summary(self.base + 1, data, lines[number])
+                if self._is_ours(winner):
+                    return True
+                yield from self._step_over(winner, winners[start + number + 1 :])
         return False
 
     def _exhausted(self, remedy: str) -> CommitRetriesExhaustedError:

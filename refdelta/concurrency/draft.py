@@ -6,7 +6,7 @@ in-commit timestamps they change behind each loss, since times rise with version
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from refdelta.concurrency.places import record
 from refdelta.concurrency.prepared import PreparedCommit
 from refdelta.concurrency.recorded import recorded_reads
 from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import CommitSummary
 from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor, Metadata
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.in_commit_timestamp import CommitClock
@@ -45,10 +44,11 @@ class Draft:
     def __post_init__(self) -> None:
         self.clock = self.prepared.clock
 
-    def behind(self, winner: CommitSummary) -> None:
-        """Take note of the timestamp of a winner that does not conflict."""
+    def behind(self, timestamps: Iterable[int | None]) -> None:
+        """Take note of the timestamps of winners that do not conflict."""
         if self.clock is not None:
-            self.clock, self.stale = self.clock.behind(winner.in_commit_timestamp), True
+            for winner_ms in timestamps:
+                self.clock, self.stale = self.clock.behind(winner_ms), True
 
     @property
     def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:

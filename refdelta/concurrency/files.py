@@ -70,8 +70,9 @@ class Files:
     def left_alone(self, winner: CommitSummary) -> bool:
         """Whether the winner did nothing to files that are known."""
         if self._left_alone is not winner:
+            paths = frozenset(winner.paths)
             for known in (self.held, self.pinned, self.inputs):
-                if known and not known.keys().isdisjoint(winner.paths):
+                if known and not known.keys().isdisjoint(paths):
                     return False
             self._left_alone = winner
         return True
@@ -184,6 +185,10 @@ class Files:
         self._facing.vectors.update((one.unique_id, rows) for one, rows in zip(needed, read, strict=True))
 
     # --- going on ---
+
+    def pass_by(self) -> None:
+        """Go behind a winner that left them alone."""
+        self._left_alone = None
 
     def advance(self, winner: CommitSummary) -> bool:
         """Go behind a winner that does not conflict. Returns whether what is to be written changed."""

@@ -6,8 +6,7 @@ predicates are for a partition is kept. Statistics are decoded and looked at onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import methodcaller
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import DeltaError
@@ -43,11 +42,11 @@ class Matcher:
         self._by_partition: dict[Any, _Open | None] = {}
         # The partitions without a row that satisfies a predicate.
         self._closed: set[Any] = set()
-        self._key: Callable[[_Values], Any] = bool
+        self._names: list[str] = []
         if table is not None and not self._always:
             self._matchers = [FileMatcher(p, table.schema, table.partition_columns) for p in self.predicates]
         if self._matchers:
-            self._key = _partition_key(self._matchers[0].partition_names)
+            self._names = self._matchers[0].partition_names
 
     def in_open_partitions(self, files: Sequence[Add]) -> Sequence[Add]:
         """Those of the files that may match as far as the partitions of files tell which were asked before. It is
@@ -57,8 +56,10 @@ class Matcher:
             return files if self.predicates else ()
         if not self._closed:
             return files
-        key, closed = self._key, self._closed
-        return [file for file in files if key(file.partition_values) not in closed]
+        closed, keys = self._closed, self._keys([file.partition_values for file in files])
+        if closed.issuperset(keys):
+            return ()
+        return [file for file, partition in zip(files, keys, strict=True) if partition not in closed]
 
     def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
         """Whether a row of the file may satisfy a predicate.
@@ -86,7 +87,7 @@ class Matcher:
 
     def _open(self, values: _Values) -> _Open | None:
         """What a partition leaves open; None where a predicate is true for all its rows."""
-        key = self._key(values)
+        (key,) = self._keys([values])
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:
                 self._by_partition.clear()
@@ -95,6 +96,13 @@ class Matcher:
             if found is not None and not found[1]:
                 self._closed.add(key)
         return self._by_partition[key]
+
+    def _keys(self, partitions: Iterable[_Values]) -> list[Any]:
+        """By what partitions are told from each other: the values of the table's partition columns."""
+        if len(self._names) == 1:
+            (name,) = self._names
+            return [values.get(name) for values in partitions]
+        return [tuple([values.get(name) for name in self._names]) for values in partitions]
 
     def _decide(self, values: _Values) -> _Open | None:
         known = self._matchers[0].partition_values(values)
@@ -112,10 +120,3 @@ class Matcher:
             if True in outcomes:
                 found.append(matcher)
         return known, found
-
-
-def _partition_key(names: Sequence[str]) -> Callable[[_Values], Any]:
-    """By what the partition of a file is told from others: the values of the table's partition columns."""
-    if len(names) == 1:
-        return methodcaller("get", names[0])
-    return lambda values: tuple([values.get(name) for name in names])

@@ -240,6 +240,8 @@ class Standing:
             Whether what is to be written changed.
         """
         if self._apart is winner:
+            self._apart = self._open = None
+            self.files.pass_by()
             return False
         if not self.blind and not self.snapshot_isolation:
             skipped = self.may_skip(winner) and bool(self.should_have_read(winner))

@@ -7,6 +7,7 @@ actions that it stages.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from refdelta.concurrency.places import Move, recorded_moves
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.lean import LeanCommit, decode_lean, lean_info, whole_add
+from refdelta.protocol.lean import FileLine, LeanCommit, LeanInfo, decode_lean, lean_info, of_lines, whole_add
 from refdelta.protocol.paths import same_path, same_paths
 
 READ_PREDICATES = "readPredicates"
@@ -141,8 +142,10 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def only_hides(self, add: Add) -> bool:
         """Whether one of the adds is of a path that was there, with a vector that surely only grew."""
+        if add.deletion_vector is None or self.operation in {None, "RESTORE"}:
+            return False
         removed = self.removed.get(same_path(add.path))
-        if removed is None or add.deletion_vector is None or self.operation in {None, "RESTORE"}:
+        if removed is None:
             return False
         before = removed.deletion_vector.cardinality if removed.deletion_vector else 0
         return add.deletion_vector.cardinality > before
@@ -168,7 +171,7 @@ def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
     """Fold actions. Actions of kinds that no rule looks at (cdc, sidecar, ...) leave no trace."""
     adds: list[Add] = []
     removes: list[Remove] = []
-    info: dict[str, Any] = {}
+    infos: list[LeanInfo] = []
     others: list[Any] = []
     for action in actions:
         match action:
@@ -177,47 +180,65 @@ def fold(version: int, actions: Iterable[AnyAction]) -> CommitSummary:
             case Remove():
                 removes.append(action)
             case CommitInfo():
-                info = action.fields
+                infos.append(lean_info(action.fields))
             case _:
                 others.append(action)
-    return _summary(version, LeanCommit(adds, removes, lean_info(info), others))
+    return _summary(version, LeanCommit(adds, removes, infos, others))
 
 
-def summarize(version: int, data: bytes, file: str) -> CommitSummary:
+def summarize(version: int, data: bytes, file: str, lines: Sequence[FileLine] = ()) -> CommitSummary:
     """Fold the content of a commit file.
 
     Args:
         version: the file's version.
         data: its bytes.
         file: its name, for errors.
+        lines: its lines, if it was decoded before.
 
     Raises:
         InvalidLogError: the file is not what PROTOCOL.md, "Delta Log Entries", says; names file and line.
     """
-    return _summary(version, decode_lean(data, file), (data, file))
+    return _summary(version, of_lines(lines) or decode_lean(data, file), (data, file))
+
+
+def summarize_together(
+    version: int, commits: Sequence[Sequence[FileLine]]
+) -> tuple[CommitSummary, list[LeanInfo]] | None:
+    """Fold commits in a row into one, which has all their files, and of other things those of the last one; and what
+    their commitInfos say. None where that cannot be told, since not all of them have nothing but files.
+
+    Args:
+        version: of the last one.
+        commits: the lines of each.
+    """
+    found = of_lines(list(itertools.chain.from_iterable(commits))) if all(commits) else None
+    return None if found is None else (_summary(version, found), found.infos)
 
 
 def _summary(version: int, commit: LeanCommit, source: tuple[bytes, str] | None = None) -> CommitSummary:
-    info = commit.info
+    info = commit.infos[-1] if commit.infos else _NO_INFO
     # Most commits have files and commitInfo, and nothing else.
     others = _others(commit.others) if commit.others else {}
     return CommitSummary(
         version=version,
-        operation=_typed(info.operation, str),
-        txn_id=_typed(info.txn_id, str),
-        read_version=_typed(info.read_version, int),
+        operation=_text(info.operation),
+        txn_id=_text(info.txn_id),
+        read_version=whole_number(info.read_version),
         read_predicates=_texts(info.read_predicates),
-        level=_typed(info.isolation_level, str),
+        level=_text(info.isolation_level),
         adds=commit.adds,
         removes=commit.removes,
         paths=same_paths([add.path for add in commit.adds] + [remove.path for remove in commit.removes]),
         only_files=not commit.others,
         says_blind_append=info.is_blind_append is True,
-        in_commit_timestamp=_typed(info.in_commit_timestamp, int),
+        in_commit_timestamp=whole_number(info.in_commit_timestamp),
         row_places=info.row_places,
         source=source,
         **others,
     )
+
+
+_NO_INFO = LeanInfo()
 
 
 def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
@@ -230,9 +251,13 @@ def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
     }
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def whole_number(value: Any) -> int | None:
     """A field of free JSON, or None where it is of another type."""
-    return value if type(value) is kind else None
+    return value if type(value) is int else None
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:

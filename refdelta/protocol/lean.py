@@ -7,6 +7,8 @@ understand at once is decoded by :func:`~refdelta.protocol.codec.decode_commit`,
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import msgspec
@@ -63,14 +65,22 @@ class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class LeanCommit(msgspec.Struct, frozen=True, gc=False):
-    """What conflict checks need of a commit: its adds and removes, commitInfo, and the other actions, each in the order
-    of the file.
+    """What conflict checks need of a commit, or of several: adds and removes, commitInfos, and the other actions, each
+    in the order of the log.
     """
 
     adds: list[Add]
     removes: list[Remove]
-    info: LeanInfo
+    infos: list[LeanInfo]
     others: list[Metadata | Protocol | Txn | DomainMetadata | Cdc]
+
+
+class FileLine(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """A line of a commit that has nothing but actions of files and commitInfo, as nearly all have."""
+
+    add: LeanAdd | None = None
+    remove: LeanRemove | None = None
+    commit_info: LeanInfo | None = None
 
 
 class _Line(TypedDict, total=False):
@@ -84,6 +94,7 @@ class _Line(TypedDict, total=False):
     cdc: Cdc
 
 
+_decode_file_line = msgspec.json.Decoder(FileLine).decode
 _decode = msgspec.json.Decoder(_Line).decode
 _FILES_AND_INFO = frozenset({"add", "remove", "commitInfo"})
 
@@ -99,32 +110,55 @@ def decode_lean(data: bytes, file: str) -> LeanCommit:
     Raises:
         InvalidLogError: as :func:`~refdelta.protocol.codec.decode_commit`, for what it looks at.
     """
-    texts = data.split(b"\n")
-    if not texts[-1]:
-        texts.pop()
+    return of_lines(file_lines(data)) or _with_others(data, file)
+
+
+def file_lines(data: bytes) -> list[FileLine]:
+    """The lines of a commit that has nothing but actions of files and commitInfo; none for another one, or what is no
+    commit.
+    """
     try:
-        # One object a line, neither more nor less, is what makes a commit: so line by line.
-        lines = list(map(_decode, texts))
+        # One object a line, neither more nor less, is what makes a commit: so line by line. (Bytes that are split
+        # beforehand have each line in a place of its own, which takes longer.)
+        return list(map(_decode_file_line, io.BytesIO(data)))
+    except (*BAD_INPUT, MemoryError):
+        return []
+
+
+def of_lines(lines: Sequence[Any]) -> LeanCommit | None:
+    """What lines of one or more commits come to; None where there are none, or one has not one action.
+
+    Args:
+        lines: of :func:`file_lines`.
+    """
+    # A line with one action is in one of these lists, an empty one in all of them, and a fuller one in none.
+    adds = [line.add for line in lines if line.remove is line.commit_info]
+    removes = [line.remove for line in lines if line.add is line.commit_info]
+    infos = [line.commit_info for line in lines if line.add is line.remove]
+    whole = 0 < len(lines) == len(adds) + len(removes) + len(infos) and all(infos)
+    return LeanCommit(adds, removes, infos, []) if whole else None
+
+
+def _with_others(data: bytes, file: str) -> LeanCommit:
+    """Of a commit that has other actions than of files."""
+    try:
+        lines = list(map(_decode, io.BytesIO(data)))
     except BAD_INPUT:
         return _of_actions(decode_commit(data, file))
     if max(map(len, lines), default=2) > 1:
         return _of_actions(decode_commit(data, file))
     adds: list[Add] = [line["add"] for line in lines if "add" in line]
     removes: list[Remove] = [line["remove"] for line in lines if "remove" in line]
-    info = lines[0].get("commitInfo")
-    if info is not None and len(adds) + len(removes) + 1 == len(lines):
-        return LeanCommit(adds, removes, info, [])
     infos = [line["commitInfo"] for line in lines if "commitInfo" in line]
     others: list[Any] = [action for line in lines for kind, action in line.items() if kind not in _FILES_AND_INFO]
-    return LeanCommit(adds, removes, infos[-1] if infos else LeanInfo(), others)
+    return LeanCommit(adds, removes, infos, others)
 
 
 def _of_actions(actions: list[Any]) -> LeanCommit:
-    infos = [action.fields for action in actions if isinstance(action, CommitInfo)]
     return LeanCommit(
         [action for action in actions if isinstance(action, Add)],
         [action for action in actions if isinstance(action, Remove)],
-        lean_info(infos[-1]) if infos else LeanInfo(),
+        [lean_info(action.fields) for action in actions if isinstance(action, CommitInfo)],
         [action for action in actions if isinstance(action, (Metadata, Protocol, Txn, DomainMetadata, Cdc))],
     )
 

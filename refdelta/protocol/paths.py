@@ -199,7 +199,8 @@ def same_path(raw_path: str) -> str:
 def same_paths(raw_paths: list[str]) -> list[str]:
     """:func:`same_path` of each; most are as they should be, which is seen of all of them together."""
     together = "\n".join(raw_paths)
-    odd = "%" in together or ":" in together or together.startswith("/") or "\n/" in together
+    # None begins with "/" where each is behind it.
+    odd = "%" in together or ":" in together or min(raw_paths, default="0") < "0"
     return list(map(same_path, raw_paths)) if odd else raw_paths
 
 

@@ -151,7 +151,7 @@ def test_what_conflict_checks_need_agrees_with_the_commit(staged):
     assert list(map(needed, found.removes)) == [needed(a) for a in whole if isinstance(a, Remove)]
     assert found.others == [a for a in whole if not isinstance(a, (Add, Remove, CommitInfo))]
     infos = [a for a in whole if isinstance(a, CommitInfo)]
-    assert found.info == (lean.lean_info(infos[-1].fields) if infos else lean.LeanInfo())
+    assert found.infos == [lean.lean_info(info.fields) for info in infos]
     for add in found.adds:
         same = [a for a in whole if isinstance(a, Add) and a.path == add.path]
         assert lean.whole_add(data, FILE, add.path) == same[-1]
