@@ -7,7 +7,8 @@ or contradicts itself says nothing, and then anything is possible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +128,22 @@ class FileMatcher:
         stats = load_stats(text)
         if not isinstance(stats, dict):
             return True
-        return _File(known, stats, self._data).may(self.predicate)
+        return _File(known, stats, self._data, self._settled).may(self.predicate)
+
+    @functools.cached_property
+    def _settled(self) -> frozenset[int]:
+        """The conditions on nothing but partition columns, each by its id."""
+        names = {column.name for column in self._partitions}
+        return frozenset(id(atom) for atom in _atoms(self.predicate) if names.issuperset(p[0] for p in columns(atom)))
+
+
+def _atoms(predicate: Predicate) -> Iterator[Predicate]:
+    """The conditions that a predicate without NOT joins by AND and OR."""
+    if isinstance(predicate, And | Or):
+        for child in predicate.children:
+            yield from _atoms(child)
+    else:
+        yield predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +193,14 @@ class _Known:
 class _File:
     """Answers for one file with statistics."""
 
-    def __init__(self, known: Mapping[str, Any], stats: dict[str, Any], sources: Mapping[tuple[str, ...], _Source]):
-        self.known, self.stats, self.sources = known, stats, sources
+    def __init__(
+        self,
+        known: Mapping[str, Any],
+        stats: dict[str, Any],
+        sources: Mapping[tuple[str, ...], _Source],
+        settled: frozenset[int],
+    ) -> None:
+        self.known, self.stats, self.sources, self.settled = known, stats, sources, settled
         self.rows = statistic(stats.get("numRecords"), LONG)
 
     def may(self, predicate: Predicate) -> bool:
@@ -189,7 +211,7 @@ class _File:
                 return any(map(self.may, children))
             case BoolLiteral(value):
                 return value is True
-        if all(path[0] in self.known for path in columns(predicate)):
+        if id(predicate) in self.settled:
             try:
                 return evaluate(predicate, self.known) is True
             except ExpressionError:
