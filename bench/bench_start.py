@@ -3,7 +3,8 @@
 Every sample is a process of its own and counts from its start to its end, the interpreter's included: what a script
 costs, a function of a cloud provider, a command. The files are in the page cache, and the modules are compiled: that
 does the round that does not count, whatever the environment says of writing bytecode. The table has ten rows and one
-commit; the rows that are appended come from an Arrow file, and all read into Arrow tables.
+commit; the rows that are appended come from an Arrow file, and all read into Arrow tables. pyiceberg reads an Iceberg
+table of the same rows, by the file of its metadata, without a catalog.
 pandas is installed: an engine that makes pyarrow look for it pays for that.
 
 The floors: an interpreter that does nothing; one that imports pyarrow, reads the commit and the data file that it
@@ -23,16 +24,24 @@ import deltalake
 import pyarrow as pa
 import pytest
 from contest import Engine, ahead
+from pyiceberg.catalog.memory import InMemoryCatalog
 
 import refdelta.writer
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "value": pa.array([0.5] * 10)})
 
-IMPORT = {"refdelta": "import refdelta", "deltalake": "import deltalake", "floor": "pass"}
+IMPORT = {
+    "refdelta": "import refdelta",
+    "deltalake": "import deltalake",
+    "pyiceberg": "from pyiceberg.table import StaticTable",
+    "floor": "pass",
+}
 
 READ = {
     "refdelta": "import sys, refdelta\nt = refdelta.DeltaTable(sys.argv[1]).to_pyarrow_table()",
     "deltalake": "import sys, deltalake\nt = deltalake.DeltaTable(sys.argv[1]).to_pyarrow_table()",
+    "pyiceberg": "import sys\nfrom pyiceberg.table import StaticTable\n"
+    "t = StaticTable.from_metadata(sys.argv[1]).scan().to_arrow()",
     "floor": """
 import json, sys, pyarrow.parquet as pq
 lines = map(json.loads, open(sys.argv[1] + "/_delta_log/00000000000000000000.json"))
@@ -78,7 +87,10 @@ def bench_start(contest, folder, what):
 
     def engine(name: str) -> Engine:
         table = folder / name
-        (refdelta if name == "refdelta" else deltalake).write_deltalake(table, ROWS)
+        if name == "pyiceberg":
+            table = _iceberg(table)
+        else:
+            (refdelta if name == "refdelta" else deltalake).write_deltalake(table, ROWS)
         code = WORK[what][name] + (CHECK if what == "first read" else "")
 
         def run() -> None:
@@ -88,7 +100,18 @@ def bench_start(contest, folder, what):
         check = partial(_appended, table) if what == "first append" else None
         return Engine(name, run, after=check, settings="no fsync" if what == "first append" else "a new process")
 
-    contest.run([engine(name) for name in WORK[what]], goals=[ahead("deltalake")], rounds=9, what=what)
+    goals = [ahead("deltalake"), *([ahead("pyiceberg")] if "pyiceberg" in WORK[what] else [])]
+    contest.run([engine(name) for name in WORK[what]], goals=goals, rounds=9, what=what)
+
+
+def _iceberg(folder: Path) -> Path:
+    """A table of Iceberg with the same rows. Returns where its metadata is."""
+    folder.mkdir()
+    catalog = InMemoryCatalog("bench", warehouse=os.fspath(folder))
+    catalog.create_namespace("bench")
+    table = catalog.create_table("bench.t", schema=ROWS.schema)
+    table.append(ROWS)
+    return Path(table.metadata_location.removeprefix("file://"))
 
 
 def _appended(table: Path, _: object) -> None:

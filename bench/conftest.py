@@ -25,7 +25,7 @@ DISK = Path("/var/tmp")
 SIZES = ("smoke", "default", "full")
 PACKAGES = (
     *("pyarrow", "pyroaring", "msgspec", "fsspec", "s3fs"),
-    *("deltalake", "delta-spark", "pyspark", "duckdb", "polars"),
+    *("deltalake", "delta-spark", "pyspark", "duckdb", "polars", "pyiceberg"),
 )
 
 
