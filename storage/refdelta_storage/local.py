@@ -363,11 +363,10 @@ class LocalStore(Store):
         except (OSError, ValueError):
             return None
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            data = os.read(descriptor, status.st_size + 1)
-            return data if len(data) == status.st_size else None
+            # A pipe has no end to go to, which is an error, as it is to read a folder; and a device has its end at 0.
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            data = os.pread(descriptor, size + 1, 0)
+            return data if 0 < len(data) == size else None
         except (OSError, MemoryError, OverflowError):
             return None
         finally:
