@@ -130,17 +130,20 @@ def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]
         ObjectNotFoundError: a file is gone, which log cleanup may do while we read.
         InvalidLogError: a file breaks the protocol.
     """
+    return [decode_commit(data, file.key) for file, data in zip(files, commit_contents(store, files), strict=True)]
+
+
+def commit_contents(store: Store, files: Sequence[LogFile]) -> list[bytes]:
+    """The content of each, in order. Raises as :func:`read_commits`."""
     for file in files:
         if file.size > _LONGEST_COMMIT:
             raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
-    keys = [file.key for file in files]
     try:
-        contents = store.get_many(keys)
+        return list(store.get_many([file.key for file in files]))
     except ObjectNotFoundError:
         raise
     except StorageError as error:
         raise StoreError(f"cannot read the log: {error}") from error
-    return [decode_commit(data, key) for key, data in zip(keys, contents, strict=True)]
 
 
 def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:

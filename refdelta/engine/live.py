@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.state import appended, has_any, key_of, keys_of, reconcile
+from refdelta.engine.state import appended, has_any, key_of, keys_of, reconcile, with_newer
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.checksum import DELETED_BINS
 
@@ -116,6 +116,10 @@ class LiveFiles:
         after = LiveFiles(table, (*added, *adds), totals and totals.plus(adds))
         after._keyed = self._keyed
         return after
+
+    def behind_adds(self, adds: list[pa.Table]) -> LiveFiles:
+        """The list after commits that only add these files, in the order of the commits."""
+        return LiveFiles(with_newer(self.table, pa.concat_tables(adds))) if adds else self
 
     def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add]) -> bool:
         """Whether one of ``adds`` is among the files, or there twice."""

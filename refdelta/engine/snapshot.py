@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from refdelta.engine.arrays import empty_table
 from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
-from refdelta.engine.listing import find_segment, newer_commits, read_commits, still_newest
+from refdelta.engine.listing import commit_contents, find_segment, newer_commits, read_commits, still_newest
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.portions import at_most
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
@@ -30,14 +30,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.protocol.segment import CheckpointFiles, LogSegment
+    from refdelta.protocol.segment import CheckpointFiles, LogFile, LogSegment
     from refdelta.protocol.types import StructType
     from refdelta_storage.base import Store
 
 __all__ = ["Snapshot", "follow", "load_snapshot", "version_at"]
 
 # So many bytes of commits are read before they become columns: as actions they take three times as much.
-_READ_BYTES = 2**24
+_READ_BYTES = 2**23
+# And from so many on, it pays to have adds as columns at once.
+_MANY_BYTES = 2**19
+# So many files are compared with those before them at once, or a quarter of these: the fewer, the less memory.
+_MANY_FILES = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,13 +306,29 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         except InvalidLogError as error:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
         base, files = content.actions, content.files
+    adds: list[pa.Table] = []
     live, last = LiveFiles(files), list[list[AnyAction]]()
     for some in at_most(segment.commits, lambda file: file.size, _READ_BYTES):
         live = live.behind(last)
         base += [action for commit in last for action in commit if not isinstance(action, (Add, Remove))]
         last = []  # their memory first
-        last = read_commits(store, some)
-    return _fold(store, segment, base, live.behind(last), last)
+        last, table = _decoded(some, commit_contents(store, some))
+        adds += [] if table is None else [table]
+        if table is None or sum(map(len, adds)) > max(_MANY_FILES, len(live.table) // 4):
+            live, adds = live.behind_adds(adds), []
+    return _fold(store, segment, base, live.behind_adds(adds).behind(last), last)
+
+
+def _decoded(files: Sequence[LogFile], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table | None]:
+    """The actions of commits; where all files are added and they are many, without these, which are a table then."""
+    keys = [file.key for file in files]
+    if sum(map(len, contents)) >= _MANY_BYTES:
+        from refdelta.engine.plain_adds import decode_plain
+
+        plain = decode_plain(keys, contents)
+        if plain is not None:
+            return plain
+    return [decode_commit(data, key) for key, data in zip(keys, contents, strict=True)], None
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:

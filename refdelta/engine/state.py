@@ -122,6 +122,19 @@ def appended(base: pa.Table, added: Sequence[Add]) -> pa.Table:
     return _few_pieces(concat_files([base, adds_table(added)]))
 
 
+def with_newer(base: pa.Table, adds: pa.Table) -> pa.Table:
+    """As :func:`reconcile` over commits that only add files: these are at hand as columns, the oldest first."""
+    keys = keys_of(adds)
+    if pc.count_distinct(keys).as_py() < len(keys):
+        numbered = pa.table({"key": keys, "number": pa.array(np.arange(len(keys)))})
+        last = numbered.group_by("key").aggregate([("number", "max")]).column("number_max")
+        adds = adds.take(last.sort())
+    if base.num_rows:
+        hit = pc.is_in(keys_of(base), value_set=keys)
+        base = base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
+    return _few_pieces(concat_files([base, adds]))
+
+
 def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
     """The tombstones after some commits, as :func:`reconcile` for live files: a file that is added again has none."""
     newest = _newest_references(newer)
