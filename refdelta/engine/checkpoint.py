@@ -6,13 +6,14 @@ Only the columns that a snapshot needs are read: the tombstones stay where they 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import array_of
+from refdelta.engine.arrays import array_of, check_values
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import log_bytes, log_errors, open_parquet
 from refdelta.engine.state import (
@@ -142,18 +143,23 @@ def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singl
 def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
     """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others.
 
-    Row groups that have neither are passed over: most checkpoints have no row with a tombstone.
+    Row groups that have neither are passed over: most checkpoints have no row with a tombstone. Those with files have
+    nothing else, as most writers have it: then they are read by themselves, unless that is one request more.
     """
     fields = _struct_fields(parquet, action, key) if action in parquet.schema_arrow.names else {}
     inner = [f"{action}.{name}" for name in schema.names if name in fields]
     present = [name for name in singles if name in parquet.schema_arrow.names]
+    others = parquet.row_groups_with([f"{name}.{_REQUIRED[name]}" for name in present])
+    files = parquet.row_groups_with([f"{action}.path"]) if inner else []
+    passes = [(others, present), (files, inner)]
+    if parquet.far or not set(others).isdisjoint(files):
+        passes = [(sorted({*others, *files}), [*present, *inner])]
     actions: list[AnyAction] = []
     batches = []
-    telling = [f"{name}.{_REQUIRED[name]}" for name in present] + ([f"{action}.path"] if inner else [])
-    for batch in parquet.iter_held_batches([*present, *inner], parquet.row_groups_with(telling)):
-        for name in present:
+    for batch in chain.from_iterable(parquet.iter_held_batches(columns, groups) for groups, columns in passes):
+        for name in (name for name in present if name in batch.schema.names):
             actions += _values(batch.column(name), name, key)
-        if inner:
+        if inner and action in batch.schema.names:
             batches += _flat(batch.column(action), schema)
     table = pa.Table.from_batches(batches, schema)
     # Statistics as a struct stand in where those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
@@ -181,7 +187,7 @@ def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
     if not len(struct):
         return []
     rows = pa.record_batch([_column(struct, field) for field in schema], schema=schema)
-    rows.validate(full=True)  # Parquet's reader does not look whether strings are UTF-8
+    check_values(rows)
     return [rows]
 
 

@@ -57,7 +57,12 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         source: what pyarrow reads from; it is closed with the file.
         bytes_at: gives bytes of it.
         options: for ``ParquetFile``.
+
+    Attributes:
+        far: whether each look at it is a request.
     """
+
+    far = False
 
     def __init__(self, source: Any, bytes_at: BytesAt, **options: Any):
         super().__init__(source, pre_buffer=False, **options)

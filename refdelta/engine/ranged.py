@@ -76,6 +76,8 @@ def _tail(store: Store, key: str, size: int, wanted: int) -> tuple[int, bytes]:
 class RangedParquetFile(BoundedParquetFile):
     """A ``ParquetFile`` that fetches a row group before it is decoded."""
 
+    far = True
+
     def __init__(self, window: _Window, **options: Any):
         self._window = window
         super().__init__(pa.PythonFile(window, mode="r"), window.bytes_at, **options)
