@@ -7,6 +7,7 @@ and where in the serial order it can still stand.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -178,6 +179,7 @@ class Standing:
 
     def _selected(self, adds: Sequence[Add], winner: CommitSummary) -> Iterator[Add]:
         held = self.files.held
+        with_statistics = functools.partial(winner.with_statistics, among=len(adds))
         for add in adds:
             if not winner.brings_rows(add):
                 continue
@@ -185,7 +187,7 @@ class Standing:
             # A file that was read, and is added again as it was, brings nothing.
             if path in held and vector_id(held[path].vector) == vector:
                 continue
-            if self.rows.may_match(add, winner.with_statistics):
+            if self.rows.may_match(add, with_statistics):
                 yield add
 
     def added_rows(self, winner: CommitSummary) -> tuple[list[Add], list[Add]]:

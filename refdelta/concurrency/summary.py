@@ -150,13 +150,18 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         before = removed.deletion_vector.cardinality if removed.deletion_vector else 0
         return add.deletion_vector.cardinality > before
 
-    def with_statistics(self, add: Add) -> Add:
-        """One of the adds, with what was left out when the log file was folded."""
+    def with_statistics(self, add: Add, among: int = 1) -> Add:
+        """One of the adds, with what was left out when the log file was folded.
+
+        Args:
+            add: the add.
+            among: about how many of them it is wanted.
+        """
         if self.source is None:
             return add
         known = self._whole_adds
         if add.path not in known:
-            if len(known) < _LOOKED_UP:
+            if max(among, len(known) + 1) <= _LOOKED_UP:
                 known[add.path] = whole_add(*self.source, add.path) or add
             else:
                 known.update((one.path, one) for one in decode_commit(*self.source) if isinstance(one, Add))

@@ -154,6 +154,8 @@ class _Source:
     type: DataType
     bounded: bool
     nested: bool
+    text: bool
+    time: bool
 
     @classmethod
     def of(cls, schema: StructType, path: tuple[str, ...]) -> _Source:
@@ -170,7 +172,8 @@ class _Source:
         bounded = not (is_nested(here) or here in (BINARY, VOID) or changed)
         # Not every writer counts the nulls of a field whose parent is null.
         nested = any(field.nullable for field in fields[:-1])
-        return cls(tuple(map(physical_name, fields)), here, bounded, nested)
+        time = here in (TIMESTAMP, TIMESTAMP_NTZ)
+        return cls(tuple(map(physical_name, fields)), here, bounded, nested, here == STRING, time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +272,7 @@ class _File:
             statistic(lookup(self.stats, (side, *source.physical)), source.type) if source.bounded else None
             for side in ("minValues", "maxValues")
         )
-        high = _upper(high, source.type)
+        high = _upper(high, source)
         if low is not None and high is not None and order(low, high) > 0:
             # Bounds in the wrong order are no bounds: some writers let times wrap round.
             low = high = None
@@ -326,15 +329,15 @@ def _same(one: _Known, other: _Known) -> bool:
     return one.constant and other.constant and order(one.low, other.low) == 0
 
 
-def _upper(high: Any, data_type: DataType) -> Any:
+def _upper(high: Any, source: _Source) -> Any:
     """A maximum as a bound of the values that it was made of."""
     if high is None:
         return None
-    if data_type == STRING and high.endswith("\ufffd"):
+    if source.text and high.endswith("\ufffd"):
         # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
         # became "?".
         return high[:-1].removesuffix("?") + "\U0010ffff"
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ) and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
+    if source.time and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
         # Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound.
         return high + _MILLISECOND - 1
     return high

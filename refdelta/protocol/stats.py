@@ -173,10 +173,13 @@ def statistic(value: Any, data_type: DataType) -> Any:
         return None
 
 
+_NUMBERS = (int, Decimal, float)
+
+
 def _of_json(value: Any, data_type: DataType) -> Any:
-    number = isinstance(value, int | Decimal | float) and not isinstance(value, bool)
-    if data_type in INTEGRAL:
-        bits = INTEGRAL[data_type]
+    number = isinstance(value, _NUMBERS) and not isinstance(value, bool)
+    bits = INTEGRAL.get(data_type)
+    if bits is not None:
         return value if number and isinstance(value, int) and -(1 << bits - 1) <= value < 1 << bits - 1 else None
     if data_type in FRACTIONAL:
         found = float(value) if number else partition_values.parse_float(value) if isinstance(value, str) else None
