@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.dictionaries import used_texts
 from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.stats import truncate_max, truncate_min
@@ -163,7 +164,7 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
     elif name in _TIMES:
         column = column.cast(pa.int64())
     if pa.types.is_dictionary(column.type):
-        column = pc.unique(column).dictionary_decode()  # the entries that are in use
+        column = used_texts(column)
     bounds = pc.min_max(column)
     stats.low, stats.high = bounds["min"].as_py(), bounds["max"].as_py()
     return stats

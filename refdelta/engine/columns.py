@@ -50,6 +50,11 @@ class ColumnSource:
     type: pa.DataType
     convert: Convert | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it has texts that come out as the file has them."""
+        return self.convert is None and pt.is_string(self.type)
+
     def read(self, batch: pa.RecordBatch) -> pa.Array:
         """The column of a batch of the file."""
         if self.name is None:

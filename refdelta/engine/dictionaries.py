@@ -23,6 +23,7 @@ from refdelta.engine.arrays import as_schema
 # Parquet's writer gives a dictionary up at so many bytes.
 _DICTIONARY_BYTES = 2**20
 _SAMPLE = 16 * 1024
+_SHORT = 32  # of texts up to so many bytes, each is taken for as long as the longest
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -31,23 +32,38 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
         batches = [plain(batch) for batch in batches]
     rows = pa.Table.from_batches(batches).unify_dictionaries()
     for index, column in enumerate(rows.columns):
-        if pt.is_dictionary(column.type) and column.null_count and _has_unused(column):
+        # Parquet's writer counts null for a text that some row has: it would take the bounds of all of them.
+        odd = pt.is_dictionary(column.type) and column.null_count
+        if odd and len(used_texts(column)) < len(column.chunk(0).dictionary):
             rows = rows.set_column(index, rows.field(index).name, column.cast(column.type.value_type))
     return rows
-
-
-def _has_unused(column: pa.ChunkedArray) -> bool:
-    """Whether no row has some of the texts of a column's dictionary, the same in all chunks.
-
-    Parquet's writer would count null for one of them, and take the bounds of all for those of the column.
-    """
-    return len(pc.unique(column)) - 1 < len(column.chunk(0).dictionary)
 
 
 def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows without dictionaries."""
     fields = [f.with_type(f.type.value_type) if pt.is_dictionary(f.type) else f for f in rows.schema]
     return as_schema(rows.columns, pa.schema(fields))
+
+
+def text_size(rows: pa.RecordBatch) -> int:
+    """What rows take in memory when their dictionaries are made texts, in bytes, or somewhat more."""
+    size: int = rows.nbytes
+    for column in rows.columns:
+        if pt.is_dictionary(column.type):
+            lengths = pc.binary_length(column.dictionary)
+            longest = pc.max(lengths).as_py() or 0
+            size += longest * len(column) if longest <= _SHORT else pc.sum(lengths.take(column.indices)).as_py() or 0
+    return size
+
+
+def used_texts(column: pa.ChunkedArray) -> pa.Array:
+    """Those texts of a column's dictionary, the same in all chunks, that a row has."""
+    dictionary = column.chunk(0).dictionary
+    used = np.zeros(len(dictionary), bool)
+    for chunk in column.chunks:
+        indices = chunk.indices
+        used[(indices.drop_null() if indices.null_count else indices).to_numpy()] = True
+    return dictionary.filter(pa.array(used))
 
 
 def with_dictionaries(schema: pa.Schema, types: Sequence[pa.DataType]) -> pa.Schema:

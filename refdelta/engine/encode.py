@@ -99,9 +99,9 @@ class Encoder:
         self.files.append(file)
         return file
 
-    def write(self, file: DataFile, rows: pa.Table) -> None:
-        """Queue rows as one row group of a file; waits while too much is queued."""
-        group = _RowGroup(rows, max(1, rows.nbytes))
+    def write(self, file: DataFile, rows: pa.Table, size: int) -> None:
+        """Queue rows, of so many bytes, as one row group of a file; waits while too much is queued."""
+        group = _RowGroup(rows, max(1, size))
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error or not self._in_flight or self._in_flight + group.size <= IN_FLIGHT_BYTES

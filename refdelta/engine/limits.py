@@ -47,6 +47,7 @@ _HELD_ROWS = 32 * 1024  # pieces that are kept: what a batch takes while it grow
 _MANY_ROWS = 2**24
 _WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
 _PLACE = 3  # bytes that a value takes less than, where it is but a place in a small dictionary
+_FULL = 2**20  # bytes at which writers give a dictionary up and write texts by themselves
 _LEVELS = 4  # bytes that each value of a repeated column takes for its place
 
 
@@ -67,6 +68,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     def __init__(self, source: Any, bytes_at: BytesAt, **options: Any):
         super().__init__(source, pre_buffer=False, **options)
         self._input, self._bytes_at, self._options = source, bytes_at, options
+        self._places: frozenset[str] = frozenset()
 
     @cached_property
     def without_bounds(self) -> frozenset[int]:
@@ -83,25 +85,28 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         _ = self.without_bounds
         return self.metadata
 
-    def keep_dictionaries(self, columns: Sequence[str]) -> frozenset[str]:
-        """Read texts as places in a dictionary from now on, where the file has them so, and their dictionary is small.
+    def keep_dictionaries(self, columns: Sequence[str]) -> dict[str, bool]:
+        """Read texts as places in a dictionary from now on, where the file has all of them so, as far as it says that.
+
+        What they take in memory when texts are made of the places is not bounded then: see :func:`unfolding`.
 
         Args:
             columns: names of columns of texts. A file may still hold some of them in other ways.
 
         Returns:
-            Those that are read so. Raises as :attr:`footer`.
+            Those that are read so, each with whether its dictionary is small. Raises as :attr:`footer`.
         """
-        footer = self.footer
-        found = [
-            column.path
-            for leaf in wanted_leaves(footer, columns)
-            if (column := footer.schema.column(leaf)).path in columns and _mostly_places(footer, leaf)
-        ]
+        footer, found = self.footer, dict[str, bool]()
+        for leaf in wanted_leaves(footer, columns):
+            path = footer.schema.column(leaf).path
+            small = _dictionary(footer, leaf) if path in columns else None
+            if small is not None:
+                found[path] = small
         if found:
-            options = {**self._options, "metadata": footer, "read_dictionary": found}
+            options = {**self._options, "metadata": footer, "read_dictionary": list(found)}
             super().__init__(self._input, pre_buffer=False, **options)
-        return frozenset(found)
+            self._places = frozenset(found)
+        return found
 
     def close(self, force: bool = False) -> None:  # noqa: ARG002 - the source is ours
         """As that of ``ParquetFile``, with the source."""
@@ -206,7 +211,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
             return _Cost([], [], width) if width > BATCH_BYTES // most else None
         pages = self._pages(number, column.path, chunk, 0)
         data = [page for page in pages if not page.is_dictionary]
-        longest = 0 if width else self._longest(number, leaf, pages, most)
+        longest = 0 if width or column.path in self._places else self._longest(number, leaf, pages, most)
         if not repeated:
             # What each row may have that its page has not: an entry of the dictionary, or what others begin with.
             prefix = max((page.size for page in data if page.by_prefix), default=0)
@@ -269,11 +274,31 @@ def _all_null(chunk: Any, rows: int) -> bool:
     return found is not None and found.has_null_count and found.null_count == rows
 
 
-def _mostly_places(footer: Any, leaf: int) -> bool:
-    """Whether a column has a dictionary, and too few bytes for a text and its length in each row."""
+def _dictionary(footer: Any, leaf: int) -> bool | None:
+    """Whether the dictionary of a column of texts is small; None where it has none, or texts beside it."""
     chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
-    values, size = (sum(getattr(chunk, name) for chunk in chunks) for name in ("num_values", "total_uncompressed_size"))
-    return size < _PLACE * values and all(chunk.dictionary_page_offset is not None for chunk in chunks)
+    if any(chunk.dictionary_page_offset is None for chunk in chunks):
+        return None
+    sizes = [chunk.total_uncompressed_size for chunk in chunks]
+    # Each text that is written by itself has its length beside it.
+    if sum(sizes) < _PLACE * sum(chunk.num_values for chunk in chunks):
+        return True
+    return False if max(sizes, default=0) < _FULL else None
+
+
+def unfolding(batch: pa.RecordBatch) -> int:
+    """How many of a batch's rows stay within :data:`BATCH_BYTES` when its dictionaries of texts are made texts."""
+    rows: int = batch.num_rows
+    dictionaries = [column.dictionary for column in batch.columns if _is_encoded_text(column.type)]
+    if sum(dictionary.nbytes for dictionary in dictionaries) * rows <= BATCH_BYTES:
+        return rows  # as most are
+    width = sum(pc.max(pc.binary_length(dictionary)).as_py() or 0 for dictionary in dictionaries)
+    return rows if width * rows <= BATCH_BYTES else max(1, int(BATCH_BYTES // width))
+
+
+def _is_encoded_text(kind: pa.DataType) -> bool:
+    """Whether a column is a dictionary of texts. Arrow's files may ask for dictionaries of others, too."""
+    return bool(pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type))
 
 
 def _longest_entry(entries: pq.ParquetFile) -> int:

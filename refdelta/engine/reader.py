@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.arrays import check_values, filter_rows, take_rows
+from refdelta.engine.arrays import check_decimals, check_texts, filter_rows, take_rows
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import Vectors, kept_rows, load_deletion_vector, mostly_live
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.legacy_calendar import legacy_calendar
+from refdelta.engine.limits import unfolding
 from refdelta.engine.row_groups import groups_to_read
 from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Rows of a batch: enough that the work for a batch does not count, few enough that a batch stays within some megabytes.
 BATCH_ROWS = 64 * 1024
+_MANY_ROWS = 8 * 1024  # of a file
 # The column of positions; the line break keeps any column of a table from having the name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
 _LIVE = "live\n"
@@ -69,7 +71,7 @@ class ReadPlan:
         row_filter: which rows come out; None for all.
         by_id: whether the files' columns are found by field id.
         encoded: the columns of texts that may come out as dictionaries; whether they do is up to each file. For who
-            moves the rows and does not look at them: it spares to make texts, and to look for those that are equal.
+            moves the rows and does not look at them: no texts are made, and nobody looks for those that are equal.
         positions: whether :data:`POSITION` comes out behind the columns: at which place in its file a row is, counted
             from 0, deleted rows included.
     """
@@ -170,9 +172,13 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
         groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
-    # A filter that no row can break is asked about deleted rows too, where they are few: it leaves less to copy.
+    # A filter that no row can break is asked about deleted rows too, where they are few: it leaves less to copy. And
+    # about decimals that have too many digits, for few rows may come out of it.
     late = columns.as_stored and plan.row_filter is not None and not plan.row_filter.can_fail and file.rows is None
     for start, physical in _batches(parquet, columns.physical_names, groups):
+        check_texts(physical)
+        if not late:
+            check_decimals(physical)
         stop = start + physical.num_rows
         live = mostly_live(start, stop, deleted) if late else None
         positions = kept_rows(start, stop, deleted, file.rows) if live is None else None
@@ -186,6 +192,8 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
         if plan.positions:
             arrays.append(pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions)
         batch = _finish(arrays, rows.num_rows, schema, plan, live)
+        if late:
+            check_decimals(batch)
         if batch.num_rows:
             yield batch
 
@@ -208,8 +216,11 @@ def _batches(parquet: Any, names: Sequence[str], groups: list[int] | None) -> It
     for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
         start = first
         for batch in parquet.iter_batches(BATCH_ROWS, row_groups=run, columns=names):
-            check_values(batch)
-            yield start, batch
+            rows = unfolding(batch)
+            if rows == batch.num_rows:
+                yield start, batch
+            else:
+                yield from ((start + at, batch.slice(at, rows)) for at in range(0, batch.num_rows, rows))
             start += batch.num_rows
 
 
@@ -240,30 +251,40 @@ class _Columns:
         except UnsupportedTypeError as error:
             raise ValueError(str(error)) from error
         self.stored = {item.name: (item, source) for item, source in zip(stored, sources, strict=True)}
+        kept = self._dictionaries(parquet, plan)
+        self._encoded = frozenset(name for name, small in kept.items() if small and name in plan.encoded)
+        decoded = {
+            name: replace(self.stored[name][1], convert=lambda array: array.dictionary_decode())
+            for name in kept.keys() - self._encoded
+        }
         self._columns: list[ColumnSource | _Constant] = [
-            self.stored[item.name][1] if item.name in self.stored else _Constant(file.partition_values[item.name])
+            decoded.get(item.name, self.stored[item.name][1])
+            if item.name in self.stored
+            else _Constant(file.partition_values[item.name])
             for item in plan.read
         ]
-        self._kept = self._dictionaries(parquet, plan)
         # Then there is no row that cannot be converted.
         self.as_stored = all(source.convert is None for source in sources)
         self.physical_names = list({source.name: None for source in sources if source.name is not None})
 
-    def _dictionaries(self, parquet: Any, plan: ReadPlan) -> frozenset[str]:
-        """The columns that come out as dictionaries."""
+    def _dictionaries(self, parquet: Any, plan: ReadPlan) -> dict[str, bool]:
+        """The columns that are read as dictionaries, and whether these are small. To make many texts of these here is
+        faster than in Parquet's reader.
+        """
+        chosen = self.stored.keys() if parquet.metadata.num_rows >= _MANY_ROWS else plan.encoded
         names = {
             name: source.name
             for name, (_, source) in self.stored.items()
             # A name with a dot may as well be that of a part of another column.
-            if name in plan.encoded and source.convert is None and source.name is not None and "." not in source.name
+            if name in chosen and source.name is not None and source.is_text and "." not in source.name
         }
-        kept = parquet.keep_dictionaries(list(names.values())) if names else ()
-        return frozenset(name for name, physical in names.items() if physical in kept)
+        kept = parquet.keep_dictionaries(list(names.values())) if names else {}
+        return {name: kept[physical] for name, physical in names.items() if physical in kept}
 
     def field(self, item: StructField) -> pa.Field:
         """A column as it comes out."""
         plain = arrow_field(item)
-        return plain.with_type(pa.dictionary(pa.int32(), plain.type)) if item.name in self._kept else plain
+        return plain.with_type(pa.dictionary(pa.int32(), plain.type)) if item.name in self._encoded else plain
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [column.read(batch) for column in self._columns]

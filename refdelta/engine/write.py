@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from refdelta.engine.column_stats import stats_leaves
-from refdelta.engine.dictionaries import joined
+from refdelta.engine.dictionaries import joined, text_size
 from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.executor import cores
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
@@ -177,7 +177,7 @@ class _Router:
             partition = self._partitions.get(key)
             if partition is None:
                 partition = self._partitions[key] = _Partition(key, self._layout.folder(key))
-            size = rows.nbytes
+            size = text_size(rows)
             if partition.rows + rows.num_rows > ROW_GROUP_ROWS or partition.size + size > self.row_group_bytes:
                 self._flush(partition)
             partition.chunks.append(rows)
@@ -208,7 +208,7 @@ class _Router:
         size = partition.size
         self._buffered -= size
         partition.chunks, partition.rows, partition.size = [], 0, 0
-        self._encoder.write(self._file(partition, size), rows)
+        self._encoder.write(self._file(partition, size), rows, size)
 
     def _file(self, partition: _Partition, size: int) -> DataFile:
         """The file for the next row group of a partition: the open one unless it is full."""

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
-from refdelta.engine.dictionaries import joined, plain
+from refdelta.engine.dictionaries import joined, plain, text_size
 from refdelta.engine.portions import at_least
 from refdelta.errors import InvalidArgumentError
 
@@ -187,7 +187,7 @@ class _Sort:
         source, held, size = read(None), [], 0
         for batch in source:
             held.append(batch)
-            size += batch.nbytes
+            size += text_size(batch)
             if size > self.memory:
                 break
         else:

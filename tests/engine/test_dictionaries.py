@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.engine.dictionaries import dictionary_columns, joined, plain
+from refdelta import DeltaTable, write_deltalake
+from refdelta.engine import limits
+from refdelta.engine.arrays import check_texts
+from refdelta.engine.dictionaries import dictionary_columns, joined, plain, text_size
 from refdelta.engine.limits import BoundedParquetFile
 
 ROWS = 300_000
@@ -36,7 +39,7 @@ def written(path, **options):
 def test_texts_are_kept_as_places_where_the_file_has_them_so(tmp_path):
     written(tmp_path / "file")
     with opened(tmp_path / "file") as file:
-        assert file.keep_dictionaries(["few", "many", "number", "gone"]) == {"few"}
+        assert file.keep_dictionaries(["few", "many", "gone"]) == {"few": True}
         batches = list(file.iter_batches(columns=["few", "other", "many", "pair"]))
         table = pa.Table.from_batches(batches)
         assert [pa.types.is_dictionary(kind) for kind in table.schema.types] == [True, False, False, False]
@@ -48,9 +51,59 @@ def test_texts_are_kept_as_places_where_the_file_has_them_so(tmp_path):
 def test_texts_are_texts_where_the_file_has_no_dictionary(tmp_path):
     written(tmp_path / "file", use_dictionary=["other"])
     with opened(tmp_path / "file") as file:
-        assert file.keep_dictionaries(["few", "other"]) == {"other"}
+        assert file.keep_dictionaries(["few", "other"]) == {"other": True}
     with opened(tmp_path / "file") as file:
-        assert file.keep_dictionaries(["few"]) == frozenset()
+        assert file.keep_dictionaries(["few"]) == {}
+
+
+def test_a_large_dictionary_is_kept_where_no_text_stands_beside_it(tmp_path):
+    texts = pa.table({"t": [f"text {n}" for n in range(100_000)]})
+    for rows, kept in ((20_000, {"t": False}), (100_000, {})):
+        pq.write_table(texts.slice(0, rows), tmp_path / "file", store_schema=False)
+        with opened(tmp_path / "file") as file:
+            assert file.keep_dictionaries(["t"]) == kept
+            assert pa.concat_tables([joined([plain(batch)]) for batch in file.iter_batches()]).equals(texts[:rows])
+
+
+def test_rows_whose_texts_would_take_too_much_come_in_pieces(tmp_path, monkeypatch):
+    """Read as places, a batch is small: it is cut before texts are made of them."""
+    rows = pa.table({"n": np.arange(20_000), "t": ["x" * 1000, "y"] * 10_000})
+    write_deltalake(tmp_path / "t", rows)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2**20)
+    batches = list(DeltaTable(tmp_path / "t").scan().to_batches())
+    assert len(batches) >= 20
+    assert max(batch.nbytes for batch in batches) <= 2**20
+    assert pa.Table.from_batches(batches).equals(rows)
+
+
+def test_dictionaries_that_the_writer_asks_for_are_none_here(tmp_path):
+    """pyarrow notes what a column was, and makes the same of it; they may be dictionaries of numbers."""
+    rows = pa.table({"t": ["a", "b"] * 5000, "n": [1, 2] * 5000})
+    write_deltalake(tmp_path / "t", rows)
+    (name,) = DeltaTable(tmp_path / "t").files()["path"].to_pylist()
+    other = pa.table({"t": rows["t"].dictionary_encode(), "n": rows["n"].dictionary_encode()})
+    pq.write_table(other, tmp_path / "t" / name)
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table().equals(rows)
+
+
+def test_the_size_of_rows_is_that_of_their_texts():
+    for texts in (["a", None, "bcd"] * 1000, ["long" * 20, "b", None] * 1000):
+        plain_rows = pa.record_batch({"t": texts})
+        rows = pa.record_batch({"t": plain_rows["t"].dictionary_encode()})
+        assert plain_rows.nbytes <= text_size(rows) <= 3 * plain_rows.nbytes
+        assert text_size(plain_rows) == plain_rows.nbytes
+
+
+def test_places_that_are_none_are_found():
+    for places in ([0, 2], [-1, 0]):
+        column = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(["a", "b"]), safe=False)
+        with pytest.raises(pa.ArrowException, match="bound"):
+            check_texts(pa.record_batch({"t": column}))
+    latin = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xe9")]
+    )
+    with pytest.raises(pa.ArrowInvalid, match="UTF8"):
+        check_texts(pa.record_batch({"t": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), latin)}))
 
 
 def test_batches_with_and_without_dictionaries_are_one_table():

@@ -158,6 +158,18 @@ def test_text_of_a_data_file_that_is_not_utf8():
         DeltaTable("memory://latin").to_pyarrow_table()
 
 
+def test_decimals_of_too_many_digits():
+    """A filter may look at them, and none comes out."""
+    long = pa.Array.from_buffers(pa.decimal128(3, 1), 2, pa.array([15, 20_000], pa.decimal128(38, 0)).buffers())
+    made = Handmade(struct(field("price", "decimal(3,1)")), store=MemoryStore("digits"))
+    made.commit(made.data("f.parquet", pa.table({"price": long})))
+    table = DeltaTable("memory://digits")
+    assert table.to_pyarrow_table(filters="price < 2")["price"].to_pylist() == [Decimal("1.5")]
+    for filters in (None, "price > 2"):
+        with pytest.raises(DataFileError, match=r"f.parquet: cannot be read as Parquet: .*(precision|fit)"):
+            table.to_pyarrow_table(filters=filters)
+
+
 def test_a_file_is_live_twice_with_two_vectors():
     made = Handmade(IDS, protocol=VECTORS, store=MemoryStore("twice"))
     one = made.data("f.parquet", pa.table({"id": [1, 2, 3]}))
