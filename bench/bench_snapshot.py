@@ -110,7 +110,10 @@ def bench_cold(contest, size, folder, spark, kind, number):
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("commits", [1, 100])
 def bench_incremental(contest, size, folder, commits, number):
-    """A handle at the checkpointed version follows commits of one file each."""
+    """A handle at the checkpointed version follows commits of one file each.
+
+    deltalake's has just been opened. refdelta's has followed others before, and has kept the keys of its files.
+    """
     files = _files(size, number)
     table = logs.checkpointed(folder / "table", files)
     start = deltalake.DeltaTable(table).version()
@@ -141,7 +144,7 @@ def bench_incremental(contest, size, folder, commits, number):
     def update(handle: Any) -> None:
         handle.update_incremental()
 
-    settings = "a handle that is kept"
+    settings = "a handle that is kept, warm"
     contest.run(
         [
             Engine("refdelta", update, before=partial(prepare, again), after=check, settings=settings),
