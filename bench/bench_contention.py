@@ -125,7 +125,7 @@ def _deltalake(crew, mix, writers, commits, fresh) -> Engine:
 
 def _on_spark(spark, threads, mix, writers, commits, fresh) -> Engine:
     OnSpark.session = spark
-    commits = min(commits, 32)
+    all_commits, commits = commits, min(commits, 32)
 
     def made(folder: str) -> None:
         spark.sql(
@@ -148,4 +148,5 @@ def _on_spark(spark, threads, mix, writers, commits, fresh) -> Engine:
         made=made,
         judge=partial(judge_rows, read, mix=mix),
     )
-    return Engine("delta-spark", race.run, race.before, race.after, "threads of one Java process, SQL", every=3)
+    settings, share = "threads of one Java process, SQL", commits / all_commits
+    return Engine("delta-spark", race.run, race.before, race.after, settings, every=3, share=share)

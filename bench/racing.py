@@ -70,10 +70,11 @@ class OnSpark:
     session: Any = None  # of all threads; it cannot be handed to them in another way
 
     def __init__(self, folder: str, mix: Mix) -> None:
-        from delta.exceptions import DeltaConcurrentModificationException
+        from delta import exceptions
 
         self._name, self._mix = f"delta.`{folder}`", mix
-        self.aborts = (DeltaConcurrentModificationException,)
+        # They have no base of their own in common.
+        self.aborts = tuple(kind for name, kind in vars(exceptions).items() if "Concurrent" in name)
 
     def commit(self, task: int) -> Acknowledged:
         wanted, sql = statement(self._mix, task), self.session.sql
