@@ -236,6 +236,7 @@ class Encoder:
             # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
             store_decimal_as_integer=True,
             write_page_index=True,
+            write_batch_size=_batch_size(rows),
             store_schema=False,
         )
 
@@ -254,6 +255,11 @@ class Encoder:
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _batch_size(rows: pa.Table) -> int | None:
+    """How many values are encoded at once, None for pyarrow's 1,024. A page has no fewer, so rows must be short."""
+    return 8192 if rows.nbytes <= 256 * rows.num_rows else None
 
 
 def _as_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -17,6 +17,7 @@ import comparison
 import strategies
 from refdelta.engine import encode, write
 from refdelta.engine.files import open_parquet
+from refdelta.engine.page_headers import read_page_headers
 from refdelta.engine.partition import parse_partition_column
 from refdelta.engine.schema import from_arrow, to_arrow
 from refdelta.engine.write import abort_files, write_files
@@ -107,6 +108,17 @@ def test_texts_may_be_dictionaries_in_some_batches(monkeypatch, first):
         for add in adds:
             stats = json.loads(add.stats)
             assert (stats["minValues"]["text"], stats["maxValues"]["text"]) == ("text 0", "text 9")
+
+
+def test_pages_stay_small():
+    """Of long texts fewer are encoded at once, so that no page has megabytes of them."""
+    store = MemoryStore(None)
+    rows = numbers(20_000, long=[f"{n:05d}" * 200 for n in range(20_000)])
+    (add,) = write_table(store, rows)
+    file = open_parquet(store, data_key(add.path, store.uri))
+    chunk = file.metadata.row_group(0).column(1)
+    pages = read_page_headers(file._bytes_at, chunk.dictionary_page_offset, chunk.num_values)
+    assert max(page.size for page in pages) < 3 * 2**20
 
 
 def test_no_rows_make_no_files():
