@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.portions import at_most
-from refdelta.engine.ranged import GAP_BYTES, REQUEST_BYTES
+from refdelta.engine.portions import GAP_BYTES, REQUEST_BYTES, at_most
 from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta.protocol.actions import DeletionVectorDescriptor
 from refdelta.protocol.deletion_vector import (

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.engine.limits import BoundedParquetFile
-from refdelta.engine.ranged import open_ranged
 from refdelta.errors import (
     DataFileError,
     DataFileNotFoundError,
@@ -25,6 +23,7 @@ from refdelta_storage.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from refdelta.engine.limits import BoundedParquetFile
     from refdelta_storage.base import Store
 
 # What pyarrow raises for content that is not what it should be.
@@ -97,11 +96,15 @@ def open_parquet(
         footer_only: whether nothing else will be read of it.
         options: for ``ParquetFile``.
     """
+    from refdelta.engine.limits import BoundedParquetFile  # who only appends reads none
+
     path = store.local_path(key)
     if path is not None:
         local = pa.OSFile(path)
         return BoundedParquetFile(local, lambda start, length: local.read_at(length, start), **options)
     if store.capabilities.remote:
+        from refdelta.engine.ranged import open_ranged
+
         return open_ranged(store, key, size, footer_only=footer_only, **options)
     return BoundedParquetFile(
         pa.PythonFile(store.open_input(key), mode="r"), functools.partial(store.get_range, key), **options

@@ -7,6 +7,12 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+# Of a remote object: ranges with no more than that between them are one request, as the bytes between take less time
+# than another request.
+GAP_BYTES = 256 * 2**10
+# A longer range is several requests, which run in parallel: one connection alone is slow.
+REQUEST_BYTES = 8 * 2**20
+
 
 def at_most(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
     """Portions that weigh no more than ``most``, each as large as it can be; one item may weigh more alone."""

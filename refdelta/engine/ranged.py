@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.engine.limits import BoundedParquetFile, wanted_leaves
+from refdelta.engine.portions import GAP_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 WHOLE_BYTES = 4 * 2**20
 # What is fetched of a larger one at first. Footers of some hundred columns and row groups fit, and Arrow asks for it.
 FOOTER_BYTES = 64 * 2**10
-# Ranges with no more than that between them are one request: the bytes between take less time than another request.
-GAP_BYTES = 256 * 2**10
-# A longer range is several requests, which run in parallel: one connection alone is slow.
-REQUEST_BYTES = 8 * 2**20
 # Row groups are fetched together up to that many bytes, and one of more bytes is not fetched before its turn.
 PORTION_BYTES = 16 * 2**20
 _MAGIC = b"PAR1"

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from refdelta.engine.arrays import empty_table
-from refdelta.engine.checkpoint import read_checkpoint, read_tombstones
 from refdelta.engine.listing import commit_contents, find_segment, newer_commits, read_commits, still_newest
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.portions import at_most
@@ -301,6 +300,8 @@ class _UnusableCheckpointError(Exception):
 def _load(store: Store, segment: LogSegment) -> Snapshot:
     base, files = [], empty_table(FILE_SCHEMA)
     if segment.checkpoint is not None:
+        from refdelta.engine.checkpoint import read_checkpoint
+
         try:
             content = read_checkpoint(store, segment.checkpoint)
         except InvalidLogError as error:
@@ -334,6 +335,8 @@ def _decoded(files: Sequence[LogFile], contents: Sequence[bytes]) -> tuple[list[
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
     base = empty_table(TOMBSTONE_SCHEMA)
     if segment.checkpoint is not None:
+        from refdelta.engine.checkpoint import read_tombstones
+
         base = read_tombstones(store, segment.checkpoint)
     return reconcile_tombstones(base, read_commits(store, segment.commits))
 
