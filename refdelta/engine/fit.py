@@ -9,9 +9,9 @@ Strings of char(n) and varchar(n) columns are the exception: they are padded and
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,8 +88,7 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
 # --- plans -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(msgspec.Struct, frozen=True):
     path: str
     target: pa.DataType
     length: Length | None = None
@@ -109,8 +108,7 @@ class _Leaf:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
+class _Child(msgspec.Struct, frozen=True):
     """A field of the table: where its data come from (None: nowhere, it is null) and how they are converted."""
 
     path: str
@@ -120,8 +118,7 @@ class _Child:
     nullable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Struct:
+class _Struct(msgspec.Struct, frozen=True):
     target: pa.DataType
     children: tuple[_Child, ...]
 
@@ -139,8 +136,7 @@ class _Struct:
         return pa.StructArray.from_arrays(arrays, fields=list(self.target.fields), mask=mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _List:
+class _List(msgspec.Struct, frozen=True):
     path: str
     target: pa.DataType
     element: _Plan
@@ -155,8 +151,7 @@ class _List:
         return pa.ListArray.from_arrays(_offsets(array), values, type=self.target, mask=mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
+class _Map(msgspec.Struct, frozen=True):
     path: str
     target: pa.DataType
     key: _Plan

@@ -12,9 +12,9 @@ import itertools
 import struct
 import uuid
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyroaring import BitMap, BitMap64
 
 from refdelta.errors import DataFileError, InvalidLogError, UnsafePathError
@@ -41,22 +41,19 @@ _TO_B85, _TO_Z85 = bytes.maketrans(_Z85, _B85), bytes.maketrans(_B85, _Z85)
 _FOREIGN = frozenset(range(256)).difference(_Z85)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineBytes:
+class InlineBytes(msgspec.Struct, frozen=True):
     """The vector stands in the log itself; ``data`` is for :func:`parse_bitmap`."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RelativeKey:
+class RelativeKey(msgspec.Struct, frozen=True):
     """The vector is in this file of the table, key relative to its root."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class AbsoluteUri:
+class AbsoluteUri(msgspec.Struct, frozen=True):
     """The vector is in a file named by an absolute URI; whether that may be read is for the caller to decide."""
 
     uri: str

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+import msgspec
 
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, get
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What a table's metadata says of the features that it uses.
 
     Attributes:
@@ -28,8 +28,8 @@ class Facts:
     """
 
     configuration: Mapping[str, str]
-    keys: frozenset[str] = field(default_factory=frozenset)
-    types: frozenset[str] = field(default_factory=frozenset)
+    keys: frozenset[str] = msgspec.field(default_factory=frozenset)
+    types: frozenset[str] = msgspec.field(default_factory=frozenset)
 
     @classmethod
     def of(cls, schema_string: str, configuration: Mapping[str, str] | None) -> Facts:
@@ -89,8 +89,7 @@ def _change_data_feed(facts: Facts) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """A table feature.
 
     Attributes:

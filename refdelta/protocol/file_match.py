@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from refdelta.errors import DeltaError, ExpressionError
 from refdelta.protocol import partition_values
@@ -146,8 +147,7 @@ def _atoms(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """Where the statistics of a column are, and what can be made of them."""
 
     physical: tuple[str, ...]
@@ -176,8 +176,7 @@ class _Source:
         return cls(tuple(map(physical_name, fields)), here, bounded, nested, here == STRING, time)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     """What is known of a value in a file: bounds, None where there are none, and whether some row has null, or another
     value.
     """

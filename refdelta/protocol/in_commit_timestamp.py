@@ -7,10 +7,8 @@ All times are in milliseconds since 1970, UTC.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,8 +19,7 @@ from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import get
 
 
-@dataclass(frozen=True, slots=True)
-class Enablement:
+class Enablement(msgspec.Struct, frozen=True):
     """Since when a table has in-commit timestamps.
 
     Attributes:
@@ -34,8 +31,7 @@ class Enablement:
     timestamp: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitClock:
+class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
     """What a commit has to know of time, on a table that has in-commit timestamps behind it.
 
     Attributes:
@@ -53,7 +49,9 @@ class CommitClock:
 
     def behind(self, winner_ms: int | None) -> CommitClock:
         """The clock behind another writer's commit, with the timestamp that this one has."""
-        return self if winner_ms is None or winner_ms <= self.latest else dataclasses.replace(self, latest=winner_ms)
+        return (
+            self if winner_ms is None or winner_ms <= self.latest else msgspec.structs.replace(self, latest=winner_ms)
+        )
 
     def stamp(self, waited_ms: int) -> int:
         """The timestamp of an attempt so many milliseconds after the first: the time, or just behind the version

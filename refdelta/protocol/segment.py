@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -20,8 +19,7 @@ from refdelta.protocol.checksum import json_checksum, unique_keys
 from refdelta.protocol.paths import LogName, commit_key, parse_log_name
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """A file of the log.
 
     Attributes:
@@ -40,8 +38,7 @@ class LogFile:
     hi: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFiles:
+class CheckpointFiles(msgspec.Struct, frozen=True):
     """A complete checkpoint: its parts in order, or its one file. A V2 checkpoint names its sidecars itself."""
 
     version: int
@@ -49,8 +46,7 @@ class CheckpointFiles:
     kind: Literal["classic", "multipart", "uuid"]
 
 
-@dataclass(frozen=True, slots=True)
-class LogSegment:
+class LogSegment(msgspec.Struct, frozen=True):
     """The files from which a version is built.
 
     Attributes:
