@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,27 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if buffers is None:
         return pa.array(values, kind)
     return pa.Array.from_buffers(kind, len(values), [known, *buffers])
+
+
+def nested_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """As :func:`array_of`, for values of any depth: dicts for structs, sequences for lists, pairs in them for maps."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        dicts = [value or {} for value in values]
+        columns = [nested_array([value.get(field.name) for value in dicts], field.type) for field in fields]
+        missing = array_of([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=missing)
+    if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
+        return array_of(values, kind)
+    items = [item for value in values for item in value or ()]
+    ends = itertools.accumulate(len(value or ()) for value in values)
+    offsets = array_of([0, *ends], pa.int32())
+    missing = array_of([value is None for value in values], pa.bool_())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(offsets, nested_array(items, kind.value_type), type=kind, mask=missing)
+    keys = nested_array([key for key, _ in items], kind.key_type)
+    contents = nested_array([item for _, item in items], kind.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, contents, type=kind, mask=missing)
 
 
 def all_missing(values: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from refdelta.engine.arrays import one_array
+from refdelta.engine.arrays import array_of, nested_array, one_array
 from refdelta.engine.files import store_errors
 from refdelta.engine.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
@@ -111,7 +111,7 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
         with pq.ParquetWriter(sink, schema, compression="snappy", store_schema=False) as writer:
             for name, kind, rows in actions:
                 if rows:
-                    writer.write_batch(_rows(schema, name, pa.array(rows, kind)))
+                    writer.write_batch(_rows(schema, name, nested_array(rows, kind)))
             for name, column in (("add", adds), ("remove", removes)):
                 for chunk in _blocks(column):
                     writer.write_batch(_rows(schema, name, chunk))
@@ -195,15 +195,16 @@ def _removes(snapshot: Snapshot, now_ms: int) -> pa.ChunkedArray:
     tombstones = snapshot.tombstones()
     oldest = now_ms - snapshot.properties.deleted_file_retention_ms
     # One without a time counts as expired, as delta-spark has it.
-    fresh = pc.fill_null(pc.greater(tombstones.column("deletionTimestamp"), oldest), False)
-    tombstones = tombstones.filter(fresh)
+    tombstones = tombstones.filter(
+        pc.greater(tombstones.column("deletionTimestamp"), array_of([oldest], pa.int64())[0])
+    )
     columns = {field.name: tombstones.column(field.name) for field in _REMOVE_FIELDS}
     columns["dataChange"] = _all_false(tombstones.num_rows)
     return _struct(columns)
 
 
 def _all_false(count: int) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.repeat(pa.scalar(False), count)], pa.bool_())
+    return pa.chunked_array([pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bytes(count // 8 + 1))])])
 
 
 def _struct(columns: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:

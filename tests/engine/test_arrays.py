@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta.engine.arrays import array_of, filter_rows, take_rows, text_of
+from refdelta.engine.arrays import array_of, filter_rows, nested_array, take_rows, text_of
 from refdelta.engine.reader import rows_only
 
 ROWS = 20
@@ -65,3 +65,33 @@ def test_values_become_the_array_that_arrow_makes_of_them(kind, data):
 def test_the_text_of_a_piece_of_a_column_is_that_of_its_values(texts, start):
     piece = pa.array(texts, pa.string()).slice(start)
     assert text_of(piece).decode() == "".join(text or "" for text in texts[start:])
+
+
+NESTED = pa.struct(
+    [
+        ("id", pa.string()),
+        ("format", pa.struct([("provider", pa.string()), ("options", pa.map_(pa.string(), pa.string()))])),
+        ("columns", pa.list_(pa.field("element", pa.string()))),
+        ("time", pa.int64()),
+        ("removed", pa.bool_()),
+    ]
+)
+PAIRS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.text(max_size=3)), max_size=3)
+STRUCTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.none() | st.text(max_size=3),
+        "format": st.none() | st.fixed_dictionaries({}, optional={"provider": st.text(max_size=2), "options": PAIRS}),
+        "columns": st.none() | st.lists(st.none() | st.text(max_size=2), max_size=3),
+        "time": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "removed": st.none() | st.booleans(),
+    },
+)
+
+
+@given(st.lists(st.none() | STRUCTS, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_values_of_any_depth(values):
+    found = nested_array(values, NESTED)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, NESTED))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refdelta import write_deltalake
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.checksum_write import version_checksum, write_checksum
 from refdelta.engine.files import open_parquet
@@ -364,3 +368,17 @@ def test_long_lists_are_left_out():
 def test_an_empty_table_adds_up_to_nothing():
     checksum = version_checksum(table(MemoryStore(None)))
     assert (checksum.table_size_bytes, checksum.num_files) == (0, 0)
+
+
+def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
+    """Arrow imports it to convert values: two hundred milliseconds, and more memory than the checkpoint takes."""
+    table, rows = tmp_path / "table", tmp_path / "rows"
+    data = pa.table({"x": [1]})
+    with pa.ipc.new_file(rows, data.schema) as sink:
+        sink.write_table(data)
+    write_deltalake(table, data, configuration={"delta.checkpointInterval": "2"})
+    write_deltalake(table, data, mode="overwrite")
+    code = "import sys, pyarrow as pa, refdelta; rows = pa.ipc.open_file(sys.argv[2]).read_all(); "
+    code += "refdelta.write_deltalake(sys.argv[1], rows, mode='append'); sys.exit('pandas' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code, table, rows], check=True)
+    assert (table / "_delta_log" / f"{2:020}.checkpoint.parquet").exists()
