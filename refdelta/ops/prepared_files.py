@@ -81,9 +81,8 @@ class PreparedFiles:
         """
         target = writer.target
         _check_fits(self._struct, target)
-        adds = [_add(action, target, writer.store.uri) for action in self._actions]
-        rows = sum((found and found.num_records) or 0 for found in (parse_stats(add.stats) for add in adds))
-        return Written(adds, rows, ours=False)
+        found = [_add(action, target, writer.store.uri) for action in self._actions]
+        return Written([add for add, _ in found], sum(rows for _, rows in found), ours=False)
 
 
 def _arrow(schema: Any) -> pa.Schema:
@@ -119,7 +118,8 @@ def _check_fits(files: StructType, target: Target) -> None:
         raise SchemaMismatchError(f"the files do not fit the table: {'; '.join(wrong)}")
 
 
-def _add(action: Any, target: Target, table_uri: str) -> Add:
+def _add(action: Any, target: Target, table_uri: str) -> tuple[Add, int]:
+    """The action of a file, and how many rows its statistics tell."""
     missing = [name for name in _FIELDS if not hasattr(action, name)]
     if missing:
         raise InvalidArgumentError(
@@ -144,9 +144,10 @@ def _add(action: Any, target: Target, table_uri: str) -> Add:
     if not isinstance(action.data_change, bool):
         raise InvalidArgumentError(f"data_change {what} is True or False, not {action.data_change!r}")
     stats = arguments.text(f"stats {what}", action.stats)
-    if stats and parse_stats(stats) is None:
+    parsed = parse_stats(stats)
+    if stats and parsed is None:
         raise InvalidArgumentError(f"stats {what} are not the JSON of statistics")
-    return Add(
+    add = Add(
         path=path,
         partition_values=_partition_values(action.partition_values, target, what),
         size=size,
@@ -154,6 +155,7 @@ def _add(action: Any, target: Target, table_uri: str) -> Add:
         data_change=action.data_change,
         stats=stats or None,
     )
+    return add, (parsed and parsed.num_records) or 0
 
 
 def _partition_values(given: Any, target: Target, what: str) -> dict[str, str | None]:
