@@ -254,13 +254,13 @@ class _Loop:
                     break
         if standing.advance(winner):
             self.draft.stale = True
-        self._go_behind([winner.in_commit_timestamp])
+        self._go_behind(1, [winner.in_commit_timestamp])
 
-    def _go_behind(self, timestamps: Sequence[int | None]) -> None:
+    def _go_behind(self, count: int, timestamps: Iterable[int | None]) -> None:
         """Of so many winners, which do not conflict."""
         self.draft.behind(timestamps)
-        self.rebased_over.extend(range(self.base + 1, self.base + 1 + len(timestamps)))
-        self.base += len(timestamps)
+        self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
+        self.base += count
 
     def _pass_by(self, winners: Sequence[Sequence[FileLine]]) -> bool:
         """Step over winners at once, if that is possible: they have nothing but files, none of which concerns the
@@ -275,7 +275,7 @@ class _Loop:
         if self.prepared.txn_id in [info.txn_id for info in infos]:
             return False
         self.standing.advance(together)
-        self._go_behind([whole_number(info.in_commit_timestamp) for info in infos])
+        self._go_behind(len(winners), (whole_number(info.in_commit_timestamp) for info in infos))
         return True
 
     def _read_vectors(
