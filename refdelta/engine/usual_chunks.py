@@ -1,9 +1,10 @@
 """What most writers write of a column of a row group, as a pattern: :mod:`refdelta.engine.footer` without its loop.
 
 A footer describes each column of each row group, often tens of thousands of them, and the loop goes through that byte
-by byte. Patterns do so ten times faster. They take nothing that the loop would refuse, and by far not all that it would
-accept: what they do not take, the loop looks at. The bytes are Thrift's compact protocol: a struct is its fields, each
-with a byte that says by how much its number is greater than the last one's, and its kind; a zero byte ends it.
+by byte. Patterns do so ten times faster, once they are compiled. They take nothing that the loop would refuse, and by
+far not all that it would accept: what they do not take, the loop looks at. The bytes are Thrift's compact protocol: a
+struct is its fields, each with a byte that says by how much its number is greater than the last one's, and its kind; a
+zero byte ends it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,24 @@ _INTEGER, _BINARY, _LIST, _STRUCT, _TRUTH, _BYTE = (
 _NUMBER = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
 _INTEGERS = b"(?:" + _INTEGER + _NUMBER + b"){0,40}+"
 _LONG = 128  # a length from here on takes two bytes
+_OFTEN = 500  # so many times the loop takes less time than it takes to compile a pattern
+
+
+class _Pattern:
+    """A pattern that takes nothing until it has been asked often: then it is compiled."""
+
+    def __init__(self, pattern: bytes):
+        self._pattern, self._asked = pattern, 0
+        self._compiled: re.Pattern[bytes] | None = None
+
+    def match(self, data: bytes, at: int) -> re.Match[bytes] | None:
+        """As that of a compiled one."""
+        if self._compiled is None:
+            self._asked += 1
+            if self._asked <= _OFTEN:
+                return None
+            self._compiled = re.compile(self._pattern, re.DOTALL)
+        return self._compiled.match(data, at)
 
 
 def _list(kind: int, element: bytes) -> bytes:
@@ -36,7 +55,7 @@ _FIRST = re.compile(rb"(?:\x26" + _NUMBER + rb"\x1c|\x3c)\x15(.)\x19" + _list(5,
 
 
 @functools.lru_cache(maxsize=100)
-def _rest(width: int) -> re.Pattern[bytes]:
+def _rest(width: int) -> _Pattern:
     """What follows the path, to the end of the ``ColumnChunk``; takes what the lists of ``SizeStatistics`` begin with.
 
     Args:
@@ -51,7 +70,7 @@ def _rest(width: int) -> re.Pattern[bytes]:
     both += rb"|\x29(?P<d>L)(?:\x19(?P<e>L))?|\x39(?P<f>L))?"
     sizes = _STRUCT + both.replace(b"L", _list(6, _NUMBER)) + rb"\x00"
     meta = b"(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40}+(?:" + sizes + rb")?\x00"
-    return re.compile(meta + _INTEGERS + rb"\x00", re.DOTALL)
+    return _Pattern(meta + _INTEGERS + rb"\x00")
 
 
 def _struct(parts: list[bytes]) -> bytes:
@@ -59,13 +78,13 @@ def _struct(parts: list[bytes]) -> bytes:
 
 
 @functools.cache
-def _element() -> re.Pattern[bytes]:
+def _element() -> _Pattern:
     """A ``SchemaElement``: numbers, a name, and a ``LogicalType``, whose structs are four deep at most."""
     small = [_INTEGER + _NUMBER, _TRUTH, _BYTE + b"."]
     logical = _struct(small)
     for _ in range(3):
         logical = _struct([*small, _STRUCT + logical])
-    return re.compile(_struct([_INTEGER + _NUMBER, _STRUCT + logical, _BINARY + b"(?:" + _lengths() + b")"]), re.DOTALL)
+    return _Pattern(_struct([_INTEGER + _NUMBER, _STRUCT + logical, _BINARY + b"(?:" + _lengths() + b")"]))
 
 
 def end_of_element(data: bytes, at: int) -> int | None:

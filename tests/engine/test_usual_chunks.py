@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta.engine import footer, thrift
+from refdelta.engine import footer, thrift, usual_chunks
 from refdelta.engine.usual_chunks import UsualChunk, end_of_element
 
 COLUMNS = pa.table(
@@ -34,6 +34,14 @@ OPTIONS = [
     {"write_statistics": False, "write_page_index": True},
     {"version": "1.0", "data_page_version": "2.0", "use_deprecated_int96_timestamps": True, "row_group_size": 10},
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled():
+    """Take patterns at once, not only when they have been asked for often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usual_chunks, "_OFTEN", 0)
+        yield
 
 
 def written(options):
@@ -144,3 +152,10 @@ def test_what_is_taken(content, taken):
     assert UsualChunk("x", 2, 8, 0, 1).end(content + b"more", 0) == (len(content) if taken else None)
     assert UsualChunk("y", 2, 8, 0, 1).end(content, 0) is None
     assert UsualChunk("x", 2, 8, 0, 1).end(content[:-1], 0) is None
+
+
+def test_a_pattern_is_compiled_once_it_is_asked_often(monkeypatch):
+    monkeypatch.setattr(usual_chunks, "_OFTEN", 3)
+    pattern = usual_chunks._Pattern(b"a.")
+    assert [pattern.match(b"xa\n", 1) is None for _ in range(5)] == [True, True, True, False, False]
+    assert pattern.match(b"xb", 1) is None
