@@ -55,7 +55,7 @@ def append_floor(folder: Path, commits: int, *, fsync: bool) -> None:
 
 
 def bench_appends_of_ten_rows(contest, size, folder, spark):
-    commits, rounds = size(smoke=5, default=30, full=300), size(smoke=1, default=7)
+    commits, rounds = size(smoke=5, default=30, full=300), size(smoke=1, default=5)
 
     def engine(name: str, work: Callable[..., None], table: Any, **told: Any) -> Engine:
         return counted(name, folder / name, partial(work, table(folder / name), commits), commits, **told)

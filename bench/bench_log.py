@@ -119,7 +119,7 @@ def kept_by_deltalake(folder: Path) -> deltalake.DeltaTable:
 
 
 def bench_log_only_commits(contest, size, folder, spark):
-    commits, rounds = size(smoke=5, default=50, full=500), size(smoke=1, default=7)
+    commits, rounds = size(smoke=5, default=30, full=500), size(smoke=1, default=5)
 
     def engine(name: str, work: Callable[..., None], table: Any, **told: Any) -> Engine:
         return counted(name, folder / name, partial(work, table(folder / name), commits), commits, **told)

@@ -94,7 +94,7 @@ def bench_rules_alone(contest, size, candidates):
     goal = ". Goal: under 1 us an action" if candidates == 1 else ""
     found = contest.run(
         [Engine("refdelta", rules, before), Engine("floor", floor, before, settings="one pass over the actions")],
-        rounds=7,
+        rounds=5,
         units=count * ACTIONS,
         unit="action",
         note=f"two predicates, 1,000 files read; of a hundred actions {candidates} are candidates{goal}",

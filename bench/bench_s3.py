@@ -25,12 +25,11 @@ from racing import (
     judge_own,
     judge_rows,
     own,
-    prepare_deltalake,
-    prepare_own,
 )
 
 import refdelta
 from refdelta.crew import Crew
+from refdelta.mixes import SCHEMA as ROWS
 from refdelta.mixes import Mix
 from servers.install import ServerUnavailableError
 from servers.proxy import Proxy
@@ -78,9 +77,9 @@ def requests(proxy, run, commits):
 
 @pytest.mark.parametrize("writers", WRITERS)
 def bench_s3_appends(contest, size, crew, proxy, server, writers):
-    if writers > size(smoke=2, default=8):
-        pytest.skip("more writers than a smoke run has")
-    commits = size(smoke=4, default=max(12, 4 + 2 * writers), full=20 * writers)
+    if writers not in size(smoke=(1, 2), default=(1, 8), full=WRITERS):
+        pytest.skip("as many writers as a longer run has")
+    commits = size(smoke=4, default=20, full=20 * writers)
     options = server.options(proxy.endpoint)
     # They know the store by names of their own; the condition of a put is what it needs to commit at all.
     theirs = {
@@ -93,6 +92,9 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
     }
     direct = server.options()
 
+    def made(folder: str) -> None:
+        refdelta.DeltaTable.create(folder, ROWS, configuration=RARELY, storage_options=direct)
+
     def read(folder: str):
         return refdelta.DeltaTable(folder, storage_options=direct).to_pyarrow_table()
 
@@ -104,16 +106,16 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
     engines = [
         engine(
             "refdelta",
-            "handle kept",
+            "handle kept, a checkpoint each 100 versions",
             partial(own, mix=mix, row_level=None, options=options),
-            partial(prepare_own, mix=mix, options=direct),
+            made,
             partial(judge_own, mix=mix, options=direct),
         ),
         engine(
             "deltalake",
-            f"{deltalake.__version__}, handle kept, conditional puts",
+            f"{deltalake.__version__}, handle kept, conditional puts, a checkpoint each 100 versions",
             lambda folder: partial(Deltalake, folder, mix, theirs),
-            partial(prepare_deltalake, mix=mix, options={**theirs, "AWS_ENDPOINT_URL": direct["endpoint_url"]}),
+            made,
             partial(judge_rows, read, mix=mix),
         ),
         engine(
@@ -138,7 +140,7 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
 
 def bench_s3_log_only(contest, size, proxy, server):
     """One writer commits prepared files, which nobody looks at: the bound is one round trip a commit."""
-    commits = size(smoke=2, default=20, full=100)
+    commits = size(smoke=2, default=40, full=100)
     place = proxy.place()
     refdelta.DeltaTable.create(place.uri, SCHEMA, configuration=RARELY, storage_options=server.options())
     table = refdelta.DeltaTable(place.uri, storage_options=place.options)

@@ -114,7 +114,7 @@ FILES_ALONE = frozenset({"pyarrow", "duckdb", "polars"})
 
 
 def bench_scan(contest, plain):
-    compare(contest, plain, [within("pyarrow", 1.1), ahead("deltalake")], filtered=False, dead=frozenset(), rounds=4)
+    compare(contest, plain, [within("pyarrow", 1.1), ahead("deltalake")], filtered=False, dead=frozenset(), rounds=3)
 
 
 def bench_filtered_scan(contest, plain):
@@ -122,7 +122,7 @@ def bench_filtered_scan(contest, plain):
 
 
 def bench_scan_with_vectors(contest, hidden):
-    compare(contest, hidden, [within("pyarrow", 1.2), ahead("deltalake")], filtered=False, dead=FILES_ALONE, rounds=4)
+    compare(contest, hidden, [within("pyarrow", 1.2), ahead("deltalake")], filtered=False, dead=FILES_ALONE, rounds=3)
 
 
 def bench_filtered_scan_with_vectors(contest, hidden):

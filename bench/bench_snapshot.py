@@ -102,7 +102,7 @@ def bench_cold(contest, size, folder, spark, kind, number):
     ]
     contest.run(
         engines,
-        rounds=5 if files >= 1_000_000 else 7,
+        rounds=5,
         warm=0 if files >= 1_000_000 else 1,
         goals=[ahead("deltalake"), within("floor", 1.5)],
         note="JSON: read and msgspec; checkpoint: pyarrow, the same columns",

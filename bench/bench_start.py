@@ -101,7 +101,7 @@ def bench_start(contest, folder, what):
         return Engine(name, run, after=check, settings="no fsync" if what == "first append" else "a new process")
 
     goals = [ahead("deltalake"), *([ahead("pyiceberg")] if "pyiceberg" in WORK[what] else [])]
-    contest.run([engine(name) for name in WORK[what]], goals=goals, rounds=9, what=what)
+    contest.run([engine(name) for name in WORK[what]], goals=goals, rounds=7, what=what)
 
 
 def _iceberg(folder: Path) -> Path:

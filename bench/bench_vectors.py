@@ -87,7 +87,7 @@ def bench_rebase_of_a_vector(contest, size, share):
         assert len(after | known.own) == len(expected)
 
     engines = [Engine("refdelta", own), Engine("floor", floor, settings="pyroaring: -, isdisjoint, |")]
-    contest.run(engines, rounds=21, **UNIT, **{"rows of the file": known.count, "% deleted by each": share})
+    contest.run(engines, rounds=11, **UNIT, **{"rows of the file": known.count, "% deleted by each": share})
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -117,7 +117,7 @@ def bench_rebase_with_its_files(contest, size, share, folder):
 
     note = "bytes are checked by refdelta: lengths, order of the containers, CRC-32"
     engines = [Engine("refdelta", own), Engine("floor", floor, settings="pyroaring, no checksum")]
-    contest.run(engines, note=note, rounds=21, **UNIT, **{"rows of the file": known.count, "% deleted by each": share})
+    contest.run(engines, note=note, rounds=11, **UNIT, **{"rows of the file": known.count, "% deleted by each": share})
 
 
 @pytest.mark.parametrize("share", SHARES)
