@@ -26,6 +26,11 @@ def plots(run):
     return dict(reporting.plots(run))
 
 
+def elsewhere(folder):
+    """Arguments by which nothing is written into the project."""
+    return ["--figures", str(folder / "figures.md"), "--plots", str(folder / "plots")]
+
+
 def texts(plot):
     return ["".join(element.itertext()) for element in ET.fromstring(plot).iter(f"{SVG}text")]
 
@@ -187,7 +192,7 @@ def test_the_program_takes_the_newest_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reporting, "newest", lambda: results.newest(tmp_path))
     readme = tmp_path / "README.md"
     readme.write_text(EMPTY)
-    assert reporting.main(["--readme", str(readme), "--plots", str(tmp_path / "plots")]) == 0
+    assert reporting.main(["--readme", str(readme), *elsewhere(tmp_path)]) == 0
     assert "bbbbbbb" in capsys.readouterr().out
     assert "| log only commits" in readme.read_text()
 
@@ -207,7 +212,7 @@ def test_what_is_no_run_is_refused(content, told, tmp_path, capsys):
         path.write_text(content)
     readme = tmp_path / "README.md"
     readme.write_text(EMPTY)
-    assert reporting.main([str(path), "--readme", str(readme), "--plots", str(tmp_path / "plots")]) == 1
+    assert reporting.main([str(path), "--readme", str(readme), *elsewhere(tmp_path)]) == 1
     assert told in capsys.readouterr().err
     assert readme.read_text() == EMPTY
     assert not (tmp_path / "plots").exists()
@@ -223,6 +228,6 @@ def test_a_run_without_contests_and_a_folder_without_runs_are_refused(tmp_path):
 def test_a_readme_without_a_place_for_the_figures_is_left_alone(tmp_path, capsys):
     path, readme = runs.write(tmp_path / "run.json"), tmp_path / "README.md"
     readme.write_text("# Title\n")
-    assert reporting.main([str(path), "--readme", str(readme), "--plots", str(tmp_path / "plots")]) == 1
+    assert reporting.main([str(path), "--readme", str(readme), *elsewhere(tmp_path)]) == 1
     assert "no place for the figures" in capsys.readouterr().err
     assert readme.read_text() == "# Title\n"
