@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from refdelta import arguments
+from refdelta.driver import CERTAIN_FAILURES
 from refdelta.engine.schema import from_arrow
 from refdelta.errors import (
-    CommitOutcomeUnknownError,
-    DeltaError,
+    ConstraintViolationError,
     InvalidArgumentError,
     ProtocolChangedException,
+    SchemaMismatchError,
     TableAlreadyExistsError,
+    UnsupportedFeatureError,
 )
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.source import Rows
     from refdelta_storage import Store
+
+
+_NOTHING_COMMITTED = (*CERTAIN_FAILURES, SchemaMismatchError, ConstraintViolationError, UnsupportedFeatureError)
+"""What an append raises where it is certain that it committed nothing, so that it may begin anew."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +163,7 @@ def over_newest(table: Handle, attempt: Callable[..., CommitResult], *, again: b
         return attempt(table.newest_for_writing())
     try:
         return attempt(*recent)
-    except CommitOutcomeUnknownError:
-        raise
-    except DeltaError:
+    except _NOTHING_COMMITTED:
         before, _ = recent
         newest = table.newest_for_writing()
         if newest.version == before.version and newest.metadata is before.metadata:

@@ -93,6 +93,20 @@ def test_a_stream_of_rows_is_read_once_so_its_append_looks_first(place, kept):
     assert DeltaTable(place).count() == 6
 
 
+def test_an_append_of_which_nobody_knows_whether_it_was_committed_is_not_repeated(place, kept, monkeypatch):
+    put = MemoryStore.put_if_absent
+
+    def put_and_run_out_of_memory(store, key, data):
+        put(store, key, data)
+        raise errors.NotEnoughMemoryError("no memory is left to read the reply")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryStore, "put_if_absent", put_and_run_out_of_memory)
+        with pytest.raises(errors.NotEnoughMemoryError):
+            write_deltalake(kept, ROWS, mode="append")
+    assert (DeltaTable(place).version(), DeltaTable(place).count()) == (2, 6)
+
+
 def test_statements_that_rest_on_rows_look_first(place, kept):
     write_deltalake(place, ROWS, mode="append")
     assert kept.delete().metrics["num_deleted_rows"] == 6
