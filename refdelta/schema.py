@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.types import StructField, StructType, parse_schema, schema_json
 
 if TYPE_CHECKING:
@@ -64,3 +65,17 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({self.to_arrow().to_string(show_field_metadata=False, show_schema_metadata=False)})"
+
+
+def struct_of(schema: Any) -> StructType:
+    """The fields of a schema that a caller gave.
+
+    Raises:
+        InvalidArgumentError: it is no :class:`Schema`, and has no ``__arrow_c_schema__``.
+        UnsupportedTypeError: a type that Delta cannot store.
+    """
+    if isinstance(schema, Schema):
+        return schema.struct
+    if not hasattr(schema, "__arrow_c_schema__"):
+        raise InvalidArgumentError(f"schema is a refdelta.Schema or an Arrow schema, not a {type(schema).__name__}")
+    return from_arrow(pa.schema(schema))

@@ -109,10 +109,9 @@ class DeltaTable:
             ProtocolChangedException: another writer created it meanwhile.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
-        from refdelta.engine.schema import from_arrow
         from refdelta.ops import create as creation
         from refdelta.ops import target
-        from refdelta.schema import Schema
+        from refdelta.schema import struct_of
         from refdelta.staging import Staging
 
         if mode not in ("error", "ignore", "overwrite"):
@@ -127,9 +126,8 @@ class DeltaTable:
             if mode == "ignore":
                 return cls(table_uri, storage_options=storage_options)
             snapshot = load_snapshot(store)
-        struct = schema.struct if isinstance(schema, Schema) else from_arrow(_arrow_schema(schema))
         made = target.new_table(
-            struct,
+            struct_of(schema),
             partition_by=partition_by,
             cluster_by=cluster_by,
             configuration=configuration,
@@ -742,13 +740,3 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
-
-
-def _arrow_schema(schema: Any) -> pa.Schema:
-    import pyarrow as pa
-
-    if isinstance(schema, pa.Schema):
-        return schema
-    if hasattr(schema, "__arrow_c_schema__"):
-        return pa.schema(schema)
-    raise InvalidArgumentError(f"schema is an Arrow schema or a refdelta Schema, not a {type(schema).__name__}")

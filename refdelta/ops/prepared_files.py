@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.engine.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
 from refdelta.ops.append import Written
 from refdelta.protocol.actions import Add
 from refdelta.protocol.partition_values import parse
 from refdelta.protocol.paths import LOG, data_key, encode_path
 from refdelta.protocol.stats import parse_stats
-from refdelta.schema import Schema
+from refdelta.schema import struct_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ class PreparedFiles:
         if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, Mapping)):
             raise InvalidArgumentError(f"the files are a list of AddAction, not a {type(actions).__name__}")
         self._actions = list(actions)
-        self._struct = schema.struct if isinstance(schema, Schema) else from_arrow(_arrow(schema))
+        self._struct = struct_of(schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -83,17 +83,6 @@ class PreparedFiles:
         _check_fits(self._struct, target)
         found = [_add(action, target, writer.store.uri) for action in self._actions]
         return Written([add for add, _ in found], sum(rows for _, rows in found), ours=False)
-
-
-def _arrow(schema: Any) -> pa.Schema:
-    import pyarrow as pa
-
-    try:
-        return pa.schema(schema)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"schema is a refdelta.Schema or an Arrow schema, not a {type(schema).__name__}"
-        ) from error
 
 
 def _check_fits(files: StructType, target: Target) -> None:
