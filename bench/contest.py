@@ -133,7 +133,6 @@ class Contest:
             state["number"] = next(numbers)
             others(before=True)
             given = (own.before(),) if own.before else ()
-            state["given"] = given
             gc.collect()
             return given, {}
 

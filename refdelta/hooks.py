@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from refdelta import behind
-from refdelta.engine.checksum_write import encoded_checksum, put_checksum
+from refdelta.engine.checksum_write import encoded_checksum, put_checksum, write_checksum
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -41,10 +41,11 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
 
 
 def _write_checksum(snapshot: Snapshot) -> None:
-    store, version, data = snapshot.store, snapshot.version, encoded_checksum(snapshot)
+    store, version = snapshot.store, snapshot.version
     if not store.capabilities.remote:
-        put_checksum(store, version, data)
+        write_checksum(store, snapshot)
         return
+    data = encoded_checksum(snapshot)
     behind.later(store.uri, lambda: _put_behind(store, version, data))
 
 
