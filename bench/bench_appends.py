@@ -8,7 +8,6 @@ to the version's name. All tables have a checkpoint each hundred versions, as fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench_log import RARELY, SCHEMA, counted, kept, kept_by_deltalake, put
-from contest import Engine, ahead
+from bench_log import SCHEMA, Works, in_turn, put
+from contest import ahead
 
 import refdelta
 from refdelta_storage.disk import sync, sync_folder
@@ -55,36 +54,13 @@ def append_floor(folder: Path, commits: int, *, fsync: bool) -> None:
 
 
 def bench_appends_of_ten_rows(contest, size, folder, spark):
-    commits, rounds = size(smoke=5, default=30, full=300), size(smoke=1, default=5)
-
-    def engine(name: str, work: Callable[..., None], table: Any, **told: Any) -> Engine:
-        return counted(name, folder / name, partial(work, table(folder / name), commits), commits, **told)
-
-    def bare(path: Path) -> Path:
-        (path / "_delta_log").mkdir(parents=True)
-        return path
-
-    engines = [
-        engine("refdelta", append_refdelta, partial(kept, configuration=RARELY, fsync="false"), settings="no fsync"),
-        engine("refdelta, fsync", append_refdelta, partial(kept, configuration=RARELY), settings="fsync"),
-        engine("refdelta, unset", append_refdelta, kept, settings="fsync, a checkpoint each 10 versions: its defaults"),
-        engine("deltalake", append_deltalake, kept_by_deltalake, settings="no fsync"),
-        engine("floor", partial(append_floor, fsync=False), bare, settings="write_table, link; no fsync"),
-        engine("floor, fsync", partial(append_floor, fsync=True), bare, settings="write_table, link, four fsyncs"),
-    ]
-    if spark is not None:
-        kept(folder / "delta-spark", RARELY)
-        frame = spark.createDataFrame(ROWS.to_pandas()).coalesce(1)
-        few = min(commits, 5)
-        run = partial(append_spark, frame, folder / "delta-spark", few)
-        told = {"settings": "df.write, no fsync", "every": rounds, "share": few / commits}
-        engines.append(counted("delta-spark", folder / "delta-spark", run, few, **told))
-    contest.run(
-        engines,
-        rounds=rounds,
-        units=commits,
-        unit="append",
-        goals=[ahead("deltalake", 4)],
-        note="handles are kept; a checkpoint each 100 versions but where it says otherwise",
-        rows=10,
+    frame = spark and spark.createDataFrame(ROWS.to_pandas()).coalesce(1)
+    works = Works(
+        append_refdelta,
+        append_deltalake,
+        append_floor,
+        ("write_table, link; no fsync", "write_table, link, four fsyncs"),
+        frame and partial(append_spark, frame),
+        "df.write, no fsync",
     )
+    in_turn(contest, size, folder, works, goals=[ahead("deltalake", 4)], unit="append", full=300, rows=10)

@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,14 @@ def commit_spark(spark: Any, folder: Path, commits: int) -> None:
 
 
 def commit_floor(folder: Path, commits: int, *, fsync: bool) -> None:
-    first = len(list(folder.iterdir()))
+    log = folder / "_delta_log"
+    first = len(list(log.iterdir()))
     for version in range(first, first + commits):
         path, size, now = _file()
         info = {"commitInfo": {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}}
         add = {"add": {"path": path, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}}
         add["add"]["stats"] = STATS
-        put(folder / f"{version:020}.json", f"{json.dumps(info)}\n{json.dumps(add)}\n".encode(), fsync=fsync)
+        put(log / f"{version:020}.json", f"{json.dumps(info)}\n{json.dumps(add)}\n".encode(), fsync=fsync)
 
 
 def put(path: Path, data: bytes, *, fsync: bool) -> None:
@@ -118,35 +120,63 @@ def kept_by_deltalake(folder: Path) -> deltalake.DeltaTable:
     return deltalake.DeltaTable(folder)
 
 
-def bench_log_only_commits(contest, size, folder, spark):
-    commits, rounds = size(smoke=5, default=30, full=500), size(smoke=1, default=5)
+@dataclass(frozen=True)
+class Works:
+    """How each engine does so many commits: refdelta and deltalake with a kept handle, the others in a folder."""
+
+    refdelta: Callable[[refdelta.DeltaTable, int], None]
+    deltalake: Callable[[deltalake.DeltaTable, int], None]
+    floor: Callable[..., None]
+    floor_settings: tuple[str, str]
+    spark: Callable[[Path, int], None] | None
+    spark_settings: str
+
+
+def in_turn(contest, size, folder, works: Works, *, goals, unit: str, full: int, **sizes):
+    """Let the engines commit in turn, each to a table of its own, refdelta and the floor with fsync and without."""
+    commits, rounds = size(smoke=5, default=30, full=full), size(smoke=1, default=5)
 
     def engine(name: str, work: Callable[..., None], table: Any, **told: Any) -> Engine:
         return counted(name, folder / name, partial(work, table(folder / name), commits), commits, **told)
 
     def bare(path: Path) -> Path:
         (path / "_delta_log").mkdir(parents=True)
-        return path / "_delta_log"
+        return path
 
+    unset = "fsync, a checkpoint each 10 versions: its defaults"
+    hasty, synced = works.floor_settings
     engines = [
-        engine("refdelta", commit_refdelta, partial(kept, configuration=RARELY, fsync="false"), settings="no fsync"),
-        engine("refdelta, fsync", commit_refdelta, partial(kept, configuration=RARELY), settings="fsync"),
-        engine("refdelta, unset", commit_refdelta, kept, settings="fsync, a checkpoint each 10 versions: its defaults"),
-        engine("deltalake", commit_deltalake, kept_by_deltalake, settings="no fsync"),
-        engine("floor", partial(commit_floor, fsync=False), bare, settings="json, write, link; no fsync"),
-        engine("floor, fsync", partial(commit_floor, fsync=True), bare, settings="json, write, fsync, link, fsync"),
+        engine("refdelta", works.refdelta, partial(kept, configuration=RARELY, fsync="false"), settings="no fsync"),
+        engine("refdelta, fsync", works.refdelta, partial(kept, configuration=RARELY), settings="fsync"),
+        engine("refdelta, unset", works.refdelta, kept, settings=unset),
+        engine("deltalake", works.deltalake, kept_by_deltalake, settings="no fsync"),
+        engine("floor", partial(works.floor, fsync=False), bare, settings=hasty),
+        engine("floor, fsync", partial(works.floor, fsync=True), bare, settings=synced),
     ]
-    if spark is not None:
-        kept(folder / "delta-spark", RARELY)
-        few = min(commits, 5)
-        run = partial(commit_spark, spark, folder / "delta-spark", few)
-        told = {"settings": "OptimisticTransaction, no fsync", "every": rounds, "share": few / commits}
-        engines.append(counted("delta-spark", folder / "delta-spark", run, few, **told))
+    if works.spark is not None:
+        place, few = folder / "delta-spark", min(commits, 5)
+        kept(place, RARELY)
+        told = {"settings": works.spark_settings, "every": rounds, "share": few / commits}
+        engines.append(counted("delta-spark", place, partial(works.spark, place, few), few, **told))
     contest.run(
         engines,
         rounds=rounds,
         units=commits,
-        unit="commit",
-        goals=[ahead("deltalake", 20), ahead("delta-spark", 100), within("floor", 2)],
+        unit=unit,
+        goals=goals,
         note="handles are kept; a checkpoint each 100 versions but where it says otherwise",
+        **sizes,
     )
+
+
+def bench_log_only_commits(contest, size, folder, spark):
+    works = Works(
+        commit_refdelta,
+        commit_deltalake,
+        commit_floor,
+        ("json, write, link; no fsync", "json, write, fsync, link, fsync"),
+        spark and partial(commit_spark, spark),
+        "OptimisticTransaction, no fsync",
+    )
+    goals = [ahead("deltalake", 20), ahead("delta-spark", 100), within("floor", 2)]
+    in_turn(contest, size, folder, works, goals=goals, unit="commit", full=500)
