@@ -11,11 +11,10 @@ import pyarrow as pa
 from refdelta import arguments
 from refdelta.engine.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
+from refdelta.ops.change import change_table, in_json
 from refdelta.ops.names import split_path
 from refdelta.protocol.evolution import as_nullable, merge_schemas
-from refdelta.protocol.features import check_writable
 from refdelta.protocol.properties import PROPERTIES, PROTOCOL_KEYS, requested_features, validate
-from refdelta.protocol.protocol_choice import upgraded
 from refdelta.protocol.types import (
     ArrayType,
     DataType,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
 
 
@@ -57,10 +55,10 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
             "delta.feature.<name>=supported"
         )
     stored = {**(snapshot.metadata.configuration or {}), **validate(given)}
-    parameters = {"properties": _json(given)}
+    parameters = {"properties": in_json(given)}
     txn.describe("SET TBLPROPERTIES", parameters, {})
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=stored)
-    _change(txn, snapshot, metadata, requested_features(given))
+    change_table(txn, snapshot, metadata, requested_features(given))
 
 
 def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:
@@ -82,8 +80,8 @@ def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, 
         if key not in stored and not if_exists:
             raise InvalidArgumentError(f"the table has no property {name!r}; it has: {', '.join(stored) or '(none)'}")
         stored.pop(key, None)
-    txn.describe("UNSET TBLPROPERTIES", {"properties": _json(list(names)), "ifExists": _json(if_exists)}, {})
-    _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
+    txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(list(names)), "ifExists": in_json(if_exists)}, {})
+    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
 
 
 def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField]) -> None:
@@ -117,8 +115,8 @@ def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField])
         {"column": {"name": f.name, "type": _type_name(f.type), "nullable": True, "metadata": dict(f.metadata)}}
         for f in fields
     ]
-    txn.describe("ADD COLUMNS", {"columns": _json(columns)}, {})
-    _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+    txn.describe("ADD COLUMNS", {"columns": in_json(columns)}, {})
+    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
 
 
 def fields_of(given: Any) -> list[StructField]:
@@ -179,15 +177,6 @@ def _within(parent: DataType, path: Sequence[str], item: StructField, where: str
             raise InvalidArgumentError(f"cannot add column {item.name!r}: {where} is {parent}, and takes no fields")
 
 
-def _change(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
-    protocol = upgraded(snapshot.protocol, metadata, features)
-    check_writable(protocol, metadata)
-    if protocol != snapshot.protocol:
-        txn.stage([protocol])
-    if metadata != snapshot.metadata:
-        txn.stage([metadata])
-
-
 def _type_name(data_type: DataType) -> str:
     """As Spark names a type there: nested ones by their kind alone."""
     kinds = {StructType: "struct", ArrayType: "array", MapType: "map"}
@@ -200,7 +189,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (str, int)):
         return str(value)
     raise InvalidArgumentError(f"the value of a property is a string, not {value!r}")
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -1,0 +1,46 @@
+"""What every ALTER TABLE ends with: another metaData action, and the protocol that it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.protocol.features import check_writable
+from refdelta.protocol.protocol_choice import upgraded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Metadata
+    from refdelta.staging import Staging
+
+
+def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
+    """Stage what a table is to be; nothing where it is that already.
+
+    Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol is upgraded by what the metadata
+    needs, and by nothing else.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        metadata: the metadata to come.
+        features: table features that are asked for by name.
+
+    Raises:
+        InvalidArgumentError: a feature that does not exist.
+        UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
+    """
+    protocol = upgraded(snapshot.protocol, metadata, features)
+    check_writable(protocol, metadata)
+    if protocol != snapshot.protocol:
+        txn.stage([protocol])
+    if metadata != snapshot.metadata:
+        txn.stage([metadata])
+
+
+def in_json(value: Any) -> str:
+    """A value as Spark writes it among the parameters of an operation."""
+    return msgspec.json.encode(value).decode()
