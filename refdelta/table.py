@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from refdelta import arguments
 from refdelta.engine.listing import has_log
@@ -133,6 +133,7 @@ class DeltaTable:
             configuration=configuration,
             name=name,
             description=description,
+            replaced=snapshot,
         )
         with Staging(store, snapshot, commit_properties=commit_properties) as txn:
             if snapshot is None:
@@ -723,11 +724,18 @@ class DeltaTable:
 
     # --- keeping the log short ---
 
-    def create_checkpoint(self) -> None:
-        """Write a checkpoint of this version, and point ``_last_checkpoint`` at it (PROTOCOL.md, "Checkpoints")."""
+    def create_checkpoint(self, *, top_level: Literal["parquet", "json"] = "parquet") -> None:
+        """Write a checkpoint of this version, and point ``_last_checkpoint`` at it (PROTOCOL.md, "Checkpoints").
+
+        Args:
+            top_level: the form of its file. ``json`` is for tables with ``delta.checkpointPolicy`` = ``v2`` alone.
+
+        Raises:
+            InvalidArgumentError: JSON, and the table's checkpoints are classic.
+        """
         from refdelta.engine.checkpoint_write import write_checkpoint
 
-        write_checkpoint(self._store, self._snapshot)
+        write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
     def cleanup_metadata(self) -> int:
         """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.

@@ -91,6 +91,12 @@ def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
     return concat_files(tables + _read(store, _sidecars(store, actions), "remove", TOMBSTONE_SCHEMA)[1])
 
 
+def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
+    """The keys of a checkpoint's sidecars. Raises ``InvalidLogError``."""
+    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
+    return [key for key, _ in _sidecars(store, actions)]
+
+
 # The key of a file, and its size in bytes as the log has it.
 _Sized = tuple[str, int]
 # The other actions of a file, and its files.

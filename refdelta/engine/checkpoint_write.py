@@ -1,15 +1,18 @@
-"""Writing checkpoints: the whole state of a version as one Parquet file (PROTOCOL.md, "Checkpoints").
+"""Writing checkpoints: the whole state of a version (PROTOCOL.md, "Checkpoints").
 
-The file has the name of a classic checkpoint, which every reader knows. Where the protocol supports ``v2Checkpoint``
-its content follows the V2 specification, without sidecars; otherwise V1. The list of files stays columnar all the way.
+By the policy ``classic`` it is one Parquet file with the name that every reader knows; where the protocol supports
+``v2Checkpoint`` its content follows the V2 specification, otherwise V1. By the policy ``v2`` the file has a name that
+no other writer can take, and where there are many files in the table, sidecars list them. The list of files stays
+columnar all the way.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -20,9 +23,11 @@ from refdelta.engine.arrays import array_of, nested_array, one_array
 from refdelta.engine.files import store_errors
 from refdelta.engine.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
-from refdelta.protocol.actions import Action, CheckpointMetadata, DomainMetadata, Metadata, Protocol, Txn
+from refdelta.errors import InvalidArgumentError
+from refdelta.protocol.actions import Action, CheckpointMetadata, Metadata, Sidecar
+from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import checkpoint_key, last_checkpoint_key
+from refdelta.protocol.paths import SIDECARS, checkpoint_key, last_checkpoint_key, uuid_checkpoint_key
 from refdelta.protocol.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
 from refdelta_storage.errors import StorageError
 
@@ -58,10 +63,24 @@ _CHECKPOINT_METADATA = pa.struct([("version", pa.int64()), ("tags", _STRINGS)])
 _SIDECAR = pa.struct(
     [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _STRINGS)]
 )
+# The actions that are few, in the order in which they are written.
+_TYPES = {
+    "protocol": _PROTOCOL,
+    "metaData": _METADATA,
+    "txn": _TXN,
+    "domainMetadata": _DOMAIN,
+    "checkpointMetadata": _CHECKPOINT_METADATA,
+    "sidecar": _SIDECAR,
+}
 # A tombstone in a checkpoint has neither statistics nor tags.
 _REMOVE_FIELDS = [field for field in TOMBSTONE_SCHEMA if field.name != "tags"]
 # Rows of a row group: what a reader holds at once.
 _BLOCK = 64 * 1024
+# So many files a checkpoint of the policy v2 lists itself at most, and a sidecar: readers take sidecars side by side.
+_LISTED = 100_000
+
+TopLevel = Literal["parquet", "json"]
+"""In which form a checkpoint of the policy v2 is written. As JSON, it always leaves the list of files to sidecars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +89,10 @@ class CheckpointInfo:
 
     Attributes:
         version: its version.
-        key: its file in the store.
-        actions: how many actions it has.
+        key: its file in the store, which names the sidecars.
+        actions: how many actions it has, those in sidecars included.
         adds: how many of these are live files.
-        size: its size in bytes.
+        size: its size in bytes, with that of the sidecars.
     """
 
     version: int
@@ -83,43 +102,94 @@ class CheckpointInfo:
     size: int
 
 
-def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = None) -> CheckpointInfo:
+def write_checkpoint(
+    store: Store,
+    snapshot: Snapshot,
+    *,
+    now_ms: int | None = None,
+    top_level: TopLevel = "parquet",
+    policy: str | None = None,
+) -> CheckpointInfo:
     """Write the checkpoint of a version that is committed, then point ``_last_checkpoint`` to it.
 
-    Implements PROTOCOL.md, "Checkpoint Schema", "V2 Spec" and "Last Checkpoint File". Tombstones older than
-    ``delta.deletedFileRetentionDuration`` and application ids older than ``delta.setTransactionRetentionDuration`` are
-    left out. Statistics are written as JSON and as structs by ``delta.checkpoint.writeStatsAsJson`` and
-    ``delta.checkpoint.writeStatsAsStruct``; those that the log has as structs only are kept in any case.
+    Implements PROTOCOL.md, "Checkpoint Schema", "V2 Spec", "Sidecar File Schema" and "Last Checkpoint File".
+    Tombstones older than ``delta.deletedFileRetentionDuration`` and application ids older than
+    ``delta.setTransactionRetentionDuration`` are left out. Statistics are written as JSON and as structs by
+    ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``; those that the log has as structs
+    only are kept in any case.
 
     Args:
         store: the table's folder.
         snapshot: the version.
         now_ms: the time from which retention counts, in milliseconds since 1970; None is now.
+        top_level: the form of a checkpoint of the policy v2.
+        policy: ``classic`` for the name that every reader knows; None for ``delta.checkpointPolicy``.
 
     Raises:
+        InvalidArgumentError: JSON is asked for, and the table's checkpoints are classic.
         StoreError: the store refused or failed; no part of a checkpoint is visible then.
         InvalidLogError: the tombstones cannot be read again.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    actions = _small_actions(snapshot, now_ms)
-    adds = _adds(snapshot)
-    removes = _removes(snapshot, now_ms)
-    types = {name: kind for name, kind, _ in actions} | {"add": adds.type, "remove": removes.type}
-    schema = pa.schema([(name, types[name]) for name in _order(types)])
-    key = checkpoint_key(snapshot.version)
-    with store_errors(f"write {key}"), store.open_output(key) as sink:
-        with pq.ParquetWriter(sink, schema, compression="snappy", store_schema=False) as writer:
-            for name, kind, rows in actions:
-                if rows:
-                    writer.write_batch(_rows(schema, name, nested_array(rows, kind)))
-            for name, column in (("add", adds), ("remove", removes)):
-                for chunk in _blocks(column):
-                    writer.write_batch(_rows(schema, name, chunk))
-        size = sink.tell()
-    count = sum(len(rows) for _, _, rows in actions) + len(adds) + len(removes)
+    small = _small_actions(snapshot, now_ms)
+    own_name = (policy or snapshot.properties.checkpoint_policy) == "v2" and "checkpointMetadata" in small
+    if top_level != "parquet" and not own_name:
+        raise InvalidArgumentError(
+            "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
+        )
+    adds, removes = _adds(snapshot), _removes(snapshot, now_ms)
+    files = {"add": adds, "remove": removes}
+    if own_name and (top_level == "json" or len(adds) + len(removes) > _LISTED):
+        small["sidecar"] = _write_sidecars(store, files)
+        files = {name: column.slice(0, 0) for name, column in files.items()}
+    key = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
+    key = key or checkpoint_key(snapshot.version)
+    size = _write_parquet(store, key, small, files) if top_level == "parquet" else _write_json(store, key, small)
+    count = sum(map(len, small.values())) + len(adds) + len(removes)
+    size += sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
     info = CheckpointInfo(snapshot.version, key, count, len(adds), size)
     _point_to(store, info)
     return info
+
+
+# --- the files ---------------------------------------------------------------------------------------------------
+
+
+def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray]) -> list[Sidecar]:
+    """Files of the table, each in one sidecar."""
+    sidecars = []
+    for name, column in files.items():
+        for start in range(0, len(column), _LISTED):
+            part = {kind: other.slice(0, 0) for kind, other in files.items()} | {name: column.slice(start, _LISTED)}
+            path = f"{uuid.uuid4()}.parquet"
+            size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part)
+            sidecars.append(Sidecar(path=path, size_in_bytes=size, modification_time=time.time_ns() // 1_000_000))
+    return sidecars
+
+
+def _write_parquet(
+    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray]
+) -> int:
+    """Write actions, one a row, and give the size of the file in bytes."""
+    types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
+    schema = pa.schema([(name, types[name]) for name in _order(types)])
+    with store_errors(f"write {key}"), store.open_output(key) as sink:
+        with pq.ParquetWriter(sink, schema, compression="snappy", store_schema=False) as writer:
+            for name, actions in small.items():
+                if actions:
+                    rows = [_as_row(action) for action in actions]
+                    writer.write_batch(_rows(schema, name, nested_array(rows, types[name])))
+            for name, column in files.items():
+                for chunk in _blocks(column):
+                    writer.write_batch(_rows(schema, name, chunk))
+        return sink.tell()
+
+
+def _write_json(store: Store, key: str, small: Mapping[str, Sequence[Any]]) -> int:
+    data = encode_commit([action for actions in small.values() for action in actions])
+    with store_errors(f"write {key}"):
+        store.put(key, data)
+    return len(data)
 
 
 def _order(types: dict[str, Any]) -> list[str]:
@@ -131,31 +201,22 @@ def _order(types: dict[str, Any]) -> list[str]:
 # --- the actions that are few ------------------------------------------------------------------------------------
 
 
-def _small_actions(snapshot: Snapshot, now_ms: int) -> list[tuple[str, pa.DataType, list[dict[str, Any]]]]:
+def _small_actions(snapshot: Snapshot, now_ms: int) -> dict[str, Sequence[Any]]:
     retention = snapshot.properties.set_transaction_retention_ms
     txns = [
         txn
         for txn in snapshot.txns.values()
         if retention is None or txn.last_updated is None or txn.last_updated > now_ms - retention
     ]
-    small = [
-        ("protocol", _PROTOCOL, _as_rows([snapshot.protocol])),
-        ("metaData", _METADATA, _as_rows([snapshot.metadata])),
-        ("txn", _TXN, _as_rows(txns)),
-        ("domainMetadata", _DOMAIN, _as_rows(list(snapshot.domains.values()))),
-    ]
+    small: dict[str, Sequence[Any]] = {
+        "protocol": [snapshot.protocol],
+        "metaData": [snapshot.metadata],
+        "txn": txns,
+        "domainMetadata": list(snapshot.domains.values()),
+    }
     if "v2Checkpoint" in features_of(snapshot.protocol):
-        small.append(
-            ("checkpointMetadata", _CHECKPOINT_METADATA, _as_rows([CheckpointMetadata(version=snapshot.version)]))
-        )
-        small.append(("sidecar", _SIDECAR, []))
+        small |= {"checkpointMetadata": [CheckpointMetadata(version=snapshot.version)], "sidecar": []}
     return small
-
-
-def _as_rows(
-    actions: Sequence[Protocol | Metadata | Txn | DomainMetadata | CheckpointMetadata],
-) -> list[dict[str, Any]]:
-    return [_as_row(action) for action in actions]
 
 
 def _as_row(action: Action) -> dict[str, Any]:

@@ -3,29 +3,35 @@
 A version is kept while its commit is younger than ``delta.logRetentionDuration``, counted from the last midnight (UTC)
 as delta-spark counts it. Everything goes that lies before the newest complete checkpoint from which the oldest kept
 version can be built; that checkpoint stays, with its own commit, so versions between the two can be read as before.
+
+With checkpoints go the sidecars that none of those that stay names. Before the first commits go, a table whose
+checkpoints have names that old readers do not know gets one that they do: they are to find its protocol, and to say
+that they cannot read it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.engine.checkpoint import sidecars_of
 from refdelta.engine.files import log_errors, open_parquet, store_errors
-from refdelta.engine.listing import Listing
+from refdelta.engine.listing import Listing, list_log
 from refdelta.errors import InvalidLogError, VersionNotFoundError
-from refdelta.protocol.paths import VERSIONED, parse_log_name
-from refdelta.protocol.segment import build_segment
+from refdelta.protocol.features import features_of
+from refdelta.protocol.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
+from refdelta.protocol.segment import build_segment, complete_checkpoints
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.segment import LogFile
+    from refdelta.protocol.segment import CheckpointFiles, LogFile
     from refdelta_storage.base import Store
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
 def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
-    """Delete the expired files of the log: commits, checkpoints, checksums and compacted commits.
+    """Delete the expired files of the log: commits, checkpoints with their sidecars, checksums and compacted commits.
 
     Args:
         store: the table's folder.
@@ -37,6 +43,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
         what the kept versions need.
 
     Raises:
+        InvalidLogError: a checkpoint that stays does not tell its sidecars; then no sidecar is deleted.
         StoreError: the store refused or failed. What was deleted before that is the oldest part, so no gap remains.
     """
     properties = snapshot.properties
@@ -52,9 +59,53 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
     if keep is None or keep < properties.require_checkpoint_protection_before_version:
         return []
     keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
+    v2 = "v2Checkpoint" in features_of(snapshot.protocol)
+    if v2:
+        _name_one_classic(store, now_ms)
     with store_errors("clean up the log"):
         store.delete(keys)
+    if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
+        keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
     return keys
+
+
+def _name_one_classic(store: Store, now_ms: int) -> None:
+    """Give the newest checkpoint a classic name, too (PROTOCOL.md, "Metadata Cleanup")."""
+    checkpoints = complete_checkpoints(list_log(store))
+    newest = max((checkpoint.version for checkpoint in checkpoints), default=-1)
+    there = [checkpoint for checkpoint in checkpoints if checkpoint.version == newest]
+    if not there or any(checkpoint.kind != "uuid" for checkpoint in there):
+        return
+    key = there[0].files[0].key
+    if key.endswith(".parquet"):
+        with store_errors(f"copy {key}"):
+            store.put(checkpoint_key(newest), store.get(key))
+        return
+    from refdelta.engine.checkpoint_write import write_checkpoint
+    from refdelta.engine.snapshot import load_snapshot
+
+    write_checkpoint(store, load_snapshot(store, newest), now_ms=now_ms, policy="classic")
+
+
+def _clean_sidecars(store: Store, written_before: int) -> list[str]:
+    """Delete the sidecars that no checkpoint names. Young ones may be of a checkpoint that is being written."""
+    with store_errors("list the sidecars"):
+        old = [info.key for info in store.list(prefix=f"{SIDECARS}/") if info.mtime_ms < written_before]
+    if not old:
+        return []
+    checkpoints = complete_checkpoints(list_log(store))
+    named = {key for checkpoint in checkpoints for key in _sidecars_of(store, checkpoint)}
+    keys = [key for key in old if key not in named]
+    with store_errors("clean up the sidecars"):
+        store.delete(keys)
+    return keys
+
+
+def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
+    try:
+        return [] if checkpoint.kind == "multipart" else sidecars_of(store, checkpoint)
+    except ObjectNotFoundError:
+        return []  # another cleanup took it meanwhile
 
 
 def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, int]:

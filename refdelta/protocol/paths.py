@@ -86,6 +86,11 @@ def checkpoint_key(version: int) -> str:
     return f"{LOG}/{version:020d}.checkpoint.parquet"
 
 
+def uuid_checkpoint_key(version: int, uuid: str, form: Literal["json", "parquet"]) -> str:
+    """The key of a checkpoint of the V2 specification with a name of its own (PROTOCOL.md, "UUID-named checkpoint")."""
+    return f"{LOG}/{version:020d}.checkpoint.{uuid}.{form}"
+
+
 def compacted_key(lo: int, hi: int) -> str:
     """The key of a log compaction file over the versions ``lo`` to ``hi``, both included."""
     return f"{LOG}/{lo:020d}.{hi:020d}.compacted.json"

@@ -128,6 +128,11 @@ def build_segment(
     )
 
 
+def complete_checkpoints(listing: Iterable[tuple[str, int, int]]) -> list[CheckpointFiles]:
+    """The complete checkpoints in a listing, whatever their version."""
+    return [checkpoint for found in _Files(listing, ()).complete.values() for checkpoint in found]
+
+
 def _check_contiguous(files: _Files, start: int, version: int, checkpoint: CheckpointFiles | None) -> None:
     missing = next((v for v in range(start, version + 1) if v not in files.commits), None)
     if missing is None:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta import write_deltalake
+from refdelta import DeltaTable, write_deltalake
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.checksum_write import version_checksum, write_checksum
 from refdelta.engine.files import open_parquet
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.state import to_adds, to_removes
-from refdelta.errors import StoreError
+from refdelta.errors import InvalidArgumentError, StoreError
 from refdelta.protocol.actions import (
     Add,
     CommitInfo,
@@ -382,3 +382,56 @@ def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
     code += "refdelta.write_deltalake(sys.argv[1], rows, mode='append'); sys.exit('pandas' in sys.modules)"
     subprocess.run([sys.executable, "-c", code, table, rows], check=True)
     assert (table / "_delta_log" / f"{2:020}.checkpoint.parquet").exists()
+
+
+# --- the policy v2 -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top_level", ["parquet", "json"])
+@pytest.mark.parametrize("listed", [2, 100])
+@pytest.mark.parametrize("configuration", [{}, {"checkpoint.writeStatsAsStruct": "true"}])
+def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_level, listed, configuration):
+    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", listed)
+    store = MemoryStore(None)
+    snapshot = table(
+        store,
+        [*(add(f"f{i}") for i in range(5)), Txn(app_id="app", version=1)],
+        [*(remove(f"f{i}", NOW) for i in range(3)), add("f4", deletion_vector=VECTOR), remove("f4", NOW)],
+        [DomainMetadata(domain="my.domain", configuration="{}", removed=False)],
+        protocol=MODERN,
+        checkpointPolicy="v2",
+        **configuration,
+    )
+    tombstones = snapshot.tombstones()
+    info = write_checkpoint(store, snapshot, now_ms=NOW, top_level=top_level)
+    apart = list(store.list("_delta_log/_sidecars/"))
+    # Two live files and four tombstones, at most two in each sidecar, or as few sidecars as there are kinds.
+    assert len(apart) == {("parquet", 2): 3, ("json", 2): 3, ("parquet", 100): 0, ("json", 100): 2}[top_level, listed]
+    assert info.key.endswith(f".{top_level}")
+    assert info.key != checkpoint_key(2)
+    assert info.size == store.head(info.key).size + sum(one.size for one in apart)
+    assert info.actions == 5 + len(apart) + info.adds + tombstones.num_rows
+    hint = parse_last_checkpoint(store.get(last_checkpoint_key()))
+    assert (hint.version, hint.size, hint.size_in_bytes, hint.num_of_add_files) == (2, info.actions, info.size, 2)
+
+    again = only_the_checkpoint(store, 2)
+    assert (again.segment.checkpoint.kind, again.segment.checkpoint.files[0].key) == ("uuid", info.key)
+    assert (again.protocol, again.metadata.configuration) == (MODERN, snapshot.metadata.configuration)
+    assert (again.txns, again.domains) == (snapshot.txns, snapshot.domains)
+    order = [("path", "ascending")]
+    assert again.files.select(["path", "size", "stats", "deletionVector"]).sort_by(order) == snapshot.files.select(
+        ["path", "size", "stats", "deletionVector"]
+    ).sort_by(order)
+    columns = ["path", "deletionTimestamp", "size", "deletionVector"]
+    assert again.tombstones().select(columns).sort_by(order) == tombstones.select(columns).sort_by(order)
+    for one in apart:
+        schema = open_parquet(store, one.key, one.size).schema_arrow
+        assert schema.names == ["add", "remove"]
+        assert ("stats_parsed" in [item.name for item in schema.field("add").type]) == bool(configuration)
+
+
+def test_json_is_for_the_policy_v2(tmp_path):
+    write_deltalake(tmp_path, pa.table({"a": [1]}))
+    with pytest.raises(InvalidArgumentError, match=r"delta\.checkpointPolicy"):
+        DeltaTable(tmp_path).create_checkpoint(top_level="json")
+    assert not list(tmp_path.glob("_delta_log/*checkpoint*"))

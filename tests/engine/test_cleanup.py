@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refdelta.engine.checkpoint import read_checkpoint, sidecars_of
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.checksum_write import write_checksum
 from refdelta.engine.cleanup import cleanup_log
+from refdelta.engine.listing import list_log
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import StoreError
 from refdelta.protocol.actions import Add, Metadata, Protocol
 from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.paths import checkpoint_key, commit_key, compacted_key
+from refdelta.protocol.paths import SIDECARS, checkpoint_key, commit_key, compacted_key
+from refdelta.protocol.segment import build_segment
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import Fault, FaultyStore
 
@@ -25,13 +28,15 @@ DAY = 24 * HOUR
 MIDNIGHT = 20_000 * DAY
 NOW = MIDNIGHT + 7 * HOUR
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+FEATURES = ["v2Checkpoint"]
+V2 = Protocol(min_reader_version=3, min_writer_version=7, reader_features=FEATURES, writer_features=FEATURES)
 
 
 def add(name):
     return Add(path=name, partition_values={}, size=1, modification_time=0, data_change=True)
 
 
-def table(root, ages, checkpoints=(), **configuration):
+def table(root, ages, checkpoints=(), protocol=PROTOCOL, **configuration):
     """One commit of each age, in milliseconds before NOW, the oldest version first."""
     store = LocalStore(root, create=True, fsync=False)
     metadata = Metadata(
@@ -42,7 +47,7 @@ def table(root, ages, checkpoints=(), **configuration):
         | {f"delta.{name}": value for name, value in configuration.items()},
     )
     for version in range(len(ages)):
-        first = [PROTOCOL, metadata] if version == 0 else []
+        first = [protocol, metadata] if version == 0 else []
         store.put_if_absent(commit_key(version), encode_commit([*first, add(f"f{version}")]))
         snapshot = load_snapshot(store)
         write_checksum(store, snapshot)
@@ -163,3 +168,39 @@ def test_kept_versions_stay_readable(fresh_path, data):
     # What goes has expired, with all before it.
     latest = [max(NOW - age for age in ages[: version + 1]) for version in range(len(ages))]
     assert all(latest[version] <= MIDNIGHT - 30 * DAY for version in range(readable[0]))
+
+
+def test_sidecars_go_with_the_checkpoints_that_name_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {1, 2}, V2, checkpointPolicy="v2")
+    sidecars = {
+        version: set(sidecars_of(store, load_snapshot(store, version).segment.checkpoint)) for version in (1, 2)
+    }
+    assert [len(found) for found in sidecars.values()] == [2, 3]
+    store.put(f"{SIDECARS}/left-by-a-dead-writer.parquet", b"")
+    store.put(f"{SIDECARS}/of-one-at-work.parquet", b"")
+    for path in Path(tmp_path, "t", *SIDECARS.split("/")).iterdir():
+        if "at-work" not in path.name:
+            os.utime(path, ns=((NOW - 50 * DAY) * 1_000_000,) * 2)
+    files = load_snapshot(store).num_files
+    deleted = clean(store)
+    gone = {f"{SIDECARS}/left-by-a-dead-writer.parquet", *sidecars[1]}
+    assert {key for key in deleted if key.startswith(SIDECARS)} == gone
+    left = {info.key for info in store.list(f"{SIDECARS}/")}
+    assert left == {f"{SIDECARS}/of-one-at-work.parquet", *sidecars[2]}
+    assert (versions(store), load_snapshot(store).num_files) == ([2, 3], files)
+
+
+@pytest.mark.parametrize("top_level", ["parquet", "json"])
+def test_old_readers_find_a_checkpoint_by_a_name_that_they_know(tmp_path, top_level):
+    store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 1 * DAY], (), V2, checkpointPolicy="v2")
+    write_checkpoint(store, load_snapshot(store, 1), now_ms=NOW, top_level=top_level)
+    os.utime(next(Path(tmp_path).glob(f"t/_delta_log/{1:020d}.checkpoint*")), ns=((NOW - 50 * DAY) * 1_000_000,) * 2)
+    clean(store)
+    segment = load_snapshot(store).segment
+    assert segment.checkpoint.kind == "uuid"
+    classic = build_segment(list_log(store), unreadable=[segment.checkpoint.files[0].key]).checkpoint
+    assert (classic.kind, classic.version) == ("classic", 1)
+    assert read_checkpoint(store, classic).files.select(["path", "size"]) == load_snapshot(store, 1).files.select(
+        ["path", "size"]
+    )
