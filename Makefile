@@ -94,7 +94,7 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 	PYTHONPATH=tests $(BIN)/python -m model.delta_spark
 	PYTHONPATH=tests $(BIN)/python -m model.precision
 
-spec-map: setup  ## count the clauses of the contracts, concurrency and ACID, that have code and a test; fails on one that has not
+spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
 
 fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)

@@ -1,8 +1,8 @@
 """``make spec-map``: how many clauses of the contracts have code and a test, and which do not.
 
-Reads ``spec_notes/concurrency.md`` and ``spec_notes/acid.md``. A row has an id, a clause, and in its last two columns
-code and tests: ``file`` or ``file::name``, several separated by commas. It is covered if the code is there and each
-test exists by that name. "not yet" in both columns counts apart. Ends with status 1 where a clause is neither.
+Reads ``spec_notes/clauses.md``, ``concurrency.md`` and ``acid.md`` there. A row has an id, a clause, and in its last
+two columns code and tests: ``file`` or ``file::name``, several separated by commas. It is covered if the code is there
+and each test exists by that name. "not yet" in both columns counts apart. Ends with status 1 where a clause is neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-REGISTERS = [ROOT / "spec_notes" / name for name in ("concurrency.md", "acid.md")]
+REGISTERS = [ROOT / "spec_notes" / name for name in ("clauses.md", "concurrency.md", "acid.md")]
 NOT_YET = "not yet"
 
 
@@ -28,7 +28,7 @@ class Clause:
     Attributes:
         id: its id, e.g. ``rule-7``.
         section: the heading that it stands under.
-        text: the clause.
+        text: what stands behind its id: the clause, or its level.
         code: where it is carried out.
         tests: what would fail without it.
     """
