@@ -1,4 +1,4 @@
-"""What follows a commit: the version checksum, a checkpoint now and then, and the cleanup of the log.
+"""What follows a commit: the version checksum, a checkpoint or a compaction file now and then, the cleanup of the log.
 
 None of it is part of the commit: a hook that fails leaves the version as committed as it was. Over a network nobody
 waits for the checksum: it is one more round trip, and no reader needs it.
@@ -26,7 +26,7 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
 
     A later snapshot says nothing exact about an earlier version, so then no checksum is written: whoever wrote the
     later version writes theirs. A checkpoint is due where a multiple of ``delta.checkpointInterval`` has been
-    passed (as delta-spark has it).
+    passed (as delta-spark has it), a compaction file at the other multiples of ``refdelta.logCompactionInterval``.
     """
     if snapshot.version == committed:
         _write_checksum(snapshot)
@@ -38,6 +38,12 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
 
         write_checkpoint(snapshot.store, snapshot, now_ms=now_ms)
         cleanup_log(snapshot.store, snapshot, now_ms=now_ms)
+        return
+    every = snapshot.properties.log_compaction_interval
+    if every is not None and committed > 0 and committed % every == 0:
+        from refdelta.engine.log_compaction import compact_log
+
+        compact_log(snapshot.store, snapshot, committed - every + 1, committed)
 
 
 def _write_checksum(snapshot: Snapshot) -> None:

@@ -736,6 +736,23 @@ class DeltaTable:
 
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
+    def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:
+        """Put the commits of some versions together in one more file, which readers take instead of them (PROTOCOL.md,
+        "Log Compaction Files"). The commits stay. Cheaper than a checkpoint where the table has many files.
+
+        Args:
+            starting_version: the first one; None for the one behind the newest checkpoint.
+            ending_version: the last one; None for the newest.
+
+        Raises:
+            VersionNotFoundError: there is no commit of one of them, or not any more.
+            InvalidArgumentError: versions in no order, or commits too large to be held at once.
+        """
+        from refdelta.engine.log_compaction import compact_log
+
+        start = arguments.whole("starting_version", starting_version)
+        compact_log(self._store, self.newest_for_writing(), start, arguments.whole("ending_version", ending_version))
+
     def cleanup_metadata(self) -> int:
         """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.
 

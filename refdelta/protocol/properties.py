@@ -210,8 +210,10 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.tuneFileSizesForRewrites", _boolean, default=False),
     Property("delta.universalFormat.enabledFormats", _text, default=""),
     Property("delta.writePartitionColumnsToParquet", _boolean, default=False),
-    # This engine's own: whether small deletion vectors stand in the log.
+    # This engine's own. Whether small deletion vectors stand in the log.
     Property("refdelta.inlineDeletionVectors", _boolean, default=False),
+    # So many versions have a log compaction file; none unless said.
+    Property("refdelta.logCompactionInterval", _integer(2)),
 )
 PROPERTIES: Final[Mapping[str, Property]] = {row.name.lower(): row for row in _ROWS}
 
@@ -296,6 +298,7 @@ class TableProperties:
     data_skipping_num_indexed_cols: int
     data_skipping_stats_columns: tuple[str, ...] | None
     deleted_file_retention_ms: int
+    log_compaction_interval: int | None
     log_retention_ms: int
     enable_expired_log_cleanup: bool
     set_transaction_retention_ms: int | None
@@ -341,6 +344,7 @@ _FIELDS: Final = {
     "data_skipping_num_indexed_cols": "delta.dataSkippingNumIndexedCols",
     "data_skipping_stats_columns": "delta.dataSkippingStatsColumns",
     "deleted_file_retention_ms": "delta.deletedFileRetentionDuration",
+    "log_compaction_interval": "refdelta.logCompactionInterval",
     "log_retention_ms": "delta.logRetentionDuration",
     "enable_expired_log_cleanup": "delta.enableExpiredLogCleanup",
     "set_transaction_retention_ms": "delta.setTransactionRetentionDuration",

@@ -167,7 +167,7 @@ class _Files:
                 self.commits[name.version] = file
             elif name.kind == "checksum":
                 self.checksums[name.version] = file
-            elif name.kind == "compacted":
+            elif name.kind == "compacted" and size:  # where its commits come to nothing, delta-spark leaves it empty
                 self.compacted[name.version].append(file)
             elif name.kind == "multipart":
                 parts[name.version, name.parts][name.part] = file
