@@ -14,7 +14,8 @@ from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMis
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.names import split_path
 from refdelta.protocol.evolution import as_nullable, merge_schemas
-from refdelta.protocol.properties import PROPERTIES, PROTOCOL_KEYS, requested_features, validate
+from refdelta.protocol.properties import PROPERTIES, validate
+from refdelta.protocol.protocol_choice import asked_features
 from refdelta.protocol.types import (
     ArrayType,
     DataType,
@@ -39,7 +40,8 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     Args:
         txn: the transaction.
         snapshot: what it sees.
-        properties: names and values; ``delta.feature.<name>`` with the value ``supported`` adds a table feature.
+        properties: names and values; ``delta.feature.<name>`` with the value ``supported`` adds a table feature,
+            and ``delta.minWriterVersion`` those that the version implies.
 
     Raises:
         InvalidArgumentError: a property that does not exist, or a value that it cannot have.
@@ -48,17 +50,12 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     if not properties:
         raise InvalidArgumentError("there is no property to set: properties is empty")
     given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
-    versions = sorted(name for name in given if name.lower() in {key.lower() for key in PROTOCOL_KEYS})
-    if versions:
-        raise InvalidArgumentError(
-            f"cannot set {versions[0]}: the protocol of a table is upgraded by the features that it needs, as "
-            "delta.feature.<name>=supported"
-        )
     stored = {**(snapshot.metadata.configuration or {}), **validate(given)}
+    features = asked_features(given, snapshot.protocol)
     parameters = {"properties": in_json(given)}
     txn.describe("SET TBLPROPERTIES", parameters, {})
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=stored)
-    change_table(txn, snapshot, metadata, requested_features(given))
+    change_table(txn, snapshot, metadata, features)
 
 
 def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:

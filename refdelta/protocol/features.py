@@ -8,7 +8,7 @@ nothing to honour until it is active; ``write`` says which.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -100,6 +100,9 @@ class Feature(msgspec.Struct, frozen=True):
         read: whether this engine reads tables with it.
         write: whether this engine writes tables with it: ``always``, only while it is ``inactive``, ``never``.
         active: whether a table's metadata uses it.
+        preview: the name that it had before it was accepted. A table under that name is not given this one.
+        drop: how it goes from a protocol again. ``plain``: from one version to the next. ``history``: readers need it
+            for the versions before. ``never``: nobody drops it.
         hint: why not, where the name alone does not say it.
     """
 
@@ -110,6 +113,8 @@ class Feature(msgspec.Struct, frozen=True):
     read: bool = True
     write: Literal["always", "inactive", "never"] = "inactive"
     active: Active = _never
+    preview: str = ""
+    drop: Literal["never", "plain", "history"] = "never"
     hint: str = ""
 
 
@@ -125,67 +130,106 @@ def _unknown_here(name: str, kind: Literal["writer", "reader_writer"], **rest: A
     return Feature(name, kind, read=kind == "writer", write="never", **rest)
 
 
+def _set(name: str) -> Active:
+    return lambda facts: bool(get(facts.configuration, name))
+
+
 _CATALOG = "its commits go through a catalog, never straight to the store"
+_REDIRECT = "the table is at another place, which only a catalog can check"
 
 _ROWS: tuple[Feature, ...] = (
     # PROTOCOL.md: implied by old versions.
     _writer("appendOnly", legacy=(1, 2), write="always", active=_on("delta.appendOnly")),
     _writer("invariants", legacy=(1, 2), active=_field_key("delta.invariants")),
-    _writer("checkConstraints", legacy=(1, 3), active=_constrained),
+    _writer("checkConstraints", legacy=(1, 3), active=_constrained, drop="plain"),
     _writer("changeDataFeed", legacy=(1, 4), active=_change_data_feed),
     _writer("generatedColumns", legacy=(1, 4), active=_field_key("delta.generationExpression")),
     _both(
         "columnMapping",
         legacy=(2, 5),
         active=lambda facts: get(facts.configuration, "delta.columnMapping.mode") != "none",
+        drop="history",
     ),
     _writer("identityColumns", legacy=(1, 6), active=_field_key("delta.identity.start", "delta.identity.step")),
     # PROTOCOL.md: named.
     _writer("allowColumnDefaults", active=_field_key("CURRENT_DEFAULT")),
-    _writer("domainMetadata", write="always"),
+    _writer("domainMetadata", write="always", drop="plain"),
     _writer(
         "rowTracking",
         requires=("domainMetadata",),
         write="never",
         active=_on("delta.enableRowTracking"),
+        drop="plain",
     ),
     _writer("icebergCompatV1", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV1")),
     _writer("icebergCompatV2", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV2")),
     _writer("clustering", requires=("domainMetadata",), write="always"),
-    _writer("inCommitTimestamp", write="always", active=_on("delta.enableInCommitTimestamps")),
-    _both("deletionVectors", write="always", active=_on("delta.enableDeletionVectors")),
+    _writer("inCommitTimestamp", write="always", active=_on("delta.enableInCommitTimestamps"), drop="plain"),
+    _both("deletionVectors", write="always", active=_on("delta.enableDeletionVectors"), drop="history"),
     _both("timestampNtz", write="always", active=_type("timestamp_ntz")),
     _both(
         "v2Checkpoint",
         write="always",
         active=lambda facts: get(facts.configuration, "delta.checkpointPolicy") == "v2",
+        drop="history",
     ),
-    _both("vacuumProtocolCheck", write="always"),
+    _both("vacuumProtocolCheck", write="always", drop="history"),
     _both(
         "typeWidening",
         write="always",
         active=lambda facts: _on("delta.enableTypeWidening")(facts) or "delta.typeChanges" in facts.keys,
+        preview="typeWidening-preview",
+        drop="history",
     ),
     _unknown_here("catalogManaged", "reader_writer", requires=("inCommitTimestamp",), hint=_CATALOG),
-    _unknown_here("variantType", "reader_writer", active=_type("variant")),
+    _unknown_here("variantType", "reader_writer", active=_type("variant"), preview="variantType-preview"),
     _unknown_here(
-        "variantShredding", "reader_writer", requires=("variantType",), active=_on("delta.enableVariantShredding")
+        "variantShredding",
+        "reader_writer",
+        requires=("variantType",),
+        active=_on("delta.enableVariantShredding"),
+        preview="variantShredding-preview",
     ),
     # Proposed (protocol_rfcs), or under a preview name.
-    _both("typeWidening-preview", write="always"),
+    _both("typeWidening-preview", write="always", drop="history"),
     _writer(
         "checkpointProtection",
         active=lambda facts: get(facts.configuration, "delta.requireCheckpointProtectionBeforeVersion") > 0,
+        drop="plain",
     ),
-    _writer("materializePartitionColumns", write="never", active=_on("delta.enableMaterializePartitionColumnsFeature")),
-    _writer("icebergCompatV3", requires=("columnMapping",), active=_on("delta.enableIcebergCompatV3")),
+    _writer(
+        "materializePartitionColumns",
+        write="never",
+        active=_on("delta.enableMaterializePartitionColumnsFeature"),
+        drop="plain",
+    ),
+    _unknown_here(
+        "icebergCompatV3",
+        "writer",
+        requires=("columnMapping", "rowTracking"),
+        active=_on("delta.enableIcebergCompatV3"),
+    ),
     _writer("icebergWriterCompatV1", requires=("icebergCompatV2",), active=_on("delta.enableIcebergWriterCompatV1")),
     _unknown_here("columnMappingUsageTracking", "writer"),
     _unknown_here("collations", "writer"),
     _unknown_here("concurrentIdentityColumns", "writer"),
-    _unknown_here("redirectWriterOnly-preview", "writer"),
-    _unknown_here("redirectReaderWriter-preview", "reader_writer"),
-    _unknown_here("coordinatedCommits-preview", "reader_writer", hint=_CATALOG),
+    _unknown_here(
+        "redirectWriterOnly-preview", "writer", active=_set("delta.redirectWriterOnly-preview"), hint=_REDIRECT
+    ),
+    _unknown_here(
+        "redirectReaderWriter-preview",
+        "reader_writer",
+        active=_set("delta.redirectReaderWriter-preview"),
+        hint=_REDIRECT,
+    ),
+    _unknown_here("catalogOwned-preview", "reader_writer", requires=("inCommitTimestamp",), hint=_CATALOG),
+    _unknown_here(
+        "coordinatedCommits-preview",
+        "writer",
+        requires=("inCommitTimestamp", "vacuumProtocolCheck"),
+        active=_set("delta.coordinatedCommits.commitCoordinator-preview"),
+        hint=_CATALOG,
+    ),
     _unknown_here("variantType-preview", "reader_writer"),
     _unknown_here("variantShredding-preview", "reader_writer"),
     _unknown_here("geospatial", "reader_writer", active=_type("geometry", "geography")),
@@ -194,6 +238,7 @@ _ROWS: tuple[Feature, ...] = (
     _unknown_here("adaptiveMetadata-preview", "reader_writer"),
 )
 REGISTRY: Final[Mapping[str, Feature]] = {row.name: row for row in _ROWS}
+_PREVIEWS: Final = frozenset(row.preview for row in _ROWS if row.preview)
 
 MAX_READER: Final = 3
 MAX_WRITER: Final = 7
@@ -274,18 +319,26 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     supported = features_of(protocol)
     lacking = sorted(name for name in supported if not can_write(name, facts))
     # A property may ask for what the protocol does not have: the engine that set it broke the rules, but meant it.
-    lacking += sorted(name for name in activated(facts) - supported if REGISTRY[name].write != "always")
+    lacking += sorted(name for name in activated(facts, supported) - supported if REGISTRY[name].write != "always")
     if lacking:
         raise UnsupportedFeatureError(lacking, "write to", hints(lacking))
 
 
-def activated(facts: Facts) -> set[str]:
-    """The features that properties and types use. Marks on fields mean nothing where the protocol lacks their feature.
+def activated(facts: Facts, supported: Collection[str]) -> set[str]:
+    """As :func:`active`, but marks on fields mean nothing where the protocol lacks their feature.
 
     delta-spark reads a generation expression that an old table carries likewise.
     """
-    without_marks = Facts(facts.configuration, types=facts.types)
-    return {row.name for row in _ROWS if row.active(without_marks)}
+    return active(Facts(facts.configuration, types=facts.types), supported)
+
+
+def active(facts: Facts, supported: Collection[str]) -> set[str]:
+    """The features that metadata uses. One that is ``supported`` under its preview's name is not meant by its own, and
+    a preview's name is never meant otherwise.
+    """
+    return {
+        row.name for row in _ROWS if row.name not in _PREVIEWS and row.active(facts) and row.preview not in supported
+    }
 
 
 def can_write(name: str, facts: Facts) -> bool:

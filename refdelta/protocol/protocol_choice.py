@@ -16,6 +16,7 @@ from refdelta.protocol.features import (
     REGISTRY,
     Facts,
     activated,
+    active,
     can_write,
     features_of,
     hints,
@@ -25,8 +26,9 @@ from refdelta.protocol.types import StructType, schema_json
 
 _BY_LOWER: Final = {name.lower(): row for name, row in REGISTRY.items()}
 
-# Every table of delta-spark starts at (1, 2), which implies these.
-_BASE: Final = frozenset(("appendOnly", "invariants"))
+# Every table of delta-spark starts here, unless its properties ask for other versions.
+_START: Final = Protocol(min_reader_version=1, min_writer_version=2)
+_NOTHING: Final = Protocol(min_reader_version=1, min_writer_version=1)
 _LEGACY: Final = tuple(
     Protocol(min_reader_version=reader, min_writer_version=writer)
     for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (1, 6), (2, 6))
@@ -36,13 +38,14 @@ _LEGACY: Final = tuple(
 def minimal_protocol(features: Collection[str]) -> Protocol:
     """The lowest protocol that supports just these features and those that they require.
 
-    A pair of old versions where one implies exactly these; else it names them. delta-spark normalizes likewise.
+    A pair of old versions where one implies exactly these; else it names them, and the reader version is as high as
+    they need. delta-spark normalizes every protocol that it writes likewise.
 
     Raises:
         InvalidArgumentError: a feature that does not exist.
     """
     wanted = with_requirements(features)
-    return next((protocol for protocol in _LEGACY if features_of(protocol) == wanted), _named(wanted, 1))
+    return next((protocol for protocol in _LEGACY if features_of(protocol) == wanted), _named(wanted))
 
 
 def protocol_for_new_table(
@@ -60,29 +63,50 @@ def protocol_for_new_table(
         InvalidArgumentError: a feature or a version that does not exist.
     """
     text = schema if isinstance(schema, str) else schema_json(schema)
-    lower = {key.lower(): value for key, value in configuration.items()}
-    reader, writer = (_version(lower, key) for key in PROTOCOL_KEYS[:2])
-    if reader > MAX_READER or writer > MAX_WRITER or (reader == MAX_READER and writer < MAX_WRITER):
-        raise InvalidArgumentError(f"there is no protocol with reader version {reader} and writer version {writer}")
     facts = Facts.of(text, configuration)
-    wanted = {
-        *_BASE,
-        *(row.name for row in REGISTRY.values() if row.active(facts)),
-        *map(_known, (*features, *requested_features(configuration))),
-    }
-    if writer < MAX_WRITER:
-        wanted |= features_of(Protocol(min_reader_version=reader, min_writer_version=writer))
-    lacking = sorted(name for name in with_requirements(wanted) if not can_write(name, facts))
+    protocol = new_protocol(facts, features)
+    lacking = sorted(name for name in features_of(protocol) if not can_write(name, facts))
     if lacking:
         raise UnsupportedFeatureError(lacking, "create", hints(lacking))
-    protocol = minimal_protocol(wanted)
-    return _named(with_requirements(wanted), reader) if protocol.min_writer_version < writer == MAX_WRITER else protocol
+    return protocol
+
+
+def new_protocol(facts: Facts, features: Iterable[str] = ()) -> Protocol:
+    """As :func:`protocol_for_new_table`, whether or not this engine can write the table."""
+    lower = {key.lower(): value for key, value in facts.configuration.items()}
+    start = _NOTHING if lower.get("delta.ignoreprotocoldefaults", "").strip().lower() == "true" else _START
+    asked = frozenset((*map(_known, features), *asked_features(facts.configuration, start)))
+    return minimal_protocol(asked | active(facts, asked))
+
+
+def asked_features(configuration: Mapping[str, str], protocol: Protocol) -> frozenset[str]:
+    """The features that a user's properties name, ``delta.feature.*``, and those that their versions imply.
+
+    Versions of table features imply nothing, as in delta-spark.
+
+    Args:
+        configuration: the properties that the user gives.
+        protocol: whose versions count where the properties have none.
+
+    Raises:
+        InvalidArgumentError: a feature or a version that does not exist, or versions that do not go together.
+    """
+    lower = {key.lower(): value for key, value in configuration.items()}
+    named = frozenset(map(_known, requested_features(configuration)))
+    given = [_version(lower, key) for key in PROTOCOL_KEYS[:2]]
+    reader, writer = given[0] or protocol.min_reader_version, given[1] or protocol.min_writer_version
+    if reader > MAX_READER or writer > MAX_WRITER or (reader == MAX_READER and writer < MAX_WRITER):
+        raise InvalidArgumentError(f"there is no protocol with reader version {reader} and writer version {writer}")
+    if writer == MAX_WRITER:
+        return named
+    return named | features_of(Protocol(min_reader_version=reader, min_writer_version=writer))
 
 
 def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = ()) -> Protocol:
     """The protocol that a table needs with this metadata: its own, and what properties and types add.
 
-    Versions never go down and no feature is lost. Whether this engine can write the result is :func:`check_writable`'s.
+    No feature is lost. Where one is added, the protocol is written in its lowest form, as delta-spark normalizes it;
+    where none is, it stays as it is. Whether this engine can write the result is :func:`check_writable`'s.
 
     Args:
         protocol: the table's own.
@@ -94,19 +118,19 @@ def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = 
     """
     facts = Facts.of(metadata.schema_string, metadata.configuration)
     have = features_of(protocol)
-    added = (activated(facts) | {_known(name) for name in requested}) - have
-    if not added:
-        return protocol
-    wanted = with_requirements(have | added)
-    if protocol.min_writer_version >= MAX_WRITER:
-        return _named(wanted, protocol.min_reader_version)
-    fits = (p for p in _LEGACY if features_of(p) == wanted and p.min_reader_version >= protocol.min_reader_version)
-    return next(fits, _named(wanted, protocol.min_reader_version))
+    asked = {_known(name) for name in requested}
+    added = (activated(facts, have | asked) | asked) - have
+    return minimal_protocol(have | added) if added else protocol
 
 
-def _version(lower: Mapping[str, str], key: str) -> int:
-    value = get({key: lower[key.lower()]}, key) if key.lower() in lower else 1
-    return int(value)
+def without(protocol: Protocol, feature: str) -> Protocol:
+    """The protocol in its lowest form that supports all but this feature."""
+    return minimal_protocol(features_of(protocol) - {feature})
+
+
+def _version(lower: Mapping[str, str], key: str) -> int | None:
+    """The version that properties ask for, by lower-case name; None where they do not."""
+    return int(get({key: lower[key.lower()]}, key)) if key.lower() in lower else None
 
 
 def _known(name: str) -> str:
@@ -128,10 +152,10 @@ def with_requirements(features: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _named(features: Collection[str], at_least_reader: int) -> Protocol:
+def _named(features: Collection[str]) -> Protocol:
     rows = [REGISTRY[_known(name)] for name in sorted(features)]
     readers = [row for row in rows if row.kind == "reader_writer"]
-    reader = max(at_least_reader, 1, *(row.legacy[0] if row.legacy else MAX_READER for row in readers))
+    reader = max((row.legacy[0] if row.legacy else MAX_READER for row in readers), default=1)
     return Protocol(
         min_reader_version=reader,
         min_writer_version=MAX_WRITER,

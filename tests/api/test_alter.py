@@ -81,7 +81,8 @@ def test_the_isolation_level_is_settable_to_its_two_names(table, level):
         ({"delta.checkpointInterval": "0"}, "must be at least 1"),
         ({"delta.checkpointInterval": None}, "a string, not None"),
         ({"delta.columnMapping.maxColumnId": "1"}, "not for users to set"),
-        ({"delta.minWriterVersion": "7"}, "by the features that it needs"),
+        ({"delta.minReaderVersion": "3"}, "no protocol with reader version 3 and writer version 2"),
+        ({"delta.minWriterVersion": "seven"}, "must be an integer"),
         ({"delta.feature.nope": "supported"}, "there is no table feature 'nope'"),
         ({}, "no property to set"),
     ],
@@ -115,6 +116,15 @@ def test_a_feature_comes_with_the_protocol(table):
     kinds = {kind for line in (table.store.get(f"_delta_log/{1:020d}.json")).splitlines() for kind in json.loads(line)}
     assert kinds == {"commitInfo", "protocol"}
     assert table.alter.set_table_properties({"delta.feature.vacuumprotocolcheck": "supported"}).version is None
+
+
+def test_versions_bring_the_features_that_they_imply(table):
+    table.alter.set_table_properties({"delta.minReaderVersion": "1", "delta.minWriterVersion": "4"})
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 4)
+    assert not table.metadata().configuration
+    # Nothing is lost, and versions of table features bring nothing.
+    assert table.alter.set_table_properties({"delta.minWriterVersion": "2"}).version is None
+    assert table.alter.set_table_properties({"delta.minWriterVersion": "7"}).version is None
 
 
 def test_a_change_of_properties_fails_what_began_before_it(table):

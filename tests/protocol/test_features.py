@@ -18,7 +18,13 @@ from refdelta.protocol.features import (
     features_of,
     validate_protocol,
 )
-from refdelta.protocol.protocol_choice import minimal_protocol, protocol_for_new_table, upgraded
+from refdelta.protocol.protocol_choice import (
+    asked_features,
+    minimal_protocol,
+    protocol_for_new_table,
+    upgraded,
+    without,
+)
 from refdelta.protocol.types import parse_schema
 
 # PROTOCOL.md, "Valid Feature Names in Table Features", and the three that its body adds.
@@ -38,7 +44,7 @@ PROPOSED = {
 PREVIEWS = {
     "typeWidening-preview", "variantType-preview", "variantShredding-preview", "geospatial", "geospatial-dev",
     "redirectReaderWriter-preview", "redirectWriterOnly-preview", "adaptiveMetadata-preview",
-    "coordinatedCommits-preview",
+    "coordinatedCommits-preview", "catalogOwned-preview",
 }  # fmt: skip
 
 
@@ -85,6 +91,7 @@ def test_the_registry_is_consistent():
         # Readers need not know writer features; what we cannot read we had better not write.
         assert row.read or row.kind == "reader_writer"
         assert row.read or row.write == "never"
+        assert not row.preview or row.preview in REGISTRY
 
 
 W2 = {"appendOnly", "invariants"}
@@ -117,7 +124,7 @@ def test_named_features():
 
 NOT_READ = {
     "variantType", "variantShredding", "catalogManaged", "variantType-preview", "variantShredding-preview",
-    "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "coordinatedCommits-preview",
+    "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "catalogOwned-preview",
     "adaptiveMetadata-preview",
     "timestampNanos",
 }  # fmt: skip
@@ -291,8 +298,6 @@ def test_upgrades_lose_nothing(have, also):
     after = upgraded(before, table(configuration))
     validate_protocol(after)
     assert features_of(after) >= features_of(before)
-    assert after.min_reader_version >= before.min_reader_version
-    assert after.min_writer_version >= before.min_writer_version
     assert features_of(after) >= {n for n in also if ACTIVE.get(n, ({}, {}))[0]}
     assert upgraded(after, table(configuration)) == after
 
@@ -304,9 +309,51 @@ def test_an_upgrade_names_the_new_feature():
     assert after.reader_features == ["columnMapping", "timestampNtz"]
     assert upgraded(protocol(3, 7, [], []), table()) == protocol(3, 7, [], [])
     fed = table({"delta.enableChangeDataFeed": "true"})
-    assert upgraded(protocol(3, 7, [], []), fed) == protocol(3, 7, [], ["changeDataFeed"])
-    assert upgraded(protocol(2, 7, None, []), fed) == protocol(2, 7, None, ["changeDataFeed"])
     assert upgraded(protocol(1, 4), fed) == protocol(1, 4)
+
+
+def test_an_upgrade_brings_a_protocol_to_its_lowest_form():
+    fed = table({"delta.enableChangeDataFeed": "true"})
+    # A reader version that no feature needs, and lists where old versions imply the same.
+    assert upgraded(protocol(3, 7, [], []), fed) == protocol(1, 7, None, ["changeDataFeed"])
+    assert upgraded(protocol(2, 7, None, []), fed) == protocol(1, 7, None, ["changeDataFeed"])
+    assert upgraded(protocol(2, 3), table(), ["generatedColumns", "changeDataFeed"]) == protocol(1, 4)
+    named = ["appendOnly", "invariants"]
+    assert upgraded(protocol(3, 7, [], named), table(), ["checkConstraints"]) == protocol(1, 3)
+    # Where nothing is added, it stays as another writer left it.
+    assert upgraded(protocol(3, 7, [], named), table()) == protocol(3, 7, [], named)
+
+
+def test_a_protocol_without_a_feature():
+    assert without(protocol(1, 3), "checkConstraints") == protocol(1, 2)
+    assert without(protocol(1, 4), "changeDataFeed").writer_features == [
+        "appendOnly", "checkConstraints", "generatedColumns", "invariants",
+    ]  # fmt: skip
+    vectors = protocol(3, 7, ["deletionVectors"], ["deletionVectors", "domainMetadata"])
+    assert without(vectors, "deletionVectors") == protocol(1, 7, None, ["domainMetadata"])
+
+
+def test_a_preview_stands_for_its_feature():
+    widening = {"delta.enableTypeWidening": "true"}
+    preview = protocol(3, 7, ["typeWidening-preview"], ["typeWidening-preview"])
+    assert upgraded(preview, table(widening)) == preview
+    asked = {"delta.feature.typeWidening-preview": "supported", **widening}
+    assert "typeWidening" not in features_of(protocol_for_new_table(schema(), asked))
+    assert "typeWidening" in features_of(protocol_for_new_table(schema(), widening))
+    # Both may stand side by side, where somebody has asked for both.
+    both = upgraded(preview, table(widening), ["typeWidening"])
+    assert both.reader_features == ["typeWidening", "typeWidening-preview"]
+
+
+def test_versions_that_a_user_asks_for_are_the_features_that_they_imply():
+    old = protocol(1, 2)
+    mapped = {"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+    assert asked_features(mapped, old) == features_of(protocol(2, 5))
+    assert asked_features({"DELTA.minwriterVERSION": "4"}, protocol(2, 5)) == features_of(protocol(2, 4))
+    assert asked_features({"delta.minReaderVersion": "3", "delta.minWriterVersion": "7"}, old) == frozenset()
+    assert asked_features({"delta.feature.domainmetadata": "supported"}, protocol(1, 1)) == {"domainMetadata"}
+    with pytest.raises(InvalidArgumentError, match="reader version 3 and writer version 2"):
+        asked_features({"delta.minReaderVersion": "3"}, old)
 
 
 # --- new tables --------------------------------------------------------------------------------------------------
@@ -342,9 +389,11 @@ def test_an_upgrade_names_the_new_feature():
         (
             {"delta.minReaderVersion": "3", "delta.minWriterVersion": "7"},
             "long",
-            protocol(3, 7, [], ["appendOnly", "invariants"]),
+            protocol(1, 1),
         ),
-        ({"delta.minWriterVersion": "7"}, "long", protocol(1, 7, None, ["appendOnly", "invariants"])),
+        ({"delta.minWriterVersion": "7"}, "long", protocol(1, 1)),
+        ({"delta.minWriterVersion": "5"}, "long", protocol(1, 4)),
+        ({"delta.ignoreProtocolDefaults": "TRUE"}, "long", protocol(1, 1)),
     ],
 )  # fmt: skip
 def test_new_tables(configuration, type_, made):
