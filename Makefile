@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 
 spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
+
+features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
+	$(BIN)/python tests/packaging/features_table.py
 
 fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)
