@@ -133,6 +133,7 @@ class DeltaTable:
             configuration=configuration,
             name=name,
             description=description,
+            replaced=snapshot,
         )
         with Staging(store, snapshot, commit_properties=commit_properties) as txn:
             if snapshot is None:

@@ -127,6 +127,22 @@ def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def with_names(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same values as a type that differs in the names of nested fields alone; nothing is copied."""
+    if pa.types.is_struct(kind):
+        parts = [with_names(array.field(index), field.type) for index, field in enumerate(kind)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        parts = [with_names(array.keys, kind.key_type), with_names(array.items, kind.item_type)]
+        child = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
+    elif pa.types.is_list(kind):
+        child = with_names(array.values, kind.value_type)
+    else:
+        return array
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[child])
+
+
 def take_rows(batch: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
     """Some rows of a batch, by their numbers, which ascend."""
     if not batch.num_columns or len(numbers) <= _MOST * batch.num_rows:

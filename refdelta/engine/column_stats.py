@@ -8,6 +8,8 @@ numbers, dates, timestamps and strings, the types for which delta-spark keeps bo
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
 :mod:`refdelta.protocol.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
 infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file with one has no maximum.
+
+Columns go by their physical names, as in files.
 """
 
 from __future__ import annotations
@@ -42,10 +44,17 @@ _Bound = int | float | str | Decimal
 
 @dataclass(frozen=True, slots=True)
 class StatsLeaf:
-    """A leaf column that has statistics: its path in the schema and its type."""
+    """A leaf column that has statistics.
+
+    Attributes:
+        path: the names that lead to it in the schema.
+        type: its type.
+        stored: the physical names that lead to it in files and in statistics.
+    """
 
     path: tuple[str, ...]
     type: DataType
+    stored: tuple[str, ...] = ()
 
     @property
     def bounded(self) -> bool:
@@ -69,7 +78,10 @@ def stats_leaves(
             Requirements for Clustered Table").
     """
     absent = {name.lower() for name in partition_columns}
-    present = [StatsLeaf(path, leaf.type) for path, leaf in leaves(schema) if path[0].lower() not in absent]
+    both = zip(leaves(schema), leaves(schema, physical=True), strict=True)
+    present = [
+        StatsLeaf(path, leaf.type, stored) for (path, leaf), (stored, _) in both if path[0].lower() not in absent
+    ]
     kept = present
     if properties.data_skipping_stats_columns is not None:
         wanted = [_path(name) for name in properties.data_skipping_stats_columns]
@@ -122,7 +134,7 @@ class StatsCollector:
 
     def measure(self, data: pa.RecordBatch | pa.Table) -> FileStatistics:
         """The statistics of a batch, without taking them in: this may run on another thread than :meth:`merge`."""
-        return FileStatistics(data.num_rows, [_measure(_column(data, leaf.path), leaf) for leaf in self.leaves])
+        return FileStatistics(data.num_rows, [_measure(_column(data, leaf.stored), leaf) for leaf in self.leaves])
 
     def merge(self, part: FileStatistics) -> None:
         """Take in what :meth:`measure` returned."""
@@ -131,7 +143,7 @@ class StatsCollector:
             mine.merge(theirs)
 
     def update(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Take in a batch or table of rows that has the leaves' columns."""
+        """Take in a batch or table of rows that has the leaves' columns under their physical names."""
         self.merge(self.measure(data))
 
     def json(self) -> str:
@@ -140,10 +152,10 @@ class StatsCollector:
         highs: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
         for leaf, stats in zip(self.leaves, self.total.leaves, strict=True):
-            _put(nulls, leaf.path, str(stats.nulls))
+            _put(nulls, leaf.stored, str(stats.nulls))
             if leaf.bounded:
-                _put(lows, leaf.path, _low_json(stats, leaf.type))
-                _put(highs, leaf.path, _high_json(stats, leaf.type))
+                _put(lows, leaf.stored, _low_json(stats, leaf.type))
+                _put(highs, leaf.stored, _high_json(stats, leaf.type))
         parts = {"numRecords": str(self.total.rows), "minValues": lows, "maxValues": highs, "nullCount": nulls}
         return _object({name: part for name, part in parts.items() if part} | {"tightBounds": "true"})
 

@@ -6,21 +6,36 @@ looks the same whoever wrote it: ``a=1/part-00000-<uuid>-c000.snappy.parquet``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from refdelta.engine.arrays import as_schema
+from refdelta.engine.arrays import with_names
 from refdelta.engine.dictionaries import with_dictionaries
 from refdelta.engine.partition import partition_strings
-from refdelta.engine.schema import to_arrow
+from refdelta.engine.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+from refdelta.protocol.column_mapping import nested_ids
 from refdelta.protocol.paths import partition_prefix
-from refdelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from refdelta.protocol.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    field_id,
+    physical_name,
+)
 
 PartitionKey = tuple[str | None, ...]
+
+# What Parquet's writer takes a column's id from.
+_FIELD_ID = b"PARQUET:field_id"
 
 # A name that most file systems and object stores take: 255 bytes a segment, about 1,024 for the whole key.
 _MAX_SEGMENT = 255
@@ -44,22 +59,30 @@ class Layout:
     """What the data files of a table look like.
 
     Attributes:
-        schema: the Arrow schema of a data file.
+        schema: the Arrow schema of a data file: physical names, and ids where the table's columns have them
+            (PROTOCOL.md, "Writer Requirements for Column Mapping").
         columns: the names of its columns in the table's batches.
+        types: their types there, with logical names but otherwise as a file holds them.
         partitions: the table's partition columns, in their order.
     """
 
     schema: pa.Schema
     columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
     partitions: tuple[StructField, ...]
 
     @classmethod
-    def of(cls, schema: StructType, partition_columns: Sequence[str]) -> Layout:
+    def of(cls, schema: StructType, partition_columns: Sequence[str], *, materialized: bool = False) -> Layout:
         """Plan the files of a table.
 
-        Partition columns are left out, since the log has their values, and so are void columns, which hold nothing.
+        Void columns are left out, which hold nothing, and so are partition columns, since the log has their values.
         Where that leaves no column, the first partition column is stored after all: a Parquet file without columns
         cannot say how many rows it has.
+
+        Args:
+            schema: the table's schema.
+            partition_columns: its partition columns.
+            materialized: whether the files are to hold these too, behind the others.
 
         Raises:
             ColumnNotFoundError: for a partition column that the schema does not have.
@@ -71,16 +94,29 @@ class Layout:
                 raise ColumnNotFoundError(name, by_name)
         partitions = tuple(by_name[name] for name in partition_columns)
         stored = [field for field in schema.fields if field not in partitions and not _is_void(field.type)]
-        stored = stored or [field for field in partitions if not _is_void(field.type)][:1]
+        behind = [field for field in partitions if not _is_void(field.type)]
+        stored = [*stored, *behind] if materialized else stored or behind[:1]
         if not stored:
             raise UnsupportedTypeError("a table whose columns are all void has nothing that a data file could hold")
-        physical = StructType(tuple(replace(f, type=_physical(f.type, f.name)) for f in stored))
-        return cls(to_arrow(physical), tuple(field.name for field in stored), partitions)
+        files = [replace(f, type=_physical(f.type, f.name)) for f in stored]
+        return cls(
+            pa.schema([_file_field(field) for field in files]),
+            tuple(field.name for field in files),
+            tuple(arrow_type(field.type) for field in files),
+            partitions,
+        )
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a table's batch that its data files hold, in their types; dictionaries stay what they are."""
-        columns = [batch.column(name) for name in self.columns]
-        return as_schema(columns, with_dictionaries(self.schema, [column.type for column in columns]))
+        columns = []
+        for name, logical, stored in zip(self.columns, self.types, self.schema.types, strict=True):
+            column = batch.column(name)
+            if not pt.is_dictionary(column.type):
+                column = column if column.type == logical else column.cast(logical)
+                column = column if logical == stored else with_names(column, stored)
+            columns.append(column)
+        schema = with_dictionaries(self.schema, [column.type for column in columns])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
         """Split a table's batch by partition, keeping the order of rows within each.
@@ -118,7 +154,7 @@ class Layout:
 
     def values(self, key: PartitionKey) -> dict[str, str | None]:
         """A key as the ``partitionValues`` of an add action."""
-        return {field.name: value for field, value in zip(self.partitions, key, strict=True)}
+        return {physical_name(field): value for field, value in zip(self.partitions, key, strict=True)}
 
     def folder(self, key: PartitionKey) -> str:
         """The folder of a partition's files: the Hive form with a trailing slash, or ``""``.
@@ -130,7 +166,7 @@ class Layout:
         """
         if not self.partitions:
             return ""
-        prefix = partition_prefix([field.name for field in self.partitions], self.values(key))
+        prefix = partition_prefix([physical_name(field) for field in self.partitions], self.values(key))
         folders = [_cut(segment) for segment in prefix.split("/")]
         path = "/".join(folders)
         if len(path.encode()) > _MAX_PREFIX:
@@ -181,6 +217,34 @@ def _cut(segment: str) -> str:
     text = raw[:_MAX_SEGMENT].decode("utf-8", errors="ignore")
     escape = text.rfind("%", len(text) - 2)
     return text if escape < 0 else text[:escape]
+
+
+def _file_field(item: StructField) -> pa.Field:
+    name = physical_name(item)
+    kind = _file_type(item.type, nested_ids(item), name)
+    return pa.field(name, kind, item.nullable, metadata=_id(field_id(item)))
+
+
+def _file_type(kind: DataType, ids: Mapping[str, Any], path: str) -> pa.DataType:
+    """The type in a file; ``ids`` are those of what is in arrays and maps, by path."""
+    match kind:
+        case StructType():
+            return pa.struct([_file_field(item) for item in kind])
+        case ArrayType():
+            return pa.list_(_file_part("element", kind.element, kind.contains_null, ids, path))
+        case MapType():
+            key = _file_part("key", kind.key, False, ids, path)
+            return pa.map_(key, _file_part("value", kind.value, kind.value_contains_null, ids, path))
+    return arrow_type(kind)
+
+
+def _file_part(name: str, kind: DataType, nullable: bool, ids: Mapping[str, Any], path: str) -> pa.Field:
+    here = f"{path}.{name}"
+    return pa.field(name, _file_type(kind, ids, here), nullable, metadata=_id(ids.get(here)))
+
+
+def _id(number: int | None) -> dict[bytes, bytes] | None:
+    return None if number is None else {_FIELD_ID: str(number).encode()}
 
 
 def _is_void(kind: DataType) -> bool:

@@ -52,7 +52,7 @@ def stats_parsed(
 
     The structs have the columns for which the table keeps statistics, by physical names.
     """
-    statistics = list(_statistics(schema, stats_leaves(schema, partition_columns, properties, clustering)))
+    statistics = list(_statistics(stats_leaves(schema, partition_columns, properties, clustering)))
     known, columns = read_statistics(files.column("stats"), statistics)
     tree: dict[str, Any] = {}
     for (path, _), column in zip(statistics, columns, strict=True):
@@ -66,22 +66,13 @@ def stats_parsed(
     return pa.chunked_array([parsed])
 
 
-def _statistics(schema: StructType, kept: Iterable[StatsLeaf]) -> Iterator[Statistic]:
+def _statistics(kept: Iterable[StatsLeaf]) -> Iterator[Statistic]:
     yield ("numRecords",), LONG
-    leaves = [(_physical(schema, leaf.path), leaf) for leaf in kept]
+    leaves = [(leaf.stored, leaf) for leaf in kept]
     for part in ("minValues", "maxValues"):
         yield from (((part, *path), leaf.type) for path, leaf in leaves if leaf.bounded)
     yield from ((("nullCount", *path), LONG) for path, _ in leaves)
     yield ("tightBounds",), BOOLEAN
-
-
-def _physical(schema: StructType, path: tuple[str, ...]) -> list[str]:
-    names = []
-    for name in path:
-        field = schema.field(name)
-        names.append(physical_name(field))
-        schema = field.type if isinstance(field.type, StructType) else schema
-    return names
 
 
 def _struct(tree: dict[str, Any], known: pa.Array | None = None) -> pa.Array:

@@ -107,7 +107,7 @@ def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField])
         if grown == schema:
             raise SchemaMismatchError(f"cannot add column {item.name!r}: the table has it already")
         schema = grown
-    check_field_names(schema)
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
     columns = [
         {"column": {"name": f.name, "type": _type_name(f.type), "nullable": True, "metadata": dict(f.metadata)}}
         for f in fields

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.protocol.column_mapping import completed
 from refdelta.protocol.features import check_writable
 from refdelta.protocol.protocol_choice import upgraded
 
@@ -21,7 +22,7 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
     """Stage what a table is to be; nothing where it is that already.
 
     Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol is upgraded by what the metadata
-    needs, and by nothing else.
+    needs, and by nothing else. Columns of a mapped table that have no physical name get one.
 
     Args:
         txn: the transaction.
@@ -30,9 +31,11 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
         features: table features that are asked for by name.
 
     Raises:
-        InvalidArgumentError: a feature that does not exist.
+        InvalidArgumentError: a feature that does not exist; a change of how columns are mapped that the table's files
+            do not allow.
         UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
     """
+    metadata = completed(metadata, snapshot.metadata)
     protocol = upgraded(snapshot.protocol, metadata, features)
     check_writable(protocol, metadata)
     if protocol != snapshot.protocol:

@@ -20,6 +20,7 @@ from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
+from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.protocol_choice import upgraded
 from refdelta_storage.errors import ObjectNotFoundError
@@ -41,7 +42,8 @@ def restore(
     """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
 
     A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
-    loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
+    loses a feature, since the versions in between need it, and a table whose columns are mapped by now stays so.
+    Application ids stay, since what they recorded has happened.
 
     Args:
         txn: the transaction. All rows of the table count as read.
@@ -62,8 +64,9 @@ def restore(
             f"cannot restore version {then.version}: the transaction sees version {snapshot.version}"
         )
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
-    protocol = upgraded(snapshot.protocol, then.metadata, requested)
-    check_writable(protocol, then.metadata)
+    metadata = restored(then.metadata, snapshot.metadata)
+    protocol = upgraded(snapshot.protocol, metadata, requested)
+    check_writable(protocol, metadata)
     check_not_partitioned(features_of(protocol), then.partition_columns)
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
@@ -72,8 +75,8 @@ def restore(
     txn.stage(msgspec.structs.replace(add, data_change=True) for add in whole_adds(back))
     if protocol != snapshot.protocol:
         txn.stage([protocol])
-    if then.metadata != snapshot.metadata:
-        txn.stage([then.metadata])
+    if metadata != snapshot.metadata:
+        txn.stage([metadata])
     clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
     if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
         txn.stage([clustering])

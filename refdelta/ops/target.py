@@ -17,11 +17,12 @@ from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_
 from refdelta.ops.names import dotted
 from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
+from refdelta.protocol.column_mapping import MODE, completed, without_mapping
 from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.properties import TableProperties, validate
+from refdelta.protocol.properties import TableProperties, get, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
-from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, schema_json
+from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, parse_schema, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +61,11 @@ def new_table(
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
     description: str | None = None,
+    replaced: Snapshot | None = None,
 ) -> Target:
     """A table that does not exist yet. A clustered one has deletion vectors unless the configuration says otherwise.
+
+    ``replaced`` is a table that it takes the place of: ids of its columns are not given again.
 
     Raises:
         InvalidArgumentError: a property that does not exist, a partition or clustering column that cannot be one, or
@@ -82,7 +86,9 @@ def new_table(
     properties = validate(given)
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
-    check_field_names(schema)
+    mapped = get(properties, MODE) != "none"
+    schema = without_mapping(schema)
+    check_field_names(schema, mapped=mapped)
     columns = _partition_columns(schema, arguments.names("partition_by", partition_by) or ())
     features = (FEATURE,) if clustering else ()
     check_not_partitioned(features, columns)
@@ -96,6 +102,8 @@ def new_table(
         configuration=properties,
         created_time=time.time_ns() // 1_000_000,
     )
+    metadata = completed(metadata, None if replaced is None else replaced.metadata, replacing=True)
+    schema, properties = parse_schema(metadata.schema_string), metadata.configuration or {}
     protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
@@ -141,7 +149,14 @@ def existing_table(
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
     changes = with_schema(snapshot, schema, partitioning, clustering)
-    return Target(schema, partitioning, snapshot.properties, clustering, changes)
+    made = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
+    return Target(
+        parse_schema(made.schema_string),
+        partitioning,
+        TableProperties.parse(made.configuration),
+        clustering,
+        changes,
+    )
 
 
 def with_schema(
@@ -162,10 +177,12 @@ def with_schema(
     same_clustering = clustering is None or clustering == snapshot.clustering_columns
     if schema == snapshot.schema and partitioning == snapshot.partition_columns and same_clustering:
         return ()
-    check_field_names(schema)
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
     )
+    metadata = completed(metadata, snapshot.metadata)
+    schema = parse_schema(metadata.schema_string)
     protocol = upgraded(snapshot.protocol, metadata, (FEATURE,) if clustering else ())
     check_writable(protocol, metadata)
     check_not_partitioned(features_of(protocol), partitioning)

@@ -147,6 +147,7 @@ _ROWS: tuple[Feature, ...] = (
     _both(
         "columnMapping",
         legacy=(2, 5),
+        write="always",
         active=lambda facts: get(facts.configuration, "delta.columnMapping.mode") != "none",
         drop="history",
     ),

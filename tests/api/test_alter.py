@@ -97,7 +97,6 @@ def test_bad_properties_are_one_clear_error(table, properties, said):
     ("properties", "feature"),
     [
         ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
-        ({"delta.columnMapping.mode": "name"}, "columnMapping"),
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
         ({"delta.constraints.positive": "id > 0"}, "checkConstraints"),
         ({"delta.feature.identityColumns": "supported", "delta.feature.rowTracking": "supported"}, "rowTracking"),

@@ -497,7 +497,6 @@ def test_a_pinned_handle_cannot_write(path):
 @pytest.mark.parametrize(
     ("configuration", "feature"),
     [
-        ({"delta.columnMapping.mode": "name"}, "columnMapping"),
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
     ],
 )

@@ -402,7 +402,6 @@ def test_append_only_tables_refuse_overwrites(path):
     ("properties", "feature"),
     [
         ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
-        ({"delta.columnMapping.mode": "name"}, "columnMapping"),
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
     ],
 )

@@ -404,7 +404,7 @@ def test_new_tables(configuration, type_, made):
 
 @pytest.mark.parametrize(
     ("configuration", "name"),
-    [(ACTIVE[name][0], name) for name in sorted(ACTIVE) if ACTIVE[name][0]]
+    [(ACTIVE[name][0], name) for name in sorted(ACTIVE) if ACTIVE[name][0] and REGISTRY[name].write != "always"]
     + [
         ({"delta.enableRowTracking": "true"}, "rowTracking"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),

@@ -1,0 +1,159 @@
+"""Tables whose columns are mapped: by which names files, statistics and partition values hold them, through every way
+to write.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.protocol.column_mapping import every_field, greatest_id
+from refdelta.protocol.types import field_id, parse_schema, physical_name
+
+NESTED = pa.struct([("x", pa.int64()), ("tags", pa.list_(pa.string()))])
+ROWS = pa.table(
+    {
+        "id no.": pa.array([1, 2, 3], pa.int64()),
+        "s": pa.array([{"x": 1, "tags": ["a"]}, None, {"x": 3, "tags": []}], NESTED),
+        "m": pa.array([[("k", {"q": 1})], None, []], pa.map_(pa.string(), pa.struct([("q", pa.int64())]))),
+        "part": ["u", "v", None],
+        "l": pa.array([[{"z": 1}], [None], None], pa.list_(pa.struct([("z", pa.int64())]))),
+    }
+)
+
+
+def mapped(path, mode, **configuration):
+    write_deltalake(
+        path, ROWS, partition_by=["part"], configuration={"delta.columnMapping.mode": mode, **configuration}
+    )
+    return DeltaTable(path)
+
+
+def rows(path) -> list[dict[str, Any]]:
+    return DeltaTable(path).to_pyarrow_table().sort_by("id no.").to_pylist()
+
+
+def schema_of(path):
+    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+
+
+def live_adds(path) -> list[dict[str, Any]]:
+    live: dict[str, Any] = {}
+    for log in sorted((path / "_delta_log").glob("*.json")):
+        for line in log.read_text().splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                live[action["add"]["path"]] = action["add"]
+            if "remove" in action:
+                live.pop(action["remove"]["path"], None)
+    return list(live.values())
+
+
+def check_files(path):
+    """Files, statistics and partition values go by physical names, and files have the ids."""
+    schema = schema_of(path)
+    ids = {physical_name(field): field_id(field) for field in every_field(schema)}
+    assert len(set(ids.values())) == len(ids) == len(list(every_field(schema)))
+    assert int(DeltaTable(path).metadata().configuration["delta.columnMapping.maxColumnId"]) >= greatest_id(schema)
+    parts = {physical_name(schema.field(name)) for name in DeltaTable(path).metadata().partition_columns}
+    adds = live_adds(path)
+    assert adds
+    for add in adds:
+        stats = json.loads(add["stats"])
+        assert set(add["partitionValues"]) == parts
+        assert set(stats["nullCount"]) <= ids.keys() - parts
+        found = pq.ParquetFile(path / add["path"]).schema_arrow
+        assert {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in found}.items() <= ids.items()
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_every_statement_writes_physical_names_and_ids(tmp_path, mode, vectors):
+    path = tmp_path / "t"
+    table = mapped(path, mode, **{"delta.enableDeletionVectors": vectors})
+    assert rows(path) == ROWS.to_pylist()
+    check_files(path)
+    write_deltalake(path, ROWS.slice(0, 1).set_column(0, "ID No.", pa.array([4])), mode="append")
+    check_files(path)
+    table.delete("`id no.` = 1")
+    table.update({"s.x": "30"}, predicate="`id no.` = 3")
+    check_files(path)
+    source = pa.table({"id no.": [2, 5], "new": [1.5, 2.5], "part": ["w", "w"]})
+    merging = table.merge(source, "s.`id no.` = t.`id no.`", merge_schema=True)
+    merging.when_matched_update_all().when_not_matched_insert_all().execute()
+    check_files(path)
+    table.optimize.compact()
+    check_files(path)
+    table.optimize.z_order(["`id no.`"])
+    check_files(path)
+    found = {row["id no."]: row for row in rows(path)}
+    assert set(found) == {2, 3, 4, 5}
+    assert found[2] == {"id no.": 2, "s": None, "m": None, "part": "w", "l": [None], "new": 1.5}
+    assert found[3]["s"] == {"x": 30, "tags": []}
+    assert found[4] == {**ROWS.to_pylist()[0], "id no.": 4, "new": None}
+    assert DeltaTable(path).to_pyarrow_table(filters="part = 'u' and s.x = 1").num_rows == 1
+    if vectors == "true":
+        table.reorg_purge()
+        check_files(path)
+
+
+def test_an_overwritten_schema_keeps_the_columns_that_stay(tmp_path):
+    path = tmp_path / "t"
+    mapped(path, "name")
+    before = schema_of(path)
+    write_deltalake(
+        path, pa.table({"id no.": [7], "s": ["text"]}), mode="overwrite", schema_mode="overwrite", partition_by=[]
+    )
+    after = schema_of(path)
+    assert physical_name(after.field("id no.")) == physical_name(before.field("id no."))
+    assert field_id(after.field("s")) == greatest_id(before) + 1  # another type, another column
+    check_files(path)
+    assert rows(path) == [{"id no.": 7, "s": "text"}]
+
+
+def test_a_table_that_is_mapped_later_keeps_its_files(tmp_path):
+    path = tmp_path / "t"
+    plain = ROWS.rename_columns(["id", "s", "m", "part", "l"])
+    write_deltalake(path, plain, partition_by=["part"])
+    table = DeltaTable(path)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+    assert table.protocol().min_reader_version == 2
+    assert all(physical_name(field) == field.name for field in every_field(schema_of(path)))
+    assert table.to_pyarrow_table().sort_by("id").to_pylist() == plain.to_pylist()
+    write_deltalake(path, pa.table({"id": [9], "b c": [1]}), mode="append", schema_mode="merge")
+    assert physical_name(schema_of(path).field("b c")).startswith("col-")
+    greatest = greatest_id(schema_of(path))
+    # Back to where no column was mapped: the mapping stays, and no id is given twice.
+    table.restore(0)
+    assert table.to_pyarrow_table().sort_by("id").to_pylist() == plain.to_pylist()
+    assert int(table.metadata().configuration["delta.columnMapping.maxColumnId"]) > greatest
+    write_deltalake(path, plain.slice(0, 1), mode="append")
+    assert DeltaTable(path).to_pyarrow_table(filters="id = 1").num_rows == 2
+
+
+@pytest.mark.parametrize(("was", "wanted"), [("none", "id"), ("name", "id"), ("id", "name"), ("name", "none")])
+def test_files_do_not_allow_every_change_of_the_mode(tmp_path, was, wanted):
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"a": [1]}), configuration={"delta.columnMapping.mode": was})
+    with pytest.raises(errors.InvalidArgumentError, match=r"cannot change delta\.columnMapping\.mode"):
+        DeltaTable(path).alter.set_table_properties({"delta.columnMapping.mode": wanted})
+    assert DeltaTable(path).version() == 0
+
+
+def test_a_replaced_table_gives_no_id_again(tmp_path):
+    path = tmp_path / "t"
+    table = mapped(path, "id")
+    greatest = greatest_id(schema_of(path))
+    given = table.schema()
+    made = DeltaTable.create(path, given, mode="overwrite", configuration={"delta.columnMapping.mode": "name"})
+    assert min(field_id(field) for field in every_field(schema_of(path))) > greatest
+    assert made.to_pyarrow_table().num_rows == 0
+    # Another table's names mean nothing: neither where columns are mapped nor where they are not.
+    write_deltalake(tmp_path / "plain", pa.table({"a": [1]}), configuration={"delta.columnMapping.mode": "name"})
+    DeltaTable.create(tmp_path / "other", DeltaTable(tmp_path / "plain").schema())
+    assert not any(field.metadata for field in every_field(schema_of(tmp_path / "other")))
