@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from refdelta.engine import variant
 from refdelta.engine.schema import arrow_type
 from refdelta.protocol.types import (
     TIMESTAMP,
+    VARIANT,
     ArrayType,
     DataType,
     MapType,
@@ -121,6 +123,10 @@ def _converter(source: pa.DataType, target: DataType, form: _Form, path: str) ->
     if pt.is_dictionary(source):
         inner = _converter(source.value_type, target, form, path)
         return _then(lambda array: array.dictionary_decode(), inner)
+    if isinstance(source, pa.BaseExtensionType):
+        return _then(lambda array: array.storage, _converter(source.storage_type, target, form, path))
+    if target == VARIANT:
+        return variant.from_file(source, path)
     match target:
         case StructType():
             return _struct(source, target, form, path)

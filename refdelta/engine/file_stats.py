@@ -25,6 +25,7 @@ from refdelta.protocol.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VARIANT,
     VOID,
     DataType,
     StructField,
@@ -110,7 +111,7 @@ def _wanted(schema: StructType, path: tuple[str, ...]) -> _Wanted:
         here = item.type
     changed = fields[-1].metadata.get(TYPE_CHANGES) and here == DOUBLE
     # A float's shortest text is not that of the double that equals it, so old bounds of a widened column would be off.
-    bounded = not (is_nested(here) or here in (BINARY, VOID) or changed)
+    bounded = not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
     nested = any(field.nullable for field in fields[:-1])
     return _Wanted(path, tuple(physical_name(field) for field in fields), here, bounded, nested)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 
+from refdelta.engine import variant
 from refdelta.errors import SchemaMismatchError, UnsupportedTypeError
 from refdelta.protocol.types import (
     BINARY,
@@ -25,6 +26,7 @@ from refdelta.protocol.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VARIANT,
     VOID,
     ArrayType,
     DataType,
@@ -51,6 +53,7 @@ _TO_ARROW: dict[DataType, pa.DataType] = {
     TIMESTAMP: pa.timestamp("us", tz="UTC"),
     TIMESTAMP_NTZ: pa.timestamp("us"),
     VOID: pa.null(),
+    VARIANT: variant.VARIANT,
 }
 
 
@@ -58,7 +61,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     """The Arrow type in which the engine holds a Delta type.
 
     Raises:
-        UnsupportedTypeError: the engine has no such type (``variant``, maps with keys of type void).
+        UnsupportedTypeError: the engine has no such type (maps with keys of type void).
     """
     match data_type:
         case DecimalType():

@@ -123,8 +123,7 @@ def test_named_features():
 # --- reading -----------------------------------------------------------------------------------------------------
 
 NOT_READ = {
-    "variantType", "variantShredding", "catalogManaged", "variantType-preview", "variantShredding-preview",
-    "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "catalogOwned-preview",
+    "catalogManaged", "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "catalogOwned-preview",
     "adaptiveMetadata-preview",
     "timestampNanos",
 }  # fmt: skip
