@@ -11,6 +11,7 @@ from refdelta._version import __version__
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.actions import AnyAction, Metadata, Protocol
 from refdelta.protocol.in_commit_timestamp import CommitClock, enablement, kept
+from refdelta.protocol.row_tracking import PRESERVED, RowIds, is_assigned, is_enabled
 
 if TYPE_CHECKING:
     from refdelta.concurrency.isolation import IsolationLevel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _OWN_FIELDS = frozenset({
     "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
-    "isBlindAppend", "readPredicates", "rowPlaces", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata",
+    "isBlindAppend", "readPredicates", "rowPlaces", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata", "tags",
 })  # fmt: skip
 
 
@@ -60,6 +61,7 @@ def commit_info(
     isolation: IsolationLevel,
     blind: bool,
     txn_id: str,
+    tags: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The fields of a commitInfo.
 
@@ -70,6 +72,7 @@ def commit_info(
         isolation: the level at which it is checked.
         blind: whether it is a blind append.
         txn_id: unique to the transaction.
+        tags: what the engine tells other engines, by PROTOCOL.md's names.
 
     Raises:
         InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
@@ -85,6 +88,8 @@ def commit_info(
     info["isolationLevel"] = isolation.value
     info["isBlindAppend"] = blind
     info["operationMetrics"] = texts(described.operation_metrics)
+    if tags:
+        info["tags"] = dict(tags)
     user = getattr(properties, "user_metadata", None)
     if user is not None:
         info["userMetadata"] = user
@@ -101,6 +106,42 @@ def commit_clock(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> Comm
     Raises:
         InvalidLogError: the table has timestamps, and the commit of this version has none.
     """
+    protocol, metadata = _behind(snapshot, staged)
+    if protocol is None or metadata is None or not kept(protocol, metadata):
+        return None
+    if snapshot is None:
+        return CommitClock(now_ms=now_ms(), creates=True)
+    since = enablement(snapshot.protocol, snapshot.metadata)
+    return CommitClock(now_ms=now_ms(), latest=snapshot.timestamp_ms, since=since)
+
+
+def row_ids(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> RowIds | None:
+    """What a commit has to know to give row ids to new files, where those of the table behind it have them; else None.
+    Arguments as for :func:`commit_clock`.
+
+    Raises:
+        InvalidLogError: the table's highest row id cannot be read.
+    """
+    protocol, metadata = _behind(snapshot, staged)
+    if protocol is None or metadata is None or not is_assigned(protocol, metadata):
+        return None
+    return RowIds.of(snapshot.domains if snapshot else {})
+
+
+def row_tags(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> dict[str, str]:
+    """The tags of a commit which say that rows kept their ids; none where the table behind it does not keep them.
+    Arguments as for :func:`commit_clock`.
+
+    All that this engine writes keeps them (PROTOCOL.md, "Writer Requirements for Row Tracking").
+    """
+    protocol, metadata = _behind(snapshot, staged)
+    if protocol is None or metadata is None or not is_enabled(protocol, metadata):
+        return {}
+    return {PRESERVED: "true"}
+
+
+def _behind(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> tuple[Protocol | None, Metadata | None]:
+    """Protocol and metadata behind a commit."""
     protocol: Protocol | None = snapshot.protocol if snapshot else None
     metadata: Metadata | None = snapshot.metadata if snapshot else None
     for action in staged:
@@ -108,9 +149,4 @@ def commit_clock(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> Comm
             protocol = action
         elif isinstance(action, Metadata):
             metadata = action
-    if protocol is None or metadata is None or not kept(protocol, metadata):
-        return None
-    if snapshot is None:
-        return CommitClock(now_ms=now_ms(), creates=True)
-    since = enablement(snapshot.protocol, snapshot.metadata)
-    return CommitClock(now_ms=now_ms(), latest=snapshot.timestamp_ms, since=since)
+    return protocol, metadata

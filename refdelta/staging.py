@@ -33,7 +33,7 @@ from refdelta.hooks import after_commit, failed
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
-from refdelta.provenance import Description, commit_clock, commit_info, now_ms, texts
+from refdelta.provenance import Description, commit_clock, commit_info, now_ms, row_ids, row_tags, texts
 from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult, checked
 
@@ -358,10 +358,12 @@ class Staging:
                 isolation=self.isolation,
                 blind=self._is_blind_append,
                 txn_id=self.txn_id,
+                tags=row_tags(self.snapshot, self._actions),
             ),
             txn_id=self.txn_id,
             level=self.isolation,
             clock=commit_clock(self.snapshot, self._actions),
+            row_ids=row_ids(self.snapshot, self._actions),
             table=self._read_table(),
             work=Work(
                 edits=tuple(self._edits.values()),

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyroaring import BitMap64
 
-from refdelta.concurrency.conflict import ROW_TRACKING, Clear, Conflict, NeedRows, NeedVectors, check
+from refdelta.concurrency.conflict import Clear, Conflict, NeedRows, NeedVectors, check
 from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
     Answer,
@@ -73,13 +73,14 @@ from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
+    InvalidArgumentError,
     InvalidLogError,
-    UnsupportedFeatureError,
 )
-from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor
+from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, DomainMetadata
 from refdelta.protocol.lean import FileLine, file_lines
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.replay import validate_commit
+from refdelta.protocol.row_tracking import DOMAIN as ROW_TRACKING
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -113,7 +114,8 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         InvalidLogError: a winner's file is broken or missing; nothing was committed.
         CommitOutcomeUnknownError: nobody can tell.
         InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
-        UnsupportedFeatureError: what is staged would have to be merged with a winner's; nothing was written.
+        InvalidArgumentError: what is staged sets the mark of row ids, which commits work out by themselves; it has a
+            file to which no row ids can be given.
         Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
     """
     return _Loop(prepared, limits or Limits()).run()
@@ -144,15 +146,14 @@ class _Loop:
     def __post_init__(self) -> None:
         prepared = self.prepared
         self.base = prepared.read_version
+        if any(isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING for action in prepared.actions):
+            raise InvalidArgumentError(f"the metadata domain {ROW_TRACKING} is not to be set: commits work it out")
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
         operation = {"operation": prepared.commit_info.get("operation")}
         actions = [CommitInfo(fields=operation), *prepared.actions]
         self.standing = Standing(
             prepared.read_set, actions, prepared.level, prepared.table, prepared.work, self.limits.budget
         )
-        if ROW_TRACKING in self.standing.staged.domains:
-            # Its high-water mark would have to be merged with each winner's.
-            raise UnsupportedFeatureError(("rowTracking",), "write to")
         self.draft = Draft(prepared, self.standing)
 
     def run(self) -> Generator[Effect, Reply, CommitOutcome]:
@@ -254,11 +255,11 @@ class _Loop:
                     break
         if standing.advance(winner):
             self.draft.stale = True
-        self._go_behind(1, [winner.in_commit_timestamp])
+        self._go_behind(1, [winner.in_commit_timestamp], winner.row_marks)
 
-    def _go_behind(self, count: int, timestamps: Iterable[int | None]) -> None:
+    def _go_behind(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
         """Of so many winners, which do not conflict."""
-        self.draft.behind(timestamps)
+        self.draft.behind(timestamps, row_marks)
         self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
         self.base += count
 
@@ -275,7 +276,8 @@ class _Loop:
         if self.prepared.txn_id in [info.txn_id for info in infos]:
             return False
         self.standing.advance(together)
-        self._go_behind(len(winners), (whole_number(info.in_commit_timestamp) for info in infos))
+        stamps = (whole_number(info.in_commit_timestamp) for info in infos)
+        self._go_behind(len(winners), stamps, together.row_marks)
         return True
 
     def _read_vectors(

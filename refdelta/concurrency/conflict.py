@@ -11,8 +11,8 @@ Then it says so, the shell finds out, and the rules are asked again.
 
 Number 6 of the contract is no rule that fires: a compaction moves rows, and
 :meth:`~refdelta.concurrency.standing.Standing.advance` follows them; where they cannot be followed it is a removal of
-its inputs, for rules 8 and 9. Nor is number 5: in-commit timestamps are given anew behind each winner
-(:mod:`refdelta.concurrency.draft`), and tables with row ids are refused for writing.
+its inputs, for rules 8 and 9. Nor is number 5: in-commit timestamps and the row ids of new files are given anew behind
+each winner (:mod:`refdelta.concurrency.draft`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ FILES_KEPT = 20
 """How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
 files.
 """
-
-ROW_TRACKING = "delta.rowTracking"
-"""The one metadata domain that two commits may both write: its high-water marks are merged."""
 
 _REPLACING = frozenset({
     "CREATE TABLE", "CREATE TABLE AS SELECT", "REPLACE TABLE", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE",
@@ -149,7 +146,7 @@ def _identity_columns(ours: Standing, _winner: CommitSummary) -> Found:
 
 
 def _same_domain(ours: Standing, winner: CommitSummary) -> Found:
-    return _PLAIN if winner.domains and (ours.staged.domains & winner.domains) - {ROW_TRACKING} else None
+    return _PLAIN if ours.staged.domains & winner.domains else None
 
 
 def _same_application(ours: Standing, winner: CommitSummary) -> Found:

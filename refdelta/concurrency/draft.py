@@ -1,7 +1,7 @@
 """The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
 
 A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only. On a table with
-in-commit timestamps they change behind each loss, since times rise with versions.
+in-commit timestamps, or row ids, they change behind each loss, since both rise with versions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from refdelta.concurrency.places import record
 from refdelta.concurrency.prepared import PreparedCommit
 from refdelta.concurrency.recorded import recorded_reads
 from refdelta.concurrency.standing import Standing
-from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor, Metadata
+from refdelta.protocol.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.in_commit_timestamp import CommitClock
 from refdelta.protocol.replay import validate_commit
+from refdelta.protocol.row_tracking import RowIds
 
 
 @dataclass(slots=True)
@@ -38,14 +39,20 @@ class Draft:
     stale: bool = True
     data: bytes = b""
     clock: CommitClock | None = field(init=False)
+    row_ids: RowIds | None = field(init=False)
     # The deletion vectors that were written, by the path of the file that they are for.
     _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.clock = self.prepared.clock
+        self.clock, self.row_ids = self.prepared.clock, self.prepared.row_ids
 
-    def behind(self, timestamps: Iterable[int | None]) -> None:
-        """Take note of the timestamps of winners that do not conflict."""
+    def behind(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
+        """Take note of the timestamps of winners that do not conflict, and of which row ids they gave out.
+
+        Raises ``InvalidLogError`` for marks that say nothing of these.
+        """
+        if self.row_ids is not None:
+            self.row_ids, self.stale = self.row_ids.behind(row_marks), True
         if self.clock is not None:
             for winner_ms in timestamps:
                 self.clock, self.stale = self.clock.behind(winner_ms), True
@@ -77,11 +84,14 @@ class Draft:
 
         Raises:
             InvalidLogError: it would break the rules of a commit.
+            InvalidArgumentError: it has a file to which no row ids can be given.
         """
         if not self.stale:
             return
         actions = self.standing.written({path: descriptor for path, (_, descriptor) in self._vectors.items()})
         validate_commit(actions, version=0 if self.prepared.read_version < 0 else None)
+        if self.row_ids is not None:
+            actions = self.row_ids.assigned(actions, version)
         info = self._info()
         if self.clock is not None:
             stamp = info["inCommitTimestamp"] = self.clock.stamp(waited_ms)

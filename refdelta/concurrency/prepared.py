@@ -14,6 +14,7 @@ from refdelta.concurrency.standing import Work
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor
 from refdelta.protocol.in_commit_timestamp import CommitClock
+from refdelta.protocol.row_tracking import RowIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class PreparedCommit:
         table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
         work: the rows that it takes out of files, and the files that it rearranges.
         clock: where the table has in-commit timestamps behind this commit, what it takes to give it one.
+        row_ids: where new files of the table get row ids, what it takes to give them.
         group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
             None where those of ``commit_info`` hold for them too.
     """
@@ -46,6 +48,7 @@ class PreparedCommit:
     table: ReadTable | None = None
     work: Work = field(default_factory=Work)
     clock: CommitClock | None = None
+    row_ids: RowIds | None = None
     group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
 
 

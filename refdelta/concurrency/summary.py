@@ -18,6 +18,7 @@ from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata
 from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.lean import FileLine, LeanCommit, LeanInfo, decode_lean, lean_info, of_lines, whole_add
 from refdelta.protocol.paths import same_path, same_paths
+from refdelta.protocol.row_tracking import DOMAIN as ROW_TRACKING
 
 READ_PREDICATES = "readPredicates"
 """The field of commitInfo in which this engine records what a transaction read: SQL texts, of which every row that was
@@ -42,11 +43,12 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         changes_protocol: it has a protocol action, whatever that says.
         metadata: its metaData action.
         app_ids: the application ids for which it records a version.
-        domains: the metadata domains that it sets or removes.
+        domains: the metadata domains that it sets or removes, but for the one of row tracking.
+        row_marks: that one, which says which row ids were given out: it is merged, and no conflict.
         adds: its add actions, without statistics where they come from a log file.
         removes: its remove actions, likewise.
         paths: those of its adds, then those of its removes, as :func:`~refdelta.protocol.paths.same_path` has them.
-        only_files: it has no actions but of files, and commitInfo.
+        only_files: it has no actions but of files, with the row ids that these take, and commitInfo.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
         in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
         row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
@@ -64,6 +66,7 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     metadata: Metadata | None = None
     app_ids: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
+    row_marks: tuple[DomainMetadata, ...] = ()
     adds: Sequence[Add] = ()
     removes: Sequence[Remove] = ()
     paths: Sequence[str] = ()
@@ -223,7 +226,7 @@ def summarize_together(
 def _summary(version: int, commit: LeanCommit, source: tuple[bytes, str] | None = None) -> CommitSummary:
     info = commit.infos[-1] if commit.infos else _NO_INFO
     # Most commits have files and commitInfo, and nothing else.
-    others = _others(commit.others) if commit.others else {}
+    others = _others(commit.others) if commit.others else {"only_files": True}
     return CommitSummary(
         version=version,
         operation=_text(info.operation),
@@ -234,7 +237,6 @@ def _summary(version: int, commit: LeanCommit, source: tuple[bytes, str] | None 
         adds=commit.adds,
         removes=commit.removes,
         paths=same_paths([add.path for add in commit.adds] + [remove.path for remove in commit.removes]),
-        only_files=not commit.others,
         says_blind_append=info.is_blind_append is True,
         in_commit_timestamp=whole_number(info.in_commit_timestamp),
         row_places=info.row_places,
@@ -248,11 +250,15 @@ _NO_INFO = LeanInfo()
 
 def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
     """What those actions of a commit mean that are not of files."""
+    domains = [action for action in actions if isinstance(action, DomainMetadata)]
+    marks = tuple(domain for domain in domains if domain.domain == ROW_TRACKING and not domain.removed)
     return {
+        "only_files": len(marks) == len(actions),
+        "row_marks": marks,
         "changes_protocol": any(isinstance(action, Protocol) for action in actions),
         "metadata": next((action for action in reversed(actions) if isinstance(action, Metadata)), None),
         "app_ids": frozenset(action.app_id for action in actions if isinstance(action, Txn)),
-        "domains": frozenset(action.domain for action in actions if isinstance(action, DomainMetadata)),
+        "domains": frozenset(domain.domain for domain in domains) - {ROW_TRACKING},
     }
 
 

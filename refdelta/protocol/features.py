@@ -158,7 +158,6 @@ _ROWS: tuple[Feature, ...] = (
     _writer(
         "rowTracking",
         requires=("domainMetadata",),
-        write="never",
         active=_on("delta.enableRowTracking"),
         drop="plain",
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -75,12 +75,23 @@ class LeanCommit(msgspec.Struct, frozen=True, gc=False):
     others: list[Metadata | Protocol | Txn | DomainMetadata | Cdc]
 
 
+class RowMark(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The metadata domain of row tracking: on a table that tracks rows each commit of files has it."""
+
+    domain: Literal["delta.rowTracking"]
+    configuration: str
+    removed: bool
+
+
 class FileLine(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """A line of a commit that has nothing but actions of files and commitInfo, as nearly all have."""
+    """A line of a commit that has nothing but actions of files, the mark of their row ids and commitInfo, as nearly all
+    have.
+    """
 
     add: LeanAdd | None = None
     remove: LeanRemove | None = None
     commit_info: LeanInfo | None = None
+    domain_metadata: RowMark | None = None
 
 
 class _Line(TypedDict, total=False):
@@ -135,8 +146,20 @@ def of_lines(lines: Sequence[Any]) -> LeanCommit | None:
     adds = [line.add for line in lines if line.remove is line.commit_info]
     removes = [line.remove for line in lines if line.add is line.commit_info]
     infos = [line.commit_info for line in lines if line.add is line.remove]
+    marked = [line for line in lines if line.domain_metadata is not None]
+    if marked:
+        return _with_marks(lines, marked)
     whole = 0 < len(lines) == len(adds) + len(removes) + len(infos) and all(infos)
     return LeanCommit(adds, removes, infos, []) if whole else None
+
+
+def _with_marks(lines: Sequence[Any], marked: Sequence[Any]) -> LeanCommit | None:
+    """What lines come to some of which are marks of row ids."""
+    if any((line.add, line.remove, line.commit_info) != (None, None, None) for line in marked):
+        return None
+    files = of_lines([line for line in lines if line.domain_metadata is None])
+    marks = [DomainMetadata(**msgspec.structs.asdict(line.domain_metadata)) for line in marked]
+    return files and LeanCommit(files.adds, files.removes, files.infos, list(marks))
 
 
 def _with_others(data: bytes, file: str) -> LeanCommit:

@@ -172,10 +172,10 @@ def test_a_refreshed_file_is_removed_with_the_words_of_the_winner():
     assert [(action.path, action.base_row_id) for action in removed] == [("f1", 70)]
 
 
-def test_row_tracking_is_refused_by_name():
-    marks = DomainMetadata(domain="delta.rowTracking", configuration="{}", removed=False)
-    with pytest.raises(errors.UnsupportedFeatureError, match="rowTracking"):
-        Table().commit("INSERT", [add("i", 1), marks])
+def test_nobody_sets_the_mark_of_row_ids():
+    mark = DomainMetadata(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":9}', removed=False)
+    with pytest.raises(errors.InvalidArgumentError, match="rowTracking"):
+        Table().commit("INSERT", [add("i", 1), mark])
 
 
 def test_identity_columns_admit_one_writer_at_a_time():

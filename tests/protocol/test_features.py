@@ -164,6 +164,7 @@ ACTIVE = {
     "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
     "identityColumns": ({}, {"delta.identity.start": 1, "delta.identity.step": 1}),
     "allowColumnDefaults": ({}, {"CURRENT_DEFAULT": "7"}),
+    "rowTracking": ({"delta.enableRowTracking": "true"}, {}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
     "icebergCompatV3": ({"delta.enableIcebergCompatV3": "true"}, {}),

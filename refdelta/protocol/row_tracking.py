@@ -1,0 +1,178 @@
+"""Row tracking: rows that are told from each other for as long as they live (PROTOCOL.md, "Row Tracking").
+
+A file's rows have default ids, counted from the ``baseRowId`` of its entry, and a default commit version, that of the
+entry; a row that was copied or updated carries its own in two columns of the file that no schema names. A table that
+*supports* row tracking gives ids to all files; one that has it *enabled* also keeps those of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from refdelta.errors import InvalidArgumentError, InvalidLogError
+from refdelta.protocol.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol
+from refdelta.protocol.features import features_of
+from refdelta.protocol.properties import get
+from refdelta.protocol.stats import parse_stats
+from refdelta.protocol.types import LONG, PHYSICAL_NAME, StructField, StructType
+
+FEATURE: Final = "rowTracking"
+DOMAIN: Final = "delta.rowTracking"
+ENABLED: Final = "delta.enableRowTracking"
+SUSPENDED: Final = "delta.rowTrackingSuspended"
+ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
+VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+PRESERVED: Final = "delta.rowTracking.preserved"
+"""The tag of a commit that kept the ids of all rows that it moved or changed."""
+
+ROW_ID: Final = "row_id\n"
+ROW_COMMIT_VERSION: Final = "row_commit_version\n"
+"""The columns of a row's id and commit version; the line break keeps any column of a table from having the name."""
+
+_MARK: Final = "rowIdHighWaterMark"
+_PREFIXES: Final = {ID_COLUMN: "_row-id-col-", VERSION_COLUMN: "_row-commit-version-col-"}
+
+
+# --- what a table has ---------------------------------------------------------------------------------------------
+
+
+def is_assigned(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether each file that is committed gets row ids: the table supports row tracking, and it is not suspended."""
+    return FEATURE in features_of(protocol) and not get(metadata.configuration or {}, SUSPENDED)
+
+
+def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether the rows of the table keep their ids."""
+    return is_assigned(protocol, metadata) and bool(get(metadata.configuration or {}, ENABLED))
+
+
+def hidden_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
+    """The columns in which files of a table carry what rows keep, as fields behind those of its schema.
+
+    Args:
+        configuration: of a table that has row tracking enabled.
+
+    Raises:
+        InvalidLogError: it does not name them.
+    """
+    missing = [name for name in _PREFIXES if not configuration.get(name)]
+    if missing:
+        raise InvalidLogError(f"row tracking is enabled, but the table has no property {missing[0]}")
+    return tuple(
+        StructField(name, LONG, True, {PHYSICAL_NAME: configuration[key]})
+        for name, key in ((ROW_ID, ID_COLUMN), (ROW_COMMIT_VERSION, VERSION_COLUMN))
+    )
+
+
+def is_hidden(field: StructField) -> bool:
+    """Whether it is one of :func:`hidden_columns`."""
+    return field.name in (ROW_ID, ROW_COMMIT_VERSION)
+
+
+def without_hidden(schema: StructType) -> StructType:
+    """The schema without :func:`hidden_columns`."""
+    return StructType(tuple(field for field in schema if not is_hidden(field)))
+
+
+def named_columns(metadata: Metadata, before: Mapping[str, str] | None = None) -> Metadata:
+    """Metadata that enables row tracking, with names for the two columns; other metadata as it is.
+
+    Args:
+        metadata: what a table is to be.
+        before: the properties that it has. Names stay, since files have the columns by them.
+
+    Raises:
+        InvalidArgumentError: row tracking would be enabled and suspended at once; a column has one of the names.
+    """
+    configuration = dict(metadata.configuration or {})
+    if not get(configuration, ENABLED):
+        return metadata
+    if get(configuration, SUSPENDED):
+        raise InvalidArgumentError(f"a table cannot have both {ENABLED} and {SUSPENDED}: rows need ids to keep")
+    for key, prefix in _PREFIXES.items():
+        name = (before or {}).get(key) or configuration.get(key) or prefix + str(uuid.uuid4())
+        if f'"{name}"' in metadata.schema_string:
+            raise InvalidArgumentError(f"the column name {name!r} is that of the column in which rows keep their ids")
+        configuration[key] = name
+    return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+# --- what a commit assigns ----------------------------------------------------------------------------------------
+
+
+def mark_of(domain: DomainMetadata) -> int:
+    """The highest row id that was given out, as the domain says.
+
+    Raises:
+        InvalidLogError: it says none.
+    """
+    try:
+        content: Any = json.loads(domain.configuration)
+    except (ValueError, RecursionError):
+        content = None
+    mark = content.get(_MARK) if isinstance(content, dict) else None
+    if type(mark) is not int:
+        raise InvalidLogError(f"the metadata domain {DOMAIN} has no {_MARK}: {domain.configuration}")
+    return mark
+
+
+class RowIds(msgspec.Struct, frozen=True):
+    """What a commit has to know to give ids to the rows that it adds.
+
+    Attributes:
+        mark: the highest id that was given out; -1 where there is none.
+    """
+
+    mark: int = -1
+
+    @classmethod
+    def of(cls, domains: Mapping[str, DomainMetadata]) -> RowIds:
+        """Those of a table with these metadata domains."""
+        domain = domains.get(DOMAIN)
+        return cls() if domain is None else cls(mark_of(domain))
+
+    def behind(self, marks: Iterable[DomainMetadata]) -> RowIds:
+        """The ids behind other writers' commits, with the marks that these set."""
+        return RowIds(max([self.mark, *map(mark_of, marks)]))
+
+    def assigned(self, actions: Iterable[AnyAction], version: int) -> list[AnyAction]:
+        """The actions with row ids and commit versions for the files that have none, and with the mark where it rises.
+
+        Implements PROTOCOL.md, "Writer Requirements for Row Tracking". A file that is added again keeps its own.
+
+        Args:
+            actions: those of a commit.
+            version: the version that it is to be.
+
+        Raises:
+            InvalidArgumentError: a new file without statistics that say how many rows it has.
+        """
+        mark, found = self.mark, list[AnyAction]()
+        for action in actions:
+            if not isinstance(action, Add):
+                found.append(action)
+                continue
+            base, since = action.base_row_id, action.default_row_commit_version
+            if base is None:
+                base, mark = mark + 1, mark + _rows(action)
+            since = version if since is None else since
+            found.append(msgspec.structs.replace(action, base_row_id=base, default_row_commit_version=since))
+        return found if mark == self.mark else [*found, _domain(mark)]
+
+
+def _rows(add: Add) -> int:
+    stats = parse_stats(add.stats)
+    if stats is None or stats.num_records is None:
+        raise InvalidArgumentError(
+            f"{add.path}: the table tracks rows, and a file gets row ids by the numRecords of its statistics"
+        )
+    return stats.num_records
+
+
+def _domain(mark: int) -> DomainMetadata:
+    return DomainMetadata(domain=DOMAIN, configuration=json.dumps({_MARK: mark}, separators=(",", ":")), removed=False)
