@@ -70,6 +70,32 @@ class TableAlterer:
             txn.unset_properties(names, if_exists=if_exists)
             return txn.commit()
 
+    def cluster_by(
+        self,
+        columns: Sequence[str] | str | None,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Change by which columns the table is clustered (CLUSTER BY). By them ``optimize.cluster()`` clusters what
+        comes from now on, and ``optimize.cluster(full=True)`` what is there.
+
+        Args:
+            columns: up to four, in any case; dots lead into structs, backticks keep a dot in a name. None or an empty
+                list: no columns any more (CLUSTER BY NONE).
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            InvalidArgumentError: the table is partitioned; too many columns, one named twice, or one of a type without
+                minimum and maximum in the statistics.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.cluster_by(columns)
+            return txn.commit()
+
     def add_columns(
         self, fields: Any, *, isolation: str | None = None, commit_properties: CommitProperties | None = None
     ) -> CommitResult:

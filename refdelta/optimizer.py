@@ -21,7 +21,7 @@ class TableOptimizer:
 
     No data changes, and readers and streams notice nothing. On a table with deletion vectors neither is anybody's
     DELETE, UPDATE or MERGE in the way, nor is a compaction in theirs (concurrency.md, number 6); :meth:`z_order` may
-    conflict with them.
+    conflict with them, and so may :meth:`cluster`.
     """
 
     def __init__(self, begin: Callable[..., WriteTransaction]):
@@ -131,6 +131,54 @@ class TableOptimizer:
             aim="sort",
             columns=columns,
             filters=partition_filters,
+            target_size=target_size,
+            tasks=max_concurrent_tasks,
+            memory=max_spill_size,
+            disk=max_temp_directory_size,
+            progress=progress,
+        )
+        return self._run(request, min_commit_interval, commit_properties, executor)
+
+    def cluster(
+        self,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: float | dt.timedelta | None = None,
+        *,
+        full: bool = False,
+        commit_properties: CommitProperties | None = None,
+        progress: Progress | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Cluster the files of a clustered table by its clustering columns (OPTIMIZE; liquid clustering).
+
+        Rows that are near in all of these columns come to lie in the same files, along Hilbert's curve. Only files are
+        taken that are not clustered yet, and those of earlier runs that came to less than a hundred times the target
+        size: a second run finds nothing to do.
+
+        Args:
+            target_size: as for :meth:`compact`, like the arguments that are not named here.
+            max_concurrent_tasks: how many runs are sorted at once; a run has up to 150 times the target size.
+            max_spill_size: as for :meth:`z_order`.
+            max_temp_directory_size: as for :meth:`z_order`.
+            min_commit_interval: see :meth:`compact`; a bin is a run.
+            full: take files as well that were clustered by other columns, or by another engine's means.
+            commit_properties: see :meth:`compact`.
+            progress: see :meth:`compact`.
+            executor: see :meth:`compact`.
+
+        Returns:
+            What was committed, with the metrics of :meth:`compact`.
+
+        Raises:
+            InvalidArgumentError: the table has no clustering columns; and as :meth:`compact`.
+            ConcurrentModificationError: another writer's commit conflicts: it changed or removed one of the files.
+        """
+        request = Request(
+            aim="cluster",
+            full=full,
             target_size=target_size,
             tasks=max_concurrent_tasks,
             memory=max_spill_size,

@@ -21,6 +21,7 @@ from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
+from refdelta.ops.clustering import cluster_by
 from refdelta.ops.delete import delete
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
@@ -263,6 +264,12 @@ class WriteTransaction:
             if staging is not None:
                 unset_properties(staging, self._snapshot, names, if_exists=if_exists)
 
+    def cluster_by(self, columns: Sequence[str] | str | None) -> None:
+        """Change the clustering columns, as :meth:`refdelta.alter.TableAlterer.cluster_by`."""
+        with self._begin("cluster_by") as staging:
+            if staging is not None:
+                cluster_by(staging, self._snapshot, columns)
+
     def add_columns(self, fields: Any) -> None:
         """Add columns, as :meth:`refdelta.alter.TableAlterer.add_columns`."""
         with self._begin("add_columns") as staging:
@@ -283,12 +290,17 @@ class WriteTransaction:
         """Sort the rows along a Z-curve, as :meth:`refdelta.optimizer.TableOptimizer.z_order`."""
         self.rearrange(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
 
+    def cluster(self, target_size: int | None = None, *, full: bool = False) -> None:
+        """Cluster files by the table's clustering columns, as :meth:`refdelta.optimizer.TableOptimizer.cluster`."""
+        self.rearrange(Request(aim="cluster", target_size=target_size, full=full))
+
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
         """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`."""
         self.rearrange(Request(aim="purge", filters=partition_filters, target_size=target_size))
 
     def rearrange(self, request: Request, work: Work | None = None) -> None:
-        """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order` and :meth:`reorg_purge` do.
+        """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order`, :meth:`cluster` and
+        :meth:`reorg_purge` do.
 
         Args:
             request: what to rewrite.

@@ -21,6 +21,8 @@ from refdelta.results import CommitResult, VacuumResult
 @click.option(
     "--z-order-by", "columns", metavar="A,B", callback=names, help="Sort all rows along a Z-curve over these."
 )
+@click.option("--cluster", is_flag=True, help="Sort the files that are not clustered yet by the clustering columns.")
+@click.option("--full", is_flag=True, help="With --cluster: those too that were clustered by other columns.")
 @click.option("--purge", is_flag=True, help="Rewrite the files that have deletion vectors, and no others (REORG).")
 @click.option("--where", "predicate", metavar="SQL", help="Which partitions; a condition over partition columns.")
 @click.option(
@@ -38,6 +40,8 @@ def optimize(
     storage_options: dict[str, str],
     as_json: bool,
     columns: list[str] | None,
+    cluster: bool,
+    full: bool,
     purge: bool,
     predicate: str | None,
     target_size: int | None,
@@ -51,15 +55,22 @@ def optimize(
     No data changes, and readers notice nothing. On a table with deletion vectors neither do writers, unless rows are
     sorted.
     """
-    if purge and columns is not None:
-        raise click.UsageError("--purge and --z-order-by exclude each other")
-    if min_file_size is not None and (purge or columns is not None):
-        raise click.UsageError("--min-file-size goes without --purge and --z-order-by, which take files of any size")
+    others = {"--purge": purge, "--z-order-by": columns is not None, "--cluster": cluster}
+    chosen = [name for name, given in others.items() if given]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+    if min_file_size is not None and chosen:
+        raise click.UsageError(f"--min-file-size goes without {chosen[0]}, which takes files of any size")
+    if cluster and predicate is not None:
+        raise click.UsageError("--where goes without --cluster: a clustered table has no partitions")
+    if full and not cluster:
+        raise click.UsageError("--full goes with --cluster")
     start = time.monotonic()
     handle = open_table(table, storage_options)
     with StatusLine() as line:
         request = Request(
-            aim="purge" if purge else "compact" if columns is None else "sort",
+            aim="purge" if purge else "cluster" if cluster else "compact" if columns is None else "sort",
+            full=full,
             filters=predicate,
             columns=columns or (),
             target_size=target_size,

@@ -1,9 +1,9 @@
-"""Rows in the order of a Z-curve, so that rows which are near in several columns lie in the same files.
+"""Rows in the order of a Z-curve or a Hilbert curve, so that rows near in several columns lie in the same files.
 
-A row's place on the curve: the rank of its value in each column, and the bits of these ranks interleaved, the highest
-first. Ranks are shares of a sample, so that a column's highest bit halves the rows, whatever its values are. Null is
-before all values, NaN behind them; text and binary go by their bytes. Rows at one place are put in the order of the
-columns.
+A row's place on a Z-curve: the rank of its value in each column, and the bits of these ranks interleaved, the highest
+first. Hilbert's curve turns from one square to the next where that one jumps. Ranks are shares of a sample, so that a
+column's highest bit halves the rows, whatever its values are. Null is before all values, NaN behind them; text and
+binary go by their bytes. Rows at one place are put in the order of the columns.
 
 Memory is bounded: rows that do not fit are split by ranges of the curve into temporary files, each of which is sorted
 alone.
@@ -52,33 +52,40 @@ _BATCH_ROWS = 64 * 1024
 
 
 def z_ordered(
-    read: Read, columns: Sequence[Column], *, memory: int | None = None, disk: int | None = None
+    read: Read,
+    columns: Sequence[Column],
+    *,
+    hilbert: bool = False,
+    memory: int | None = None,
+    disk: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in the order of a Z-curve through some columns.
+    """The rows in the order of a curve through some columns.
 
     Args:
         read: the rows; read again, with these columns alone, where they do not fit into memory. Texts of other columns
             may be dictionaries.
         columns: one or more, of types that have an order.
+        hilbert: along Hilbert's curve; else along a Z-curve.
         memory: how many bytes may be sorted at once; None for :data:`SORT_BYTES`.
         disk: how many bytes temporary files may hold; None for no limit.
 
     Raises:
         InvalidArgumentError: the temporary files would need more than ``disk``.
     """
-    yield from _Sort(tuple(columns), SORT_BYTES if memory is None else memory, _Disk(disk)).run(read)
+    yield from _Sort(tuple(columns), hilbert, SORT_BYTES if memory is None else memory, _Disk(disk)).run(read)
 
 
 class Curve:
-    """A Z-curve through columns whose values are spread as in a sample.
+    """A curve through columns whose values are spread as in a sample.
 
     Args:
         sample: some rows, without regard to their order; no more than :data:`SAMPLE_ROWS` are needed.
         columns: the columns, most important first.
+        hilbert: whether it is Hilbert's; else a Z-curve.
     """
 
-    def __init__(self, sample: pa.Table, columns: Sequence[Column]):
-        self._columns = columns
+    def __init__(self, sample: pa.Table, columns: Sequence[Column], *, hilbert: bool = False):
+        self._columns, self._hilbert = columns, hilbert
         # The first 64 bits of all that could be interleaved: they tell more rows apart than there are. A rank has no
         # more than 32, for a sample is not so long.
         self._bits = min(_BITS // 2, -(-_BITS // len(columns)))
@@ -87,6 +94,8 @@ class Curve:
     def places(self, rows: pa.Table) -> Places:
         """The place of each row on the curve."""
         ranks = [known.of(_keys(rows, column)) for known, column in zip(self._ranks, self._columns, strict=True)]
+        if self._hilbert:
+            ranks = hilbert_ranks(ranks, self._bits)
         places: Places = np.zeros(rows.num_rows, np.uint64)
         pairs = itertools.product(range(self._bits), range(len(ranks)))
         for position, (bit, column) in enumerate(itertools.islice(pairs, _BITS)):
@@ -99,6 +108,28 @@ class Curve:
         keys = {str(i): _leaf(rows, column) for i, column in enumerate(self._columns)}
         table = pa.table({"place": pa.array(self.places(rows)), **keys})
         return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+
+
+def hilbert_ranks(ranks: Sequence[Places], bits: int) -> list[Places]:
+    """What to interleave instead of the ranks of some columns, each of so many bits, for a place on Hilbert's curve.
+
+    From the coarsest square to the finest: each is turned or mirrored by the place that its own square has in the next
+    coarser one, and a Gray code orders the squares in it, so that neighbours on the curve touch.
+    """
+    turned = np.array(ranks)
+    for bit in range(bits - 1, 0, -1):
+        one, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
+        for column in range(len(turned)):
+            upper = (turned[column] & one) != 0
+            swap = np.where(upper, np.uint64(0), (turned[0] ^ turned[column]) & below)
+            turned[column] ^= swap
+            turned[0] ^= np.where(upper, below, swap)
+    for column in range(1, len(turned)):
+        turned[column] ^= turned[column - 1]
+    flips: Places = np.zeros(turned.shape[1], np.uint64)
+    for bit in range(bits - 1, 0, -1):
+        flips ^= np.where((turned[-1] & np.uint64(1 << bit)) != 0, np.uint64((1 << bit) - 1), np.uint64(0))
+    return list(turned ^ flips)
 
 
 class _Ranks:
@@ -179,6 +210,7 @@ class _Piece:
 @dataclass(frozen=True)
 class _Sort:
     columns: tuple[Column, ...]
+    hilbert: bool
     memory: int
     disk: _Disk = field(repr=False)
 
@@ -196,7 +228,7 @@ class _Sort:
             return
         width = size / sum(batch.num_rows for batch in held)
         sample, total = self._sample(read)
-        curve = curve or Curve(sample, self.columns)
+        curve = curve or Curve(sample, self.columns, hilbert=self.hilbert)
         cuts = self._cuts(curve.places(sample), total * width)
         with tempfile.TemporaryDirectory(prefix="refdelta-z-order-") as folder:
             pieces = self._split(itertools.chain(held, source), curve, cuts, Path(folder))
@@ -211,7 +243,7 @@ class _Sort:
         if curve is None:
             sampler = _Sampler()
             sampler.add(rows.select(self._names))
-            curve = Curve(sampler.rows(), self.columns)
+            curve = Curve(sampler.rows(), self.columns, hilbert=self.hilbert)
         order = curve.order(rows)
         rows = rows.combine_chunks()
         for start in range(0, rows.num_rows, _BATCH_ROWS):

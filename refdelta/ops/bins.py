@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,7 @@ from refdelta.engine.partition import partition_table
 from refdelta.engine.state import unique_ids
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
+from refdelta.ops.names import dotted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,10 +39,21 @@ MAX_DELETED_RATIO = 0.05
 TARGET_TAG = "OPTIMIZE_TARGET_SIZE"
 INSERTION_TAG = "INSERTION_TIME"
 
+# Tags of a file that clustering wrote, likewise: which files were written with it, and by which columns.
+CUBE_TAG = "ZCUBE_ID"
+CUBE_COLUMNS_TAG = "ZCUBE_ZORDER_BY"
+PROVIDER = "liquid"
+"""``clusteringProvider`` of a file that clustering by the table's clustering columns wrote."""
+# Files that were clustered together are left alone once they are so many times the target, and are put together up to
+# so many times: as delta-spark has it.
+_FULL_CUBE, _MOST_CUBE = 100, 150
+
 _POSITION = "position\n"
 
-Aim = Literal["compact", "purge", "sort"]
-"""Why files are rewritten: to be fewer, to be without vectors, or to be in another order."""
+Aim = Literal["compact", "purge", "sort", "cluster"]
+"""Why files are rewritten: to be fewer, to be without vectors, or to be in another order: one that is named, or that of
+the table's clustering columns.
+"""
 
 
 @dataclass(frozen=True)
@@ -144,6 +157,53 @@ def plan_bins(
                 size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
                 bins.append(Bin(files.take(pa.array(members)), size, inserted, number))
     return Plan(bins, files.num_rows)
+
+
+def cube_columns(columns: Iterable[Sequence[str]]) -> str:
+    """The tag that says by which columns files were clustered."""
+    return msgspec.json.encode([dotted(path) for path in columns]).decode()
+
+
+def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
+    """Choose what to cluster: what is not yet, and what was in runs so small that it is better put together.
+
+    Args:
+        snapshot: the table.
+        target: about how many bytes a file should have.
+        full: whether to take files as well that were clustered by other columns or by another engine's means.
+    """
+    files = snapshot.files
+    if not files.num_rows:
+        return Plan([], 0)
+    facts = _Facts.of(files, target)
+    cubes = pa.table({"cube": _tag(files, CUBE_TAG), "size": facts.sizes})
+    totals = pa.TableGroupBy(cubes, "cube", use_threads=False).aggregate([("size", "sum")]).drop_null()
+    large = totals.filter(pc.greater_equal(totals["size_sum"], _FULL_CUBE * target))["cube"]
+    others = pc.fill_null(pc.not_equal(_tag(files, CUBE_COLUMNS_TAG), cube_columns(snapshot.clustering_columns)), False)
+    others = pc.or_(others, pc.fill_null(pc.not_equal(one_array(files.column("clusteringProvider")), PROVIDER), False))
+    done = pc.and_(pc.is_in(cubes["cube"], value_set=one_array(large)), pc.invert(others))
+    chosen = np.flatnonzero(~_flags(done) & (full | ~_flags(others)))
+    # What is not clustered comes first, then what was clustered together.
+    names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
+    ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]
+    chosen = chosen[np.lexsort((facts.inserted[chosen], ranks[chosen]))]
+    bins = []
+    for members in _packed(chosen, facts.live_sizes, _MOST_CUBE * target):
+        rows = pa.array(members)
+        together = one_array(cubes["cube"]).take(rows)
+        if not len(members) or (together.null_count == 0 and len(together.unique()) == 1 and not _any(others, rows)):
+            continue  # they are of one run as they are
+        size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
+        bins.append(Bin(files.take(rows), size, inserted, 0))
+    return Plan(bins, files.num_rows)
+
+
+def _any(flags: pa.Array, rows: pa.Array) -> bool:
+    return bool(pc.any(flags.take(rows)).as_py())
+
+
+def _tag(files: pa.Table, name: str) -> pa.Array:
+    return pc.map_lookup(one_array(files.column("tags")), query_key=name, occurrence="first")
 
 
 def live(bins: Iterable[Bin], snapshot: Snapshot) -> list[Bin]:

@@ -1,21 +1,25 @@
-"""CLUSTER BY: which columns a table may be clustered by (PROTOCOL.md, "Clustered Table")."""
+"""CLUSTER BY: which columns a table may be clustered by, and ALTER TABLE (PROTOCOL.md, "Clustered Table")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from refdelta import arguments
 from refdelta.engine.column_stats import StatsLeaf
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
+from refdelta.ops.change import change_table
 from refdelta.ops.names import dotted, find_column
-from refdelta.protocol.clustering import FEATURE
+from refdelta.protocol.clustering import FEATURE, clustering_domain
 from refdelta.protocol.features import features_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import Protocol
     from refdelta.protocol.clustering import ColumnPath
     from refdelta.protocol.types import StructType
+    from refdelta.staging import Staging
 
 MOST: Final = 4
 """How many clustering columns a table may have, as in delta-spark: with each, every one of them prunes less."""
@@ -95,6 +99,51 @@ def check_not_clustered(protocol: Protocol, columns: Sequence[ColumnPath]) -> No
     if FEATURE in features_of(protocol):
         by = f" by {', '.join(dotted(path) for path in columns)}" if columns else ""
         raise InvalidArgumentError(
-            f"cannot z_order: the table is clustered{by}, and its files keep that order; optimize.compact() puts small "
-            "files together, and OPTIMIZE of delta-spark clusters them"
+            f"cannot z_order: the table is clustered{by}, and its files keep that order; optimize.cluster() clusters "
+            "them, and optimize.compact() puts small files together"
         )
+
+
+def clustered_by(columns: Sequence[ColumnPath]) -> tuple[ColumnPath, ...]:
+    """The columns to cluster a table's files by.
+
+    Args:
+        columns: its clustering columns.
+
+    Raises:
+        InvalidArgumentError: there are none.
+    """
+    if not columns:
+        raise InvalidArgumentError(
+            "cannot cluster: the table has no clustering columns; alter.cluster_by() names some, and "
+            "optimize.compact() puts small files together"
+        )
+    return tuple(columns)
+
+
+def cluster_by(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str | None) -> None:
+    """Stage ALTER TABLE CLUSTER BY; nothing where the table is clustered so, and where one that never was is to have no
+    columns. Files that are there stay as they are.
+
+    Implements PROTOCOL.md, "Clustered Table".
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        columns: the clustering columns, as users name them; None or none of them for CLUSTER BY NONE.
+
+    Raises:
+        ColumnNotFoundError: there is no such column.
+        InvalidArgumentError: the table is partitioned; more columns than a table may have, one named twice, or one of a
+            type without minimum and maximum in the statistics.
+    """
+    names = arguments.names("cluster_by", columns) or []
+    chosen, old = chosen_columns(snapshot.schema, names), snapshot.clustering_columns
+    clustered = FEATURE in features_of(snapshot.protocol)
+    if chosen == old and (clustered or not chosen):
+        return
+    check_not_partitioned({FEATURE}, snapshot.partition_columns)
+    before, after = (",".join(dotted(path) for path in paths) for paths in (old, chosen))
+    txn.describe("CLUSTER BY", {"oldClusteringColumns": before, "newClusteringColumns": after}, {})
+    change_table(txn, snapshot, snapshot.metadata, [FEATURE])
+    txn.stage([clustering_domain(chosen, snapshot.schema)])

@@ -1,4 +1,4 @@
-"""The rows of one bin of files, written into new files: as they lie, or in the order of a Z-curve.
+"""The rows of one bin of files, written into new files: as they lie, or in the order of a curve.
 
 Where they stay as they lie, the places are recorded: which rows of which input are in which output. That is what lets
 writers that lost to a compaction, and a compaction that lost to them, both commit (concurrency.md, number 6). Places
@@ -7,6 +7,7 @@ are counted from the rows that were read and written, never from statistics.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from refdelta.engine.state import to_adds
 from refdelta.engine.write import write_files
 from refdelta.engine.zorder import Column, z_ordered
 from refdelta.errors import InvalidLogError
-from refdelta.ops.bins import INSERTION_TAG, TARGET_TAG
+from refdelta.ops.bins import CUBE_COLUMNS_TAG, CUBE_TAG, INSERTION_TAG, PROVIDER, TARGET_TAG, cube_columns
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.stats import load_stats, lookup
 from refdelta.protocol.types import STRING
@@ -42,7 +43,8 @@ class Rewriter:
         snapshot: which the files are of.
         target: about how many bytes a new file should have.
         workers: how many threads read, and how many write, for one bin; None for as many as the process may use.
-        columns: the columns of the Z-curve; none to keep rows as they lie.
+        columns: the columns of the curve; none to keep rows as they lie.
+        clusters: whether these are the table's clustering columns, and the curve Hilbert's.
         memory: how many bytes are sorted at once; None for the default.
         disk: how many bytes of temporary files sorting may take; None for no limit.
     """
@@ -51,6 +53,7 @@ class Rewriter:
     target: int
     workers: int | None
     columns: tuple[Column, ...] = ()
+    clusters: bool = False
     memory: int | None = None
     disk: int | None = None
 
@@ -67,14 +70,17 @@ class Rewriter:
         readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
         source = _Source(self.snapshot, bin_.files, readers, {name for name, *_ in self.columns})
         rows = source.in_order() if not self.columns else self._sorted(source)
-        added = self._write(rows, {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)})
+        tags: dict[str, str | None] = {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)}
+        if self.clusters:
+            tags |= {CUBE_TAG: str(uuid.uuid4()), CUBE_COLUMNS_TAG: cube_columns(self.columns)}
+        added = self._write(rows, tags)
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
         vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
         read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))
         return Group(read, outputs, permuted=bool(self.columns))
 
     def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
-        return z_ordered(source.columns, self.columns, memory=self.memory, disk=self.disk)
+        return z_ordered(source.columns, self.columns, hilbert=self.clusters, memory=self.memory, disk=self.disk)
 
     def _write(self, rows: Iterator[pa.RecordBatch], tags: dict[str, str | None]) -> list[Add]:
         snapshot = self.snapshot
@@ -90,7 +96,8 @@ class Rewriter:
             data_change=False,
             workers=self.workers,
         )
-        return [msgspec.structs.replace(add, tags=tags) for add in added]
+        provider = PROVIDER if self.clusters else None
+        return [msgspec.structs.replace(add, tags=tags, clustering_provider=provider) for add in added]
 
 
 def _check_once(inputs: Sequence[Add]) -> None:

@@ -16,8 +16,8 @@ from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.write import TARGET_FILE_SIZE
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
-from refdelta.ops.bins import Bin, Plan, live, partition_filter, plan_bins
-from refdelta.ops.clustering import check_not_clustered
+from refdelta.ops.bins import Bin, Plan, cube_columns, live, partition_filter, plan_bins, plan_clusters
+from refdelta.ops.clustering import check_not_clustered, clustered_by
 from refdelta.ops.compaction import Rewriter
 from refdelta.ops.names import find_column
 from refdelta.protocol.types import ArrayType, MapType, StructType
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 # Bins that are rewritten at once, unless said; each holds some hundred megabytes where its files are large.
 _TASKS = 4
 
-STATEMENTS: Mapping[Aim, str] = {"compact": "compact", "sort": "z_order", "purge": "reorg_purge"}
+STATEMENTS: Mapping[Aim, str] = {
+    "compact": "compact",
+    "sort": "z_order",
+    "purge": "reorg_purge",
+    "cluster": "cluster",
+}
 """What users call it."""
 
 Progress = Callable[[int, int], None]
@@ -55,6 +60,7 @@ class Request:
         tasks: how many bins are rewritten at once; None for one a processor, at most 4.
         memory: how many bytes are sorted at once; None for 256 MiB.
         disk: how many bytes of temporary files each task may take to sort; None for no limit.
+        full: whether to cluster files as well that were clustered otherwise.
         auto: whether a write has set it off.
         progress: is told how far it is.
     """
@@ -67,6 +73,7 @@ class Request:
     tasks: int | None = None
     memory: int | None = None
     disk: int | None = None
+    full: bool = False
     auto: bool = False
     progress: Progress | None = field(default=None, compare=False, repr=False)
 
@@ -135,7 +142,7 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         work.left = deque(live(work.left, snapshot))
     done = _rewrite(txn, snapshot, request, work, columns, target)
     txn.rearrange([group for _, group in done], _operation_metrics)
-    _describe(txn, request, filters)
+    _describe(txn, request, filters, columns)
 
     def report(kept: Sequence[Group]) -> dict[str, Any]:
         committed = {id(group) for group in kept}
@@ -148,13 +155,19 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
 def planned(snapshot: Snapshot, request: Request) -> Plan:
     """What a rewrite would take, by the log alone. Errors are those of :func:`optimize`, but for files."""
     _, filters, target = _settled(request, snapshot)
+    if request.aim == "cluster":
+        return plan_clusters(snapshot, target, full=request.full)
     min_size = target if request.min_size is None else request.min_size
     return plan_bins(snapshot, request.aim, filters=filters, target=target, min_size=min_size)
 
 
 def _settled(request: Request, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
     """What to sort by, which partitions, and up to which size."""
-    columns = sort_columns(snapshot, _listed(request.columns)) if request.aim == "sort" else ()
+    columns: tuple[Column, ...] = ()
+    if request.aim == "sort":
+        columns = sort_columns(snapshot, _listed(request.columns))
+    elif request.aim == "cluster":
+        columns = clustered_by(snapshot.clustering_columns)
     target = request.target_size or snapshot.properties.target_file_size or TARGET_FILE_SIZE
     return columns, partition_filter(request.filters, snapshot), target
 
@@ -217,7 +230,8 @@ def _rewrite(
     workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
     # A bin has its own files: of the list of all, which may be long, no task needs more.
     bare = snapshot.without_files()
-    rewriter = Rewriter(bare, target, workers, columns, memory=request.memory, disk=request.disk)
+    clusters = request.aim == "cluster"
+    rewriter = Rewriter(bare, target, workers, columns, clusters, memory=request.memory, disk=request.disk)
     total, done, taken = len(work.left), [], deque[Bin]()
 
     def own(group: Group) -> None:
@@ -247,13 +261,14 @@ def _taken(work: Work) -> Iterator[Bin]:
 # --- what the commit says ----------------------------------------------------------------------------------------
 
 
-def _describe(txn: Staging, request: Request, filters: RowFilter | None) -> None:
+def _describe(txn: Staging, request: Request, filters: RowFilter | None, columns: tuple[Column, ...]) -> None:
     predicate = msgspec.json.encode([] if filters is None else [str(filters)]).decode()
     if request.aim == "purge":
         operation, parameters = "REORG", {"predicate": predicate, "applyPurge": "true"}
     else:
         sorted_by = msgspec.json.encode(_listed(request.columns)).decode()
-        operation, parameters = "OPTIMIZE", {"predicate": predicate, "zOrderBy": sorted_by, "clusterBy": "[]"}
+        clustered = cube_columns(columns) if request.aim == "cluster" else "[]"
+        operation, parameters = "OPTIMIZE", {"predicate": predicate, "zOrderBy": sorted_by, "clusterBy": clustered}
         parameters["auto"] = str(request.auto).lower()
     txn.describe(operation, parameters, {})
 
@@ -277,7 +292,7 @@ def _metrics(request: Request, work: Work) -> dict[str, Any]:
         "numBatches": len(work.done),
         "totalConsideredFiles": considered,
         "totalFilesSkipped": considered - len(removed),
-        "preserveInsertionOrder": request.aim != "sort",
+        "preserveInsertionOrder": request.aim not in ("sort", "cluster"),
         "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in removed),
     }
 

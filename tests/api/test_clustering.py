@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -284,3 +285,158 @@ def test_a_damaged_domain_is_one_clear_error(tmp_path):
     assert pc.sum(table.to_pyarrow_table()["id"]).as_py() == 10
     with pytest.raises(errors.InvalidLogError, match="clustered by gone"):
         write_deltalake(table, DATA, mode="append")
+
+
+# --- OPTIMIZE ----------------------------------------------------------------------------------------------------
+
+
+def grid(side, shift=0):
+    n = side * side
+    order = np.random.default_rng(7).permutation(n)
+    return pa.table({"x": pa.array(order // side + shift), "y": pa.array(order % side), "z": pa.array(order)})
+
+
+def tags(table):
+    return [
+        (add["clusteringProvider"], *map(dict(add["tags"]).get, ("ZCUBE_ID", "ZCUBE_ZORDER_BY"))) for add in adds(table)
+    ]
+
+
+def adds(table):
+    return table._snapshot.files.to_pylist()
+
+
+def test_files_are_clustered_once(tmp_path):
+    write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])
+    table = DeltaTable(tmp_path)
+    for n in range(1, 4):
+        write_deltalake(table, grid(64, 64 * n), mode="append")
+    before = table.to_pyarrow_table()
+    result = table.optimize.cluster(target_size=8 * 1024)
+    assert result["numFilesRemoved"] == 4
+    assert result["numFilesAdded"] > 8
+    assert not result["preserveInsertionOrder"]
+    columns = '["y","x"]'
+    ((_, cube, _),) = set(tags(table))
+    assert cube is not None
+    assert set(tags(table)) == {("liquid", cube, columns)}
+    assert not any(add["dataChange"] for add in actions(tmp_path, table.version(), "add"))
+    assert table.history(1)[0]["operation"] == "OPTIMIZE"
+    assert table.history(1)[0]["operationParameters"]["clusterBy"] == columns
+    order = [("z", "ascending"), ("x", "ascending")]
+    assert table.to_pyarrow_table().sort_by(order) == before.sort_by(order)
+    # Either column tells most files apart, which none did before.
+    for predicate in ("x = 200", "y = 3"):
+        assert table.scan(predicate=predicate).explain().files_read <= len(adds(table)) / 2
+
+    version = table.version()
+    assert table.optimize.cluster(target_size=8 * 1024).version is None
+    # New rows come to those that were few; what is done is done.
+    write_deltalake(table, grid(8, 1000), mode="append")
+    again = table.optimize.cluster(target_size=8 * 1024)
+    assert again["numFilesRemoved"] == result["numFilesAdded"] + 1
+    small = table.optimize.cluster(target_size=16)
+    assert (small.version, table.version()) == (None, version + 2)
+    write_deltalake(table, grid(8, 2000), mode="append")
+    alone = table.optimize.cluster(target_size=16)
+    assert alone["numFilesRemoved"] == 1
+    assert len({cube for _, cube, _ in tags(table)}) == 2
+
+
+def test_files_that_were_clustered_by_other_columns_wait_for_a_full_run(tmp_path):
+    write_deltalake(tmp_path, grid(16), cluster_by=["y", "x"])
+    table = DeltaTable(tmp_path)
+    table.optimize.cluster()
+    table.alter.cluster_by("z")
+    assert table.detail()["clustering_columns"] == ["z"]
+    assert table.optimize.cluster().version is None
+    write_deltalake(table, grid(16, 100), mode="append")
+    assert table.optimize.cluster()["numFilesRemoved"] == 1
+    assert {columns for *_, columns in tags(table)} == {'["y","x"]', '["z"]'}
+    assert table.optimize.cluster(full=True)["numFilesRemoved"] == 2
+    assert {columns for *_, columns in tags(table)} == {'["z"]'}
+    assert table.optimize.cluster(full=True).version is None
+    assert table.count() == 512
+
+
+def test_clustering_over_deletes_and_in_a_transaction(tmp_path):
+    write_deltalake(tmp_path, grid(16), cluster_by=["y", "x"])
+    table = DeltaTable(tmp_path)
+    table.delete("x < 8")
+    with table.begin() as txn:
+        txn.cluster()
+        other = DeltaTable(tmp_path)
+        other.delete("x = 9")
+        with pytest.raises(errors.ConcurrentModificationError):
+            txn.commit()
+    with table.begin() as txn:
+        txn.cluster()
+        assert txn.commit()["numDeletionVectorsRemoved"] == 1
+    assert table.count() == 16 * 7
+    assert not any(add["deletionVector"] for add in adds(table))
+
+
+def test_tables_that_cannot_be_clustered(tmp_path):
+    write_deltalake(tmp_path / "plain", DATA)
+    with pytest.raises(errors.InvalidArgumentError, match=r"alter\.cluster_by"):
+        DeltaTable(tmp_path / "plain").optimize.cluster()
+    write_deltalake(tmp_path / "parts", DATA, partition_by="Name")
+    with pytest.raises(errors.InvalidArgumentError, match="no partition columns"):
+        DeltaTable(tmp_path / "parts").alter.cluster_by("id")
+
+
+# --- ALTER TABLE CLUSTER BY --------------------------------------------------------------------------------------
+
+
+def test_a_plain_table_is_clustered_later(tmp_path):
+    write_deltalake(tmp_path, DATA)
+    table = DeltaTable(tmp_path)
+    table.alter.cluster_by(["NAME", "s.`y.z`"])
+    assert domain(tmp_path, 1) == clustered_by(["Name"], ["s", "y.z"])
+    assert {"clustering", "domainMetadata"} <= set(table.protocol().writer_features)
+    entry = table.history(1)[0]
+    assert (entry["operation"], entry["operationParameters"]) == (
+        "CLUSTER BY",
+        {"oldClusteringColumns": "", "newClusteringColumns": "Name,s.`y.z`"},
+    )
+    assert table.optimize.cluster()["numFilesAdded"] == 1
+    assert table.alter.cluster_by(["name", "s.`y.z`"]).version is None  # as it is
+    table.alter.cluster_by(None)
+    assert (table.detail()["clustering_columns"], domain(tmp_path, table.version())) == ([], clustered_by())
+    with pytest.raises(errors.InvalidArgumentError, match="no clustering columns"):
+        table.optimize.cluster()
+    assert table.to_pyarrow_table().sort_by("id") == DATA
+
+
+def test_none_leaves_a_plain_table_plain(tmp_path):
+    write_deltalake(tmp_path, DATA)
+    table = DeltaTable(tmp_path)
+    assert table.alter.cluster_by(None).version is None
+    assert table.alter.cluster_by([]).version is None
+    assert table.protocol().min_writer_version == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ("nope", errors.ColumnNotFoundError),
+        ("flag", errors.InvalidArgumentError),
+        (["id", "ID"], errors.InvalidArgumentError),
+        (["id", "Name", "s.x", "s.`y.z`", "raw"], errors.InvalidArgumentError),
+    ],
+)
+def test_columns_that_it_is_not_altered_to(tmp_path, columns, error):
+    write_deltalake(tmp_path, DATA)
+    with pytest.raises(error):
+        DeltaTable(tmp_path).alter.cluster_by(columns)
+    assert DeltaTable(tmp_path).version() == 0
+
+
+def test_two_who_alter_it_at_once(tmp_path):
+    write_deltalake(tmp_path, DATA, cluster_by="id")
+    one, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
+    with one.begin() as txn:
+        txn.cluster_by("name")
+        other.alter.cluster_by("s.x")
+        with pytest.raises(errors.ConcurrentModificationError):
+            txn.commit()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from refdelta.engine import zorder
 from refdelta.engine.dictionaries import plain
-from refdelta.engine.zorder import Curve, z_ordered
+from refdelta.engine.zorder import Curve, hilbert_ranks, z_ordered
 from refdelta.errors import InvalidArgumentError
 
 
@@ -207,3 +207,16 @@ def test_the_curve_of_values_that_the_sample_lacks():
     places = curve.places(pa.table({"x": [None, Decimal(5), Decimal(15), Decimal(25)]})).tolist()
     assert places == sorted(places)
     assert places[0] == places[1] < places[2] < places[3]
+
+
+@pytest.mark.parametrize(("columns", "bits"), [(1, 5), (2, 4), (3, 3), (4, 2)])
+def test_neighbours_on_hilberts_curve_touch(columns, bits):
+    grid = np.indices((1 << bits,) * columns).reshape(columns, -1).astype(np.uint64)
+    turned = hilbert_ranks(list(grid), bits)
+    place = np.zeros(grid.shape[1], np.uint64)
+    for bit in reversed(range(bits)):
+        for rank in turned:
+            place = place << np.uint64(1) | (rank >> np.uint64(bit)) & np.uint64(1)
+    assert sorted(place.tolist()) == list(range(grid.shape[1]))  # each square once
+    path = grid[:, np.argsort(place)].astype(np.int64)
+    assert (np.abs(np.diff(path, axis=1)).sum(axis=0) == 1).all()
