@@ -117,3 +117,51 @@ class TableAlterer:
         with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.add_columns(fields)
             return txn.commit()
+
+    def add_constraint(
+        self,
+        constraints: Mapping[str, str],
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Add a CHECK constraint: a condition that every row satisfies. The rows that are there are held to it first.
+
+        Args:
+            constraints: its name, which is stored in lower case, and the condition, SQL in Spark's dialect; one.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ConstraintViolationError: rows of the table for which it is false or null.
+            PredicateError: the condition cannot be parsed or bound.
+            InvalidArgumentError: there is a constraint of this name.
+            ConcurrentModificationError: another writer's commit conflicts; it may have added a row that breaks it.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.add_constraint(constraints)
+            return txn.commit()
+
+    def drop_constraint(
+        self,
+        name: str,
+        raise_if_not_exists: bool = True,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Drop a CHECK constraint.
+
+        Args:
+            name: in any case.
+            raise_if_not_exists: whether it is an error that there is none; else nothing is committed then.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            InvalidArgumentError: the table has no such constraint.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.drop_constraint(name, raise_if_not_exists=raise_if_not_exists)
+            return txn.commit()

@@ -19,6 +19,7 @@ from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
+from refdelta.ops.alter_constraints import add_constraint, drop_constraint
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.clustering import cluster_by
@@ -275,6 +276,18 @@ class WriteTransaction:
         with self._begin("add_columns") as staging:
             if staging is not None:
                 add_columns(staging, self._snapshot, fields_of(fields))
+
+    def add_constraint(self, constraints: Mapping[str, str]) -> None:
+        """Add a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.add_constraint`."""
+        with self._begin("add_constraint") as staging:
+            if staging is not None:
+                add_constraint(staging, self._snapshot, constraints)
+
+    def drop_constraint(self, name: str, *, raise_if_not_exists: bool = True) -> None:
+        """Drop a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.drop_constraint`."""
+        with self._begin("drop_constraint") as staging:
+            if staging is not None:
+                drop_constraint(staging, self._snapshot, name, raise_if_not_exists=raise_if_not_exists)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

@@ -14,7 +14,7 @@ from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMis
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.names import split_path
 from refdelta.protocol.evolution import as_nullable, merge_schemas
-from refdelta.protocol.properties import PROPERTIES, validate
+from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
 from refdelta.protocol.protocol_choice import asked_features
 from refdelta.protocol.types import (
     ArrayType,
@@ -50,6 +50,7 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     if not properties:
         raise InvalidArgumentError("there is no property to set: properties is empty")
     given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
+    _check_no_constraints(given, "add_constraint adds one, and checks the rows that are there")
     stored = {**(snapshot.metadata.configuration or {}), **validate(given)}
     features = asked_features(given, snapshot.protocol)
     parameters = {"properties": in_json(given)}
@@ -68,6 +69,7 @@ def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, 
     """
     if isinstance(names, str) or not names:
         raise InvalidArgumentError(f"the properties to unset are a list of names, not {names!r}")
+    _check_no_constraints(names, "drop_constraint takes it away")
     stored = dict(snapshot.metadata.configuration or {})
     for name in names:
         row = PROPERTIES.get(name.lower())
@@ -172,6 +174,12 @@ def _within(parent: DataType, path: Sequence[str], item: StructField, where: str
             return MapType(key, parent.value, parent.value_contains_null)
         case _:
             raise InvalidArgumentError(f"cannot add column {item.name!r}: {where} is {parent}, and takes no fields")
+
+
+def _check_no_constraints(names: Iterable[str], advice: str) -> None:
+    for name in names:
+        if name.lower().startswith(CONSTRAINT_PREFIX):
+            raise InvalidArgumentError(f"{name} is a constraint, and no property of its own: {advice}")
 
 
 def _type_name(data_type: DataType) -> str:

@@ -67,7 +67,7 @@ class FileWriter:
 
         Raises:
             SchemaMismatchError: before a byte is written, with all that does not fit.
-            ConstraintViolationError: a null where the schema has none; the files are removed again.
+            ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
         """
         target = self.target
         fitter = plan_fit(schema, target.schema)
@@ -78,6 +78,7 @@ class FileWriter:
             for batch in batches:
                 rows += batch.num_rows
                 fit = fitter.apply(batch)
+                target.rules.hold(fit)
                 if self.check:
                     self.check(fit)
                 yield fit
@@ -114,7 +115,7 @@ def append(
 
     Raises:
         SchemaMismatchError: before a byte is written, with all that does not fit.
-        ConstraintViolationError: a null where the schema has none; the files are removed again.
+        ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
     """
     written = source.write(FileWriter(txn.store, target, target_file_size, check))
     txn.stage(target.changes)

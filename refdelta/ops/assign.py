@@ -24,6 +24,7 @@ from refdelta.protocol.expression import columns
 from refdelta.protocol.types import StructType
 
 if TYPE_CHECKING:
+    from refdelta.ops.row_rules import RowRules
     from refdelta.protocol.expression import Value
     from refdelta.protocol.scope import Scope
 
@@ -121,13 +122,14 @@ def _distinct(assignments: list[Assignment]) -> list[Assignment]:
 
 
 class Setter:
-    """Makes rows with new values; holds that these are what the table's schema allows."""
+    """Makes rows with new values; holds that these are what the table's schema and its rules allow."""
 
-    def __init__(self, schema: StructType, assignments: Sequence[Assignment]):
+    def __init__(self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules):
         # What the table asks of nulls is asked of the rows when they are whole.
         self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
         self._fitter = plan_fit(self._schema, schema)
         self._assignments = assignments
+        self._rules = rules
 
     def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with their new values.
@@ -137,14 +139,16 @@ class Setter:
             inputs: as many rows, of what the expressions name.
 
         Raises:
-            ConstraintViolationError: a null where the table has none.
+            ConstraintViolationError: a null where the table has none, or a rule of its rows that does not hold.
             ExpressionError: a value that cannot be computed, or does not fit its column.
         """
         columns = []
         for field, column in zip(self._schema, rows.columns, strict=True):
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
-        return self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._rules.hold(made)
+        return made
 
 
 def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:

@@ -18,6 +18,7 @@ from refdelta.ops.merge_plan import MergePlan
 from refdelta.ops.merge_run import Run, Way
 from refdelta.ops.rewrite import may_remove
 from refdelta.ops.rewritten import Rewritten
+from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.ops.source import Source
 from refdelta.ops.target import with_schema
 from refdelta.protocol.actions import Metadata
@@ -96,7 +97,9 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     schema = evolved(request.clauses, sides) if request.merge_schema else snapshot.schema
     changes = with_schema(snapshot, schema)
     clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
-    plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses))
+    only_deletes = all(clause.kind == "delete" for clause in request.clauses)
+    rules = NO_RULES if only_deletes else RowRules.after(snapshot, changes, txn.now)
+    plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses), rules)
     way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
     run = Run(txn, snapshot, plan, way)
     run.find()

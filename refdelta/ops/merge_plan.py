@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from refdelta.ops.merge_clauses import BoundClause
     from refdelta.ops.merge_join import On
+    from refdelta.ops.row_rules import RowRules
     from refdelta.protocol.types import StructType
 
 
@@ -21,6 +22,7 @@ class MergePlan:
         source_alias: the source's.
         source: the source's schema.
         clauses: in their order.
+        rules: what the rows that it makes must be.
     """
 
     on: On
@@ -28,6 +30,7 @@ class MergePlan:
     source_alias: str
     source: StructType
     clauses: tuple[BoundClause, ...]
+    rules: RowRules
 
     @property
     def of_pairs(self) -> list[BoundClause]:

@@ -15,6 +15,7 @@ from refdelta import arguments
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.ops.names import dotted
+from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
 from refdelta.protocol.column_mapping import MODE, completed, without_mapping
@@ -44,6 +45,7 @@ class Target:
         clustering_columns: its clustering columns, in order.
         changes: the protocol, metaData and domainMetadata actions that lead there; empty where the table stays as
             it is.
+        rules: what its rows must be.
     """
 
     schema: StructType
@@ -51,6 +53,7 @@ class Target:
     properties: TableProperties
     clustering_columns: tuple[ColumnPath, ...] = ()
     changes: tuple[AnyAction, ...] = ()
+    rules: RowRules = NO_RULES
 
 
 def new_table(
@@ -107,7 +110,8 @@ def new_table(
     protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
-    return Target(schema, columns, TableProperties.parse(properties), clustering, (protocol, metadata, *domain))
+    rules = RowRules.of(schema, properties)
+    return Target(schema, columns, TableProperties.parse(properties), clustering, (protocol, metadata, *domain), rules)
 
 
 def existing_table(
@@ -156,6 +160,7 @@ def existing_table(
         TableProperties.parse(made.configuration),
         clustering,
         changes,
+        RowRules.after(snapshot, changes),
     )
 
 

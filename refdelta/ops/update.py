@@ -26,6 +26,7 @@ from refdelta.ops.rewrite import (
     write_anew,
 )
 from refdelta.ops.rewritten import Rewritten
+from refdelta.ops.row_rules import RowRules
 from refdelta.protocol.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def update(
     may_remove(txn)
     started = time.monotonic()
     condition = TRUE if predicate is None else parse_predicate(predicate, snapshot.schema, now=txn.now)
-    change = Setter(snapshot.schema, _assignments(txn, snapshot, updates, new_values))
+    assignments = _assignments(txn, snapshot, updates, new_values)
+    change = Setter(snapshot.schema, assignments, RowRules.after(snapshot, now=txn.now))
     matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
     if predicate is None:

@@ -140,8 +140,8 @@ _REDIRECT = "the table is at another place, which only a catalog can check"
 _ROWS: tuple[Feature, ...] = (
     # PROTOCOL.md: implied by old versions.
     _writer("appendOnly", legacy=(1, 2), write="always", active=_on("delta.appendOnly")),
-    _writer("invariants", legacy=(1, 2), active=_field_key("delta.invariants")),
-    _writer("checkConstraints", legacy=(1, 3), active=_constrained, drop="plain"),
+    _writer("invariants", legacy=(1, 2), write="always", active=_field_key("delta.invariants")),
+    _writer("checkConstraints", legacy=(1, 3), write="always", active=_constrained, drop="plain"),
     _writer("changeDataFeed", legacy=(1, 4), active=_change_data_feed),
     _writer("generatedColumns", legacy=(1, 4), active=_field_key("delta.generationExpression")),
     _both(
