@@ -165,3 +165,142 @@ class TableAlterer:
         with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.drop_constraint(name, raise_if_not_exists=raise_if_not_exists)
             return txn.commit()
+
+    def rename_column(
+        self,
+        column: str,
+        new_name: str,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Rename a column, or a field of a struct. No file is written; the table's columns must be mapped.
+
+        Args:
+            column: its name. Dots lead into structs, and ``element``, ``key`` and ``value`` into arrays and maps;
+                backticks keep a dot in a name.
+            new_name: its own name from now on, without those of what it is in. Any character will do.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            SchemaMismatchError: another one beside it has this name.
+            InvalidArgumentError: ``delta.columnMapping.mode`` is ``none``, or a constraint or another column is
+                computed from it.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.rename_column(column, new_name)
+            return txn.commit()
+
+    def drop_columns(
+        self,
+        columns: Sequence[str] | str,
+        *,
+        if_exists: bool = False,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Drop columns, or fields of structs. Their values stay in the files until these are rewritten.
+
+        Args:
+            columns: one or several, named as for :meth:`rename_column`.
+            if_exists: whether to pass over those that the table does not have.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            InvalidArgumentError: ``delta.columnMapping.mode`` is ``none``; the column partitions or clusters the
+                table, a constraint or another column is computed from it, or it is the last one.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.drop_columns(columns, if_exists=if_exists)
+            return txn.commit()
+
+    def change_type(
+        self,
+        column: str,
+        new_type: Any,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Give a column a wider type (PROTOCOL.md, "Type Widening"): no file is written, readers convert.
+
+        Integers become wider integers, and all but ``long`` doubles; integers and decimals become decimals with room
+        for them; floats become doubles, and dates timestamps without zone.
+
+        Args:
+            column: named as for :meth:`rename_column`; a path may end with ``element``, ``key`` or ``value``.
+            new_type: a type of Arrow, or the name of one: ``long`` or ``bigint``, ``decimal(12,2)``.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            SchemaMismatchError: it is no wider type than the column's own.
+            InvalidArgumentError: ``delta.enableTypeWidening`` is not set, or a constraint or another column is
+                computed from it.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.change_type(column, new_type)
+            return txn.commit()
+
+    def set_nullable(
+        self,
+        column: str,
+        nullable: bool = True,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Say whether a column, or a field of a struct, may be null.
+
+        Args:
+            column: named as for :meth:`rename_column`.
+            nullable: whether it may. Where it may not, the rows that are there are held to it first.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            ConstraintViolationError: rows of the table have null in it.
+            ConcurrentModificationError: another writer's commit conflicts; it may have added such a row.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.set_nullable(column, nullable)
+            return txn.commit()
+
+    def drop_column_not_null(
+        self, column_name: str, *, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Let a column be null: :meth:`set_nullable` by the name that deltalake gives it."""
+        return self.set_nullable(column_name, commit_properties=commit_properties)
+
+    def move_column(
+        self,
+        column: str,
+        *,
+        after: str | None = None,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Move a column, or a field of a struct, among those beside it.
+
+        Args:
+            column: named as for :meth:`rename_column`.
+            after: the one behind which it is to stand; None to have it first.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.move_column(column, after=after)
+            return txn.commit()

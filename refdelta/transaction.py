@@ -19,6 +19,7 @@ from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
+from refdelta.ops.alter_columns import change_type, drop_columns, move_column, rename_column, set_nullable
 from refdelta.ops.alter_constraints import add_constraint, drop_constraint
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
@@ -288,6 +289,36 @@ class WriteTransaction:
         with self._begin("drop_constraint") as staging:
             if staging is not None:
                 drop_constraint(staging, self._snapshot, name, raise_if_not_exists=raise_if_not_exists)
+
+    def rename_column(self, column: str, new_name: str) -> None:
+        """Rename a column, as :meth:`refdelta.alter.TableAlterer.rename_column`."""
+        with self._begin("rename_column") as staging:
+            if staging is not None:
+                rename_column(staging, self._snapshot, column, new_name)
+
+    def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
+        """Drop columns, as :meth:`refdelta.alter.TableAlterer.drop_columns`."""
+        with self._begin("drop_columns") as staging:
+            if staging is not None:
+                drop_columns(staging, self._snapshot, columns, if_exists=if_exists)
+
+    def change_type(self, column: str, new_type: Any) -> None:
+        """Widen a column's type, as :meth:`refdelta.alter.TableAlterer.change_type`."""
+        with self._begin("change_type") as staging:
+            if staging is not None:
+                change_type(staging, self._snapshot, column, new_type)
+
+    def set_nullable(self, column: str, nullable: bool = True) -> None:
+        """Say whether a column may be null, as :meth:`refdelta.alter.TableAlterer.set_nullable`."""
+        with self._begin("set_nullable") as staging:
+            if staging is not None:
+                set_nullable(staging, self._snapshot, column, nullable)
+
+    def move_column(self, column: str, *, after: str | None = None) -> None:
+        """Move a column, as :meth:`refdelta.alter.TableAlterer.move_column`."""
+        with self._begin("move_column") as staging:
+            if staging is not None:
+                move_column(staging, self._snapshot, column, after)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

@@ -1,4 +1,4 @@
-"""How a table's schema grows with the data that is written to it."""
+"""How a table's schema grows: with the data that is written to it, and from one type to a wider one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any, Literal
 from refdelta.errors import SchemaMismatchError
 from refdelta.protocol.types import (
     BYTE,
+    DATE,
     DOUBLE,
     FLOAT,
     INTEGER,
     INTEGRAL,
+    LONG,
     SHORT,
+    TIMESTAMP_NTZ,
     VOID,
     ArrayType,
     DataType,
@@ -64,15 +67,68 @@ def widens(narrow: DataType, wide: DataType) -> bool:
 
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+# The decimals into which integers may change; Parquet holds the three narrow ones alike.
+_AS_DECIMAL: dict[DataType, tuple[int, int]] = {BYTE: (10, 0), SHORT: (10, 0), INTEGER: (10, 0), LONG: (20, 0)}
+_OTHER_WIDENINGS = frozenset(
+    {(FLOAT, DOUBLE), (BYTE, DOUBLE), (SHORT, DOUBLE), (INTEGER, DOUBLE), (DATE, TIMESTAMP_NTZ)}
+)
+
+
+def can_widen(old: DataType, new: DataType) -> bool:
+    """Whether a column may change from one primitive type to another (PROTOCOL.md, "Type Widening")."""
+    if old in INTEGRAL and new in INTEGRAL:
+        return INTEGRAL[old] < INTEGRAL[new]
+    if isinstance(new, DecimalType):
+        digits, scale = _AS_DECIMAL.get(old, (0, 0))
+        if isinstance(old, DecimalType):
+            digits, scale = old.precision, old.scale
+        more, deeper = new.precision - digits, new.scale - scale
+        return bool(digits) and old != new and more >= deeper >= 0
+    return (old, new) in _OTHER_WIDENINGS
+
+
+def widens_in_iceberg(old: DataType, new: DataType) -> bool:
+    """Whether Iceberg knows the change as well: those of integers, floats and the precision of decimals."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and can_widen(old, new)
+    return (old, new) == (FLOAT, DOUBLE) or (new in INTEGRAL and can_widen(old, new))
+
+
+def with_type_changes(old: StructType, new: StructType) -> StructType:
+    """A schema with the changes of type since another one noted in the metadata of its fields.
+
+    Implements PROTOCOL.md, "Type Change Metadata". Fields are paired by their names.
+    """
+    fields = []
+    for item in new:
+        twin = old.find(item.name)
+        if twin is not None:
+            inner = _noted_within(twin.type, item.type)
+            item = _with_changes(twin, replace(item, type=inner))  # noqa: PLW2901
+        fields.append(item)
+    return StructType(tuple(fields))
+
+
+def _noted_within(old: DataType, new: DataType) -> DataType:
+    match old, new:
+        case StructType(), StructType():
+            return with_type_changes(old, new)
+        case ArrayType(), ArrayType():
+            return replace(new, element=_noted_within(old.element, new.element))
+        case MapType(), MapType():
+            key = _noted_within(old.key, new.key)
+            return replace(new, key=key, value=_noted_within(old.value, new.value))
+    return new
 
 
 def merge_schemas(old: StructType, new: StructType, *, changes: Changes = "silent") -> StructType:
     r"""The table's schema after a write with ``schema_mode="merge"``.
 
     Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
-    the nullability, the metadata and the spelling of ``old``. It keeps its type too, with two exceptions, as in
-    delta-spark: of byte, short and integer the wider one stays, and void gives way to any type. Narrower data fit into
-    a column; other data are refused.
+    the nullability, the metadata and the spelling of ``old``. It keeps its type too, with exceptions, as in
+    delta-spark: of byte, short and integer the wider one stays, and void gives way to any type. Where changes are
+    recorded, a column grows with the data to any wider type but from integers to doubles and decimals, which have
+    other digits. Narrower data fit into a column; other data are refused.
 
     Args:
         old: the table's schema.
@@ -119,6 +175,8 @@ def _merge(old: DataType, new: DataType, path: str, changes: Changes, problems: 
                 return old
             if changes != "refused" and old in _SMALL_INTEGERS and new in _SMALL_INTEGERS:
                 return new
+            if changes == "recorded" and can_widen(old, new) and (new in INTEGRAL or old not in INTEGRAL):
+                return new
             problems.append(f"column {path} is {old} in the table and {new} in the data")
             return old
 
@@ -139,6 +197,6 @@ def _type_changes(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterat
             yield from _type_changes(old.key, new.key, (*path, "key"))
             yield from _type_changes(old.value, new.value, (*path, "value"))
         case _:
-            if old != new and old in _SMALL_INTEGERS:
+            if can_widen(old, new):
                 where = {"fieldPath": ".".join(path)} if path else {}
                 yield {"fromType": str(old), "toType": str(new), **where}

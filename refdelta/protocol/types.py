@@ -175,6 +175,7 @@ _PRIMITIVES = {
 }
 # What old Spark versions wrote for the type of NULL, and for a decimal whose parameters nobody gave.
 _ALIASES: dict[str, DataType] = {"null": VOID, "decimal": DecimalType(10, 0)}
+_SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
 # Types that Spark or a proposal knows and this engine does not: the table is sound, the engine is not enough.
 _FOREIGN = re.compile(
@@ -307,6 +308,19 @@ def _primitive(name: str, path: str) -> DataType:
     if _FOREIGN.match(name):
         raise UnsupportedFeatureError([f"the type {name} of column {path}"], "use")
     raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {name!r}")
+
+
+def type_named(name: str) -> DataType:
+    """A primitive type by its name in the log, or by its name in SQL.
+
+    Raises:
+        InvalidArgumentError: there is no such type.
+    """
+    folded = " ".join(name.lower().split()) if isinstance(name, str) else ""
+    try:
+        return _primitive(_SQL_NAMES.get(folded, folded), "it")
+    except (_BadSchemaError, UnsupportedFeatureError):
+        raise InvalidArgumentError(f"there is no primitive type {name!r}") from None
 
 
 def _type_to_json(data_type: DataType) -> Any:
