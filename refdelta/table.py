@@ -732,9 +732,12 @@ class DeltaTable:
 
         Raises:
             InvalidArgumentError: JSON, and the table's checkpoints are classic.
+            InvalidLogError: the version's checksum contradicts the log, so that one of them is damaged.
         """
         from refdelta.engine.checkpoint_write import write_checkpoint
+        from refdelta.engine.checksum_check import refuse_contradictions
 
+        refuse_contradictions(self._snapshot)
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Writing version checksums: what a version adds up to, for readers to check themselves by.
 
 PROTOCOL.md, "Version Checksum File". Other engines refuse a table whose checksum is wrong, so a field is either exact
-or left out: the histogram of file sizes, whose bins each engine may choose, is left out.
+or left out. The list of all files is left out, which each version of a small table would repeat.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.engine.files import store_errors
-from refdelta.protocol.checksum import VersionChecksum, encode_checksum
+from refdelta.protocol.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum, encode_checksum
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import checksum_key
 from refdelta_storage.base import Created
@@ -63,6 +63,7 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
     totals, hidden, vectors, bins = snapshot.live.totals, None, None, None
     if "deletionVectors" in features_of(snapshot.protocol):
         hidden, vectors, bins = totals.hidden, totals.vectors, totals.bins
+    counts, sums = map(list, totals.sizes)
     return VersionChecksum(
         table_size_bytes=totals.size,
         num_files=totals.files,
@@ -75,4 +76,7 @@ def version_checksum(snapshot: Snapshot, *, txn_id: str | None = None) -> Versio
         num_deleted_records=hidden,
         num_deletion_vectors=vectors,
         deleted_record_counts=bins,
+        file_size_histogram=FileSizeHistogram(
+            sorted_bin_boundaries=list(SIZE_BINS), file_counts=counts, total_bytes=sums
+        ),
     )

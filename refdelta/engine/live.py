@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.state import appended, has_any, key_of, keys_of, reconcile, with_newer
 from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.checksum import DELETED_BINS
+from refdelta.protocol.checksum import DELETED_BINS, SIZE_BINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,6 +36,7 @@ class Totals:
         hidden: how many rows their deletion vectors hide.
         vectors: how many have a deletion vector.
         bins: how many fall into each of ``DELETED_BINS``, by their hidden rows.
+        sizes: how many fall into each of ``SIZE_BINS``, and their bytes, by their sizes.
     """
 
     files: int
@@ -41,24 +44,45 @@ class Totals:
     hidden: int
     vectors: int
     bins: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
     def of(cls, files: pa.Table) -> Totals:
         """Those of a table of files."""
         size: int = pc.sum(files.column("size")).as_py() or 0
-        vectors = files.column("deletionVector")
+        vectors, sizes = files.column("deletionVector"), _by_size(files.column("size"))
         if vectors.null_count == files.num_rows:
-            return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])))
+            return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])), sizes)
         hidden = pc.struct_field(vectors, "cardinality")
         at_least = [pc.sum(pc.greater_equal(pc.coalesce(hidden, 0), start)).as_py() or 0 for start in DELETED_BINS]
         bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
-        return cls(files.num_rows, size, pc.sum(hidden).as_py() or 0, len(hidden) - hidden.null_count, bins)
+        return cls(files.num_rows, size, pc.sum(hidden).as_py() or 0, len(hidden) - hidden.null_count, bins, sizes)
 
     def plus(self, adds: Collection[Add]) -> Totals:
         """With some more files, none of which has a deletion vector."""
         count, size = len(adds), sum(add.size for add in adds)
         bins = (self.bins[0] + count, *self.bins[1:])
-        return Totals(self.files + count, self.size + size, self.hidden, self.vectors, bins)
+        counts, sums = map(list, self.sizes)
+        for add in adds:
+            at = max(0, bisect_right(SIZE_BINS, add.size) - 1)
+            counts[at] += 1
+            sums[at] += add.size
+        sizes = tuple(counts), tuple(sums)
+        return Totals(self.files + count, self.size + size, self.hidden, self.vectors, bins, sizes)
+
+
+def _by_size(sizes: pa.ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many sizes fall into each of ``SIZE_BINS``, and what those add up to."""
+    counts, sums = np.zeros(len(SIZE_BINS), np.int64), np.zeros(len(SIZE_BINS), np.int64)
+    for chunk in sizes.drop_null().chunks:
+        if not len(chunk):
+            continue
+        # Arrow's own way would import pandas.
+        values = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
+        places = np.maximum(0, np.searchsorted(SIZE_BINS, values, side="right") - 1)
+        counts += np.bincount(places, minlength=len(SIZE_BINS))
+        np.add.at(sums, places, values)
+    return tuple(counts.tolist()), tuple(sums.tolist())
 
 
 class LiveFiles:

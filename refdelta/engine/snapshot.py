@@ -273,7 +273,7 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
     gone = 0
     while True:
         try:
-            return _load(store, segment)
+            return _checked(_load(store, segment))
         except ObjectNotFoundError as error:
             # Cleanup deleted a file between our listing and our reading; what it left must do.
             gone += 1
@@ -287,6 +287,15 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
             except (InvalidLogError, VersionNotFoundError, TableNotFoundError) as gap:
                 # Nothing older is complete, so the broken checkpoint is what is wrong with this table.
                 raise error.reason from gap
+
+
+def _checked(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot, held against its checksum. Over a network that would be a request more for each reader."""
+    if snapshot.segment.checksum is not None and not snapshot.store.capabilities.remote:
+        from refdelta.engine.checksum_check import warn_of_contradictions
+
+        warn_of_contradictions(snapshot)
+    return snapshot
 
 
 class _UnusableCheckpointError(Exception):

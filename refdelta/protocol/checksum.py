@@ -26,6 +26,14 @@ class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     total_bytes: list[Int64]
 
 
+SIZE_BINS = (
+    *(0, *(1024 << power for power in range(3, 13))),
+    *(2**20 * size for size in (*range(8, 41, 4), *range(48, 121, 8), *range(124, 145, 4), *range(160, 577, 16))),
+    *(2**20 * size for size in (*range(640, 1409, 64), *range(1536, 2049, 128), *range(2304, 4097, 256))),
+    *(2**30 << power for power in range(3, 9)),
+)
+"""Where the bins of sizes of files start that delta-spark counts by; it refuses a checksum with others."""
+
 DELETED_BINS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
 """Where the bins of PROTOCOL.md, "Deleted Record Counts Histogram Schema" start, in deleted rows; the last has no end.
 """

@@ -37,7 +37,7 @@ def test_files_and_totals_are_those_of_reconciliation(steps):
     for counter, (kind, number, look) in enumerate(steps, 1):
         before = f"n{min(number, counter - 1)}"
         actions, new = {
-            "new": ([added(f"n{counter}", counter)], {f"n{counter}"}),
+            "new": ([added(f"n{counter}", 3 * 4096 * counter)], {f"n{counter}"}),
             "foreign": ([added(f"n{counter}", counter)], set()),
             "spelled": ([added(before.replace("n", "%6E"), 4)], set()),
             "pair": ([added(f"n{counter}", 2), added(f"m{counter}", 3)], {f"m{counter}"}),
@@ -58,11 +58,12 @@ def test_new_files_are_compared_with_nothing_and_kept_beside_the_table(monkeypat
         raise AssertionError("looked through the table")
 
     files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added("a"), added("b", 5, hidden=3)]]))
-    assert files.totals == Totals(2, 6, 3, 1, (1, 1, *[0] * 8))
+    assert files.totals == Totals(2, 6, 3, 1, (1, 1, *[0] * 8), ((2, *[0] * 94), (6, *[0] * 94)))
     monkeypatch.setattr(live, "reconcile", looked)
     monkeypatch.setattr(live, "appended", looked)
-    more = files.behind([[added("c", 10)]], {"c"}).behind([[added("d", 20)]], {"d"})
-    assert more.totals == Totals(4, 36, 3, 1, (3, 1, *[0] * 8))
+    more = files.behind([[added("c", 10)]], {"c"}).behind([[added("d", 8192)]], {"d"})
+    sizes = (3, 1, *[0] * 93), (16, 8192, *[0] * 93)
+    assert more.totals == Totals(4, 16 + 8192, 3, 1, (3, 1, *[0] * 8), sizes)
     monkeypatch.undo()
     assert more.table.column("path").to_pylist() == ["a", "b", "c", "d"]
     assert files.table.num_rows == 2
