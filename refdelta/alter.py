@@ -304,3 +304,46 @@ class TableAlterer:
         with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.move_column(column, after=after)
             return txn.commit()
+
+    def set_default(
+        self,
+        column: str,
+        default: str,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Give a column a default: the value that new rows have in it where their writer leaves the column out.
+
+        Args:
+            column: its name; not a field of a struct.
+            default: an SQL expression without columns.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            InvalidArgumentError: the column cannot hold that, or is generated.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.set_default(column, default)
+            return txn.commit()
+
+    def drop_default(
+        self, column: str, *, isolation: str | None = None, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Let a column have no default any more. Where it has none, nothing is committed.
+
+        Args:
+            column: its name.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.set_default(column, None)
+            return txn.commit()

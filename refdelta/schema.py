@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,10 @@ from refdelta.protocol.types import StructField, StructType, parse_schema, schem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# Generated columns and defaults: see refdelta.ops.declared.
+_DECLARING = ("delta.generationExpression", "CURRENT_DEFAULT")
 
 
 class Schema:
@@ -78,4 +83,13 @@ def struct_of(schema: Any) -> StructType:
         return schema.struct
     if not hasattr(schema, "__arrow_c_schema__"):
         raise InvalidArgumentError(f"schema is a refdelta.Schema or an Arrow schema, not a {type(schema).__name__}")
-    return from_arrow(pa.schema(schema))
+    given = pa.schema(schema)
+    return StructType(
+        tuple(replace(f, metadata=_declared(item)) for f, item in zip(from_arrow(given), given, strict=True))
+    )
+
+
+def _declared(item: pa.Field) -> dict[str, str]:
+    """What the metadata of an Arrow field, such as deltalake's, declare of a column's values."""
+    found = ((key.decode(), value.decode()) for key, value in (item.metadata or {}).items())
+    return {key: value for key, value in found if key in _DECLARING}

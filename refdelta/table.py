@@ -86,6 +86,8 @@ class DeltaTable:
         storage_options: Mapping[str, str] | None = None,
         *,
         cluster_by: Sequence[str] | str | None = None,
+        generated: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
         commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
         """Create a table without rows.
@@ -101,16 +103,21 @@ class DeltaTable:
             configuration: its table properties.
             storage_options: what the store needs.
             cluster_by: the clustering columns, as :func:`refdelta.write_deltalake` takes them.
+            generated: of columns, the SQL that their values are made by: of the other columns, and of the column's
+                type. Writers leave them out, or give just these values.
+            defaults: of columns, the SQL of the values that they have where a writer leaves them out.
             commit_properties: what to note in the commit.
 
         Raises:
             TableAlreadyExistsError: the table exists and the mode is ``error``.
+            InvalidArgumentError: a column that does not exist, or whose ``generated`` or ``defaults`` cannot be.
             ConstraintViolationError: the table to be replaced is append-only.
             ProtocolChangedException: another writer created it meanwhile.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
         from refdelta.ops import create as creation
         from refdelta.ops import target
+        from refdelta.ops.declared import declared
         from refdelta.schema import struct_of
         from refdelta.staging import Staging
 
@@ -127,7 +134,7 @@ class DeltaTable:
                 return cls(table_uri, storage_options=storage_options)
             snapshot = load_snapshot(store)
         made = target.new_table(
-            struct_of(schema),
+            declared(struct_of(schema), generated=generated, defaults=defaults),
             partition_by=partition_by,
             cluster_by=cluster_by,
             configuration=configuration,

@@ -21,6 +21,7 @@ from refdelta.merger import TableMerger
 from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
 from refdelta.ops.alter_columns import change_type, drop_columns, move_column, rename_column, set_nullable
 from refdelta.ops.alter_constraints import add_constraint, drop_constraint
+from refdelta.ops.alter_defaults import set_default
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.clustering import cluster_by
@@ -319,6 +320,12 @@ class WriteTransaction:
         with self._begin("move_column") as staging:
             if staging is not None:
                 move_column(staging, self._snapshot, column, after)
+
+    def set_default(self, column: str, default: str | None) -> None:
+        """Give a column a default, or with None take it away, as :meth:`refdelta.alter.TableAlterer.set_default`."""
+        with self._begin("set_default") as staging:
+            if staging is not None:
+                set_default(staging, self._snapshot, column, default)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

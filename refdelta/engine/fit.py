@@ -9,6 +9,7 @@ Strings of char(n) and varchar(n) columns are the exception: they are padded and
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,12 +61,13 @@ class Fitter:
 
 
 @functools.lru_cache(maxsize=32)  # who appends often does it with one schema
-def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
+def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[str] = frozenset()) -> Fitter:
     """Match the columns of data with those of a table.
 
     Args:
         data_schema: of the batches to come.
         table_schema: of the table.
+        made: columns that get their values behind the fitter, and may be null or missing before that.
 
     Raises:
         SchemaMismatchError: columns that the table does not have, columns that it must have, types that do not fit:
@@ -75,7 +77,8 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType) -> Fitter:
     """
     target = to_arrow(table_schema)
     problems: list[Exception] = []
-    plan = _plan_struct(list(data_schema), table_schema, "", None, problems)
+    asked = StructType(tuple(replace(f, nullable=True) if f.name in made else f for f in table_schema))
+    plan = _plan_struct(list(data_schema), asked, "", None, problems)
     if problems:
         # The narrower class only where it tells the whole story.
         kind = (

@@ -12,7 +12,9 @@ from refdelta import arguments
 from refdelta.engine.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.change import change_table, in_json
+from refdelta.ops.declared import MARKS
 from refdelta.ops.names import split_path
+from refdelta.ops.row_rules import INVARIANTS
 from refdelta.protocol.evolution import as_nullable, merge_schemas
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
 from refdelta.protocol.protocol_choice import asked_features
@@ -104,6 +106,10 @@ def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField])
             raise InvalidArgumentError(
                 f"cannot add column {item.name!r}: it and all that is in it must be nullable, since the rows that are "
                 "there have no value for it"
+            )
+        if marks := sorted({*MARKS, INVARIANTS} & item.metadata.keys()):
+            raise InvalidArgumentError(
+                f"cannot add column {item.name!r} with {', '.join(marks)}: the rows that are there have no such value"
             )
         grown = merge_schemas(schema, StructType((_placed(schema, split_path(item.name), item),)), changes="refused")
         if grown == schema:

@@ -70,15 +70,16 @@ class FileWriter:
             ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
         """
         target = self.target
-        fitter = plan_fit(schema, target.schema)
+        made = target.rules.left_out(schema.names)
+        fitter = plan_fit(schema, target.schema, made)
         rows = 0
 
         def fitted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             for batch in batches:
                 rows += batch.num_rows
-                fit = fitter.apply(batch)
-                target.rules.hold(fit)
+                fit = target.rules.complete(fitter.apply(batch), made)
+                target.rules.hold(fit, made)
                 if self.check:
                     self.check(fit)
                 yield fit

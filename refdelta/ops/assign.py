@@ -17,6 +17,7 @@ from refdelta.engine.schema import arrow_type, to_arrow
 from refdelta.engine.sql import parse_expression
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.names import split_path
+from refdelta.ops.row_rules import DEFAULT, GENERATION
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.binding import resolve_column
 from refdelta.protocol.evolution import as_nullable
@@ -25,7 +26,7 @@ from refdelta.protocol.types import StructType
 
 if TYPE_CHECKING:
     from refdelta.ops.row_rules import RowRules
-    from refdelta.protocol.expression import Value
+    from refdelta.protocol.expression import Column, Value
     from refdelta.protocol.scope import Scope
 
 Evaluate = Callable[[pa.RecordBatch], pa.Array]
@@ -52,7 +53,8 @@ def expressions(
     """Assignments of SQL expressions.
 
     Args:
-        given: columns, with the alias or without, and SQL in Spark's dialect.
+        given: columns, with the alias or without, and SQL in Spark's dialect; or DEFAULT, for what the column has where
+            nobody gives it a value.
         schema: of the table that is changed.
         scope: what the expressions may name.
         alias: of the table.
@@ -64,16 +66,25 @@ def expressions(
         InvalidArgumentError: a column that is assigned twice.
     """
     found = []
-    for name, sql in (arguments.mapping("updates", given) or {}).items():
-        if not isinstance(sql, str):
+    for name, text in (arguments.mapping("updates", given) or {}).items():
+        if not isinstance(text, str):
             raise InvalidArgumentError(
-                f"the new value of {name!r} is an SQL expression as text, not {sql!r}; new_values takes Python values"
+                f"the new value of {name!r} is an SQL expression as text, not {text!r}; new_values takes Python values"
             )
         column = resolve_column(path_in(split_path(name), schema, alias), schema)
+        sql = _default(column, schema) if text.strip().lower() == "default" else text
+        if sql is None:
+            continue
         value = store_assign(parse_expression(sql, scope, now=now), as_nullable(column.type), name)
         evaluate = functools.partial(_evaluated, value)
         found.append(Assignment(column.path, evaluate, columns(value)))
     return _distinct(found)
+
+
+def _default(column: Column, schema: StructType) -> str | None:
+    """The SQL that DEFAULT stands for; None for a generated column, which follows the others where nobody sets it."""
+    metadata = schema.field(column.path[0]).metadata if len(column.path) == 1 else {}
+    return None if GENERATION in metadata else str(metadata.get(DEFAULT, "NULL"))
 
 
 def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
@@ -124,10 +135,14 @@ def _distinct(assignments: list[Assignment]) -> list[Assignment]:
 class Setter:
     """Makes rows with new values; holds that these are what the table's schema and its rules allow."""
 
-    def __init__(self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules):
+    def __init__(
+        self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules, *, inserting: bool = False
+    ):
+        assigned = {assignment.path[0] for assignment in assignments}
+        self._made = rules.left_out(assigned) if inserting else rules.following(assigned)
         # What the table asks of nulls is asked of the rows when they are whole.
         self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
-        self._fitter = plan_fit(self._schema, schema)
+        self._fitter = plan_fit(self._schema, schema, self._made)
         self._assignments = assignments
         self._rules = rules
 
@@ -147,8 +162,9 @@ class Setter:
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
         made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        self._rules.hold(made)
-        return made
+        whole = self._rules.complete(made, self._made)
+        self._rules.hold(whole, self._made)
+        return whole
 
 
 def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:

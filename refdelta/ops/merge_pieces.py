@@ -317,7 +317,10 @@ def _inserted(plan: MergePlan, source: pa.Table) -> Iterator[tuple[BoundClause, 
 
 
 def _setters(plan: MergePlan, snapshot: Snapshot) -> dict[int, Setter]:
-    return {id(clause): Setter(snapshot.schema, clause.assignments, plan.rules) for clause in plan.clauses}
+    return {
+        id(one): Setter(snapshot.schema, one.assignments, plan.rules, inserting=one.clause.kind == "insert")
+        for one in plan.clauses
+    }
 
 
 def _piece(held: list[tuple[int, pa.RecordBatch]]) -> tuple[pa.Table, pa.Array, pa.Array]:

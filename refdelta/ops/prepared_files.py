@@ -88,9 +88,10 @@ class PreparedFiles:
 def _check_fits(files: StructType, target: Target) -> None:
     if target.properties.column_mapping_mode != "none":
         raise UnsupportedFeatureError(("columnMapping",), "commit files that others wrote to")
-    if target.rules.features:
+    made = target.rules.left_out(files.names) - {*target.partition_columns}
+    if features := target.rules.features or (("allowColumnDefaults",) if made else ()):
         hint = "its rules are held when rows are written, and these are"
-        raise UnsupportedFeatureError(target.rules.features, "commit files that others wrote to", hint)
+        raise UnsupportedFeatureError(features, "commit files that others wrote to", hint)
     partitioning = {name.lower() for name in target.partition_columns}
     found = {field.name.lower(): field for field in files.fields}
     wrong = []

@@ -1,4 +1,5 @@
-"""What a table asks of its rows beyond their types: CHECK constraints and the invariants of columns.
+"""What a table asks of its rows beyond their types: CHECK constraints, invariants, generated columns; and the values
+that it gives where a writer gives none: those of generated columns, and defaults.
 
 Rules are SQL that somebody wrote into the log. They are read against the schema by which rows are written. One that
 this engine cannot read is one that it cannot hold rows to, so it writes no row then.
@@ -7,33 +8,42 @@ this engine cannot read is one that it cannot hold rows to, so it writes no row 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.evaluate import row_mask
-from refdelta.engine.sql import parse_predicate
+from refdelta.engine.evaluate import evaluate_value, row_mask
+from refdelta.engine.fit import plan_fit
+from refdelta.engine.schema import arrow_field
+from refdelta.engine.sql import parse_expression, parse_predicate
 from refdelta.errors import (
     ColumnNotFoundError,
     ConstraintViolationError,
     InvalidArgumentError,
     InvalidLogError,
     PredicateError,
+    SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from refdelta.protocol.actions import AnyAction, Metadata
-from refdelta.protocol.expression import column_refs
+from refdelta.protocol.actions import AnyAction, Metadata, Protocol
+from refdelta.protocol.assignment import store_assign
+from refdelta.protocol.evolution import as_nullable
+from refdelta.protocol.expression import Column, Comparison, column_refs
+from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
-from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_schema
+from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, is_nested, parse_schema
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.expression import Value
     from refdelta.protocol.predicate import Predicate
 
 INVARIANTS = "delta.invariants"
+GENERATION = "delta.generationExpression"
+DEFAULT = "CURRENT_DEFAULT"
 _SHOWN = 200
 
 
@@ -46,12 +56,14 @@ class Check:
         what: its kind and name, for errors.
         sql: as the log has it.
         predicate: the same, bound to the table's schema.
+        column: the generated column whose value it is about, if it is about one.
     """
 
     feature: str
     what: str
     sql: str
     predicate: Predicate
+    column: str | None = None
 
     def hold(self, rows: pa.RecordBatch) -> None:
         """Raise ``ConstraintViolationError`` for the first row of which it is not true."""
@@ -71,25 +83,45 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A column that the table gives a value where a writer gives none.
+
+    Attributes:
+        field: the column.
+        value: of its type, for each row of the others.
+        generated: whether it follows other columns, so that it changes with them; else it is a default.
+    """
+
+    field: StructField
+    value: Value
+    generated: bool
+
+
+@dataclass(frozen=True)
 class RowRules:
     """The rules of a table's rows. They can be pickled: other processes write rows, too.
 
     Attributes:
         checks: what must be true of every row.
+        made: the columns that the table may give values itself, in an order in which they can be computed.
     """
 
     checks: tuple[Check, ...] = ()
+    made: tuple[Made, ...] = ()
 
     @classmethod
-    def of(cls, schema: StructType, configuration: Mapping[str, str] | None, now: int | None = None) -> RowRules:
+    def of(
+        cls, schema: StructType, configuration: Mapping[str, str] | None, protocol: Protocol, now: int | None = None
+    ) -> RowRules:
         """The rules of a table.
 
-        Implements PROTOCOL.md, "CHECK Constraints" and "Column Invariants". They are held whether or not the protocol
-        has their features, as by delta-spark.
+        Implements PROTOCOL.md, "CHECK Constraints", "Column Invariants", "Generated Columns" and "Default Columns". The
+        first two are held whether or not the protocol has their features, as by delta-spark.
 
         Args:
             schema: by which rows are written.
             configuration: the table's.
+            protocol: the table's.
             now: what ``current_timestamp`` is, in microseconds since 1970 (UTC).
 
         Raises:
@@ -105,30 +137,71 @@ class RowRules:
             _check("invariants", f"the invariant of column {path}", _invariant(field, path), schema, now)
             for path, field in _marked(schema)
         ]
-        return cls(tuple(checks)) if checks else NO_RULES
+        made = list(_made(schema, features_of(protocol), now))
+        checks += [_follows(one) for one in made if one.generated]
+        return cls(tuple(checks), tuple(made)) if checks or made else NO_RULES
 
     @classmethod
     def after(cls, snapshot: Snapshot, changes: Iterable[AnyAction] = (), now: int | None = None) -> RowRules:
         """The rules of a table after some changes of it. Raises as :meth:`of`."""
-        metadata = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        for action in changes:
+            if isinstance(action, Metadata):
+                metadata = action
+            elif isinstance(action, Protocol):
+                protocol = action
         same = metadata is snapshot.metadata
         schema = snapshot.schema if same else parse_schema(metadata.schema_string)
-        return cls.of(schema, metadata.configuration, now)
+        return cls.of(schema, metadata.configuration, protocol, now)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The table features that ask for them."""
+        """The table features that ask for checks."""
         return tuple(sorted({check.feature for check in self.checks}))
 
-    def hold(self, rows: pa.RecordBatch) -> None:
+    def left_out(self, names: Iterable[str]) -> frozenset[str]:
+        """The columns that the table gives values where new rows have these."""
+        given = {name.lower() for name in names}
+        return frozenset(one.field.name for one in self.made if one.field.name.lower() not in given)
+
+    def following(self, names: Collection[str]) -> frozenset[str]:
+        """The generated columns among those that are not set where these are."""
+        return self.left_out(names) & {one.field.name for one in self.made if one.generated}
+
+    def complete(self, rows: pa.RecordBatch, made: Collection[str]) -> pa.RecordBatch:
+        """Give some columns their values.
+
+        Args:
+            rows: of the table's schema; whatever they have in these columns.
+            made: the names of the columns.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none.
+            ExpressionError: a value that cannot be computed.
+        """
+        for one in self.made if made else ():
+            if one.field.name in made:
+                at = rows.schema.get_field_index(one.field.name)
+                field = arrow_field(replace(one.field, type=as_nullable(one.field.type), nullable=True))
+                value = pa.RecordBatch.from_arrays([evaluate_value(one.value, rows)], schema=pa.schema([field]))
+                fitted = plan_fit(value.schema, StructType((one.field,))).apply(value)
+                rows = rows.set_column(at, rows.schema.field(at), fitted.column(0))
+        return rows
+
+    def hold(self, rows: pa.RecordBatch, made: Collection[str] = ()) -> None:
         """Check rows of the table's schema, which may have further columns.
+
+        Args:
+            rows: the rows.
+            made: the names of those columns that :meth:`complete` has made.
 
         Raises:
             ConstraintViolationError: a rule that does not hold.
             ExpressionError: a rule that has no value for some row.
         """
         for check in self.checks:
-            check.hold(rows)
+            if check.column is None or check.column not in made:
+                check.hold(rows)
 
 
 NO_RULES = RowRules()
@@ -141,6 +214,40 @@ def constraints(configuration: Mapping[str, str] | None) -> dict[str, str]:
         for key, sql in (configuration or {}).items()
         if key.lower().startswith(CONSTRAINT_PREFIX)
     }
+
+
+def _made(schema: StructType, features: Collection[str], now: int | None) -> Iterator[Made]:
+    """Defaults, which are the same for all rows, and generated columns, which may rest on all others."""
+    if "allowColumnDefaults" in features:
+        for field in schema:
+            if DEFAULT in field.metadata:
+                yield Made(field, _value("default", "allowColumnDefaults", field, DEFAULT, StructType(), now), False)
+    if "generatedColumns" in features:
+        others = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
+        for field in schema:
+            if GENERATION in field.metadata:
+                yield Made(field, _value("expression", "generatedColumns", field, GENERATION, others, now), True)
+
+
+def _value(what: str, feature: str, field: StructField, key: str, scope: StructType, now: int | None) -> Value:
+    sql = str(field.metadata[key])
+    what = f"the {what} of column {field.name} ({sql})"
+    if is_nested(field.type) and sql.strip().lower() != "null":
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: it is {field.type}")
+    try:
+        return store_assign(parse_expression(sql, scope, now=now), as_nullable(field.type), field.name)
+    except ColumnNotFoundError as error:
+        raise InvalidArgumentError(f"{what} is about a column that is not there or generated itself: {error}") from None
+    except (PredicateError, SchemaMismatchError) as error:
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}") from None
+
+
+def _follows(one: Made) -> Check:
+    """That a generated column has the value of its expression."""
+    field = one.field
+    same = Comparison("<=>", Column((field.name,), field.type), one.value)
+    sql = str(field.metadata[GENERATION])
+    return Check("generatedColumns", f"the expression of the generated column {field.name}", sql, same, field.name)
 
 
 def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> Check:

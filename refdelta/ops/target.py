@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta import arguments
+from refdelta.engine.fit import plan_fit
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
+from refdelta.ops.declared import check_declared
 from refdelta.ops.names import dotted
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
@@ -27,6 +29,8 @@ from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.clustering import ColumnPath
@@ -54,6 +58,10 @@ class Target:
     clustering_columns: tuple[ColumnPath, ...] = ()
     changes: tuple[AnyAction, ...] = ()
     rules: RowRules = NO_RULES
+
+    def check_fits(self, data: pa.Schema) -> None:
+        """Refuse data that could not be written. Raises as :func:`refdelta.engine.fit.plan_fit`."""
+        plan_fit(data, self.schema, self.rules.left_out(data.names))
 
 
 def new_table(
@@ -110,7 +118,8 @@ def new_table(
     protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
-    rules = RowRules.of(schema, properties)
+    rules = RowRules.of(schema, properties, protocol)
+    check_declared(schema)
     return Target(schema, columns, TableProperties.parse(properties), clustering, (protocol, metadata, *domain), rules)
 
 

@@ -143,7 +143,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer("invariants", legacy=(1, 2), write="always", active=_field_key("delta.invariants")),
     _writer("checkConstraints", legacy=(1, 3), write="always", active=_constrained, drop="plain"),
     _writer("changeDataFeed", legacy=(1, 4), active=_change_data_feed),
-    _writer("generatedColumns", legacy=(1, 4), active=_field_key("delta.generationExpression")),
+    _writer("generatedColumns", legacy=(1, 4), write="always", active=_field_key("delta.generationExpression")),
     _both(
         "columnMapping",
         legacy=(2, 5),
@@ -153,7 +153,7 @@ _ROWS: tuple[Feature, ...] = (
     ),
     _writer("identityColumns", legacy=(1, 6), active=_field_key("delta.identity.start", "delta.identity.step")),
     # PROTOCOL.md: named.
-    _writer("allowColumnDefaults", active=_field_key("CURRENT_DEFAULT")),
+    _writer("allowColumnDefaults", write="always", active=_field_key("CURRENT_DEFAULT")),
     _writer("domainMetadata", write="always", drop="plain"),
     _writer(
         "rowTracking",

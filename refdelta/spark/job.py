@@ -8,7 +8,6 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.sql import parse_predicate
@@ -138,7 +137,7 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
         base = load_snapshot(store, reads_target)
     rows = to_arrow(delta_schema(schema))
     target = request.target(base, rows)
-    plan_fit(rows, target.schema)
+    target.check_fits(rows)
     sql = request.predicate
     check = None if sql is None else requires(parse_predicate(sql, target.schema), sql)
     return Job(

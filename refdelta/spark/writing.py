@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError
@@ -163,7 +162,7 @@ class FrameRows:
 
     def write(self, writer: FileWriter) -> Written:
         """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
-        plan_fit(self.schema, writer.target.schema)
+        writer.target.check_fits(self.schema)
         with watched(self._df.sparkSession, writer.store) as watch:
             token = watch.token
 

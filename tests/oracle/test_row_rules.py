@@ -8,6 +8,7 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.protocol.features import features_of
 from refdelta.spark import oracle
 
 pytestmark = pytest.mark.spark
@@ -85,3 +86,89 @@ def test_neither_adds_a_constraint_that_rows_break(quick_spark, tmp_path):
     DeltaTable(path).alter.drop_constraint("other")
     spark.sql(f"UPDATE {name} SET a = -1 WHERE a = 9")
     assert pc.min(DeltaTable(path).to_pyarrow_table()["a"]).as_py() == -1
+
+
+BASE = "at TIMESTAMP, a BIGINT, s STRING, d DOUBLE, x DECIMAL(10,2)"
+MADE = {
+    "g0": ("DATE", "CAST(at AS DATE)"),
+    "g1": ("INT", "year(at) * 100 + month(at)"),
+    "g2": ("INT", "hour(at)"),
+    "g3": ("TIMESTAMP", "date_trunc('MONTH', at)"),
+    "g4": ("BIGINT", "a * 2 + 1"),
+    "g5": ("STRING", "upper(substring(s, 1, 2))"),
+    "g6": ("STRING", "concat(s, '-', CAST(a AS STRING))"),
+    "g7": ("BOOLEAN", "d > 1.5 OR a IS NULL"),
+    "g8": ("STRING", "CASE WHEN a > 2 THEN 'many' WHEN s LIKE 'b%' THEN s ELSE 'few' END"),
+    "g9": ("DECIMAL(11,2)", "x + 1.25BD"),
+    "g10": ("DOUBLE", "d / 2"),
+    "g11": ("DATE", "trunc(at, 'YEAR')"),
+    "g12": ("BIGINT", "coalesce(a, length(s), 0)"),
+}
+DEFAULTS = {
+    "n": ("INT", "7"),
+    "t": ("STRING", "concat('x', 'y')"),
+    "u": ("DATE", "DATE '2024-02-29'"),
+    "v": ("INT", "NULL"),
+}
+INPUT = pa.table(
+    {
+        "at": pa.array([0, 1709210096123456, -3600 * 10**6, None], pa.timestamp("us", "UTC")),
+        "a": pa.array([1, 5, None, -7], pa.int64()),
+        "s": pa.array(["abc", "b", "", None]),
+        "d": pa.array([1.5, 2.5, float("nan"), None]),
+        "x": pa.array([1, 2, None, 4], pa.int32()).cast(pa.decimal128(12, 0)).cast(pa.decimal128(10, 2)),
+    }
+)
+
+
+def made_by_spark(spark, path):
+    generated = [f"{name} {kind} GENERATED ALWAYS AS ({sql})" for name, (kind, sql) in MADE.items()]
+    defaults = [f"{name} {kind} DEFAULT {sql}" for name, (kind, sql) in DEFAULTS.items()]
+    spark.sql(
+        f"CREATE TABLE {oracle.identifier(path)} ({', '.join([BASE, *generated, *defaults])}) USING delta "
+        "PARTITIONED BY (g0) TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+
+
+def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoever_makes_them(quick_spark, tmp_path):
+    spark = quick_spark
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    made_by_spark(spark, theirs)
+    schema = DeltaTable(theirs).schema()
+    table = DeltaTable.create(
+        ours,
+        schema.to_arrow(),
+        partition_by="g0",
+        generated={name: sql for name, (_, sql) in MADE.items()},
+        defaults={name: sql for name, (_, sql) in DEFAULTS.items()},
+    )
+    assert table.schema() == schema
+    assert features_of(table.protocol()) == features_of(DeltaTable(theirs).protocol())
+    frame = spark.createDataFrame(INPUT.to_pylist(), BASE)
+    for place in (theirs, ours):
+        write_deltalake(place, INPUT, mode="append")
+        frame.write.format("delta").mode("append").save(str(place))
+        # What is there is what the expressions make, for both: each takes all of it as it is.
+        whole = DeltaTable(place).to_pyarrow_table()
+        write_deltalake(place, whole, mode="append")
+        spark.sql(f"INSERT INTO {oracle.identifier(place)} SELECT * FROM {oracle.identifier(place)}")
+        found = DeltaTable(place).to_pyarrow_table()
+        assert found.num_rows == 8 * INPUT.num_rows
+        assert found.group_by(found.column_names).aggregate([]).num_rows == INPUT.num_rows
+    assert_same_table(DeltaTable(ours).to_pyarrow_table(), DeltaTable(theirs).to_pyarrow_table())
+    assert_same_table(DeltaTable(ours).to_pyarrow_table(), oracle.read_table(spark, ours))
+
+    name = oracle.identifier(ours)
+    spark.sql(f"UPDATE {name} SET at = at + INTERVAL 40 DAYS, s = DEFAULT, n = 3, t = DEFAULT WHERE a = 5")
+    DeltaTable(theirs).update(
+        {"at": "CAST(date_add(CAST(at AS DATE), 40) AS TIMESTAMP)", "s": "DEFAULT", "n": "3", "t": "DEFAULT"},
+        predicate="a = 5",
+    )
+    drop = [name for name in table.schema().names if name in ("at", "g2")]
+    one, other = (DeltaTable(place).to_pyarrow_table().drop_columns(drop) for place in (ours, theirs))
+    assert_same_table(one, other)
+    for column in ("a + 1", "NULL"):
+        with pytest.raises(Exception, match="Generated Column"):
+            spark.sql(f"UPDATE {name} SET g4 = {column}")
+        with pytest.raises(errors.ConstraintViolationError, match="generated column g4"):
+            DeltaTable(theirs).update({"g4": column})

@@ -159,10 +159,8 @@ def test_versions_from_the_future_are_refused():
 # How each feature becomes active: configuration, field metadata.
 ACTIVE = {
     "changeDataFeed": ({"delta.enableChangeDataFeed": "true"}, {}),
-    "generatedColumns": ({}, {"delta.generationExpression": "a + 1"}),
     "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
     "identityColumns": ({}, {"delta.identity.start": 1, "delta.identity.step": 1}),
-    "allowColumnDefaults": ({}, {"CURRENT_DEFAULT": "7"}),
     "rowTracking": ({"delta.enableRowTracking": "true"}, {}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),

@@ -1,0 +1,42 @@
+"""ALTER TABLE ALTER COLUMN SET and DROP DEFAULT: what a column has where a writer gives no value (PROTOCOL.md, "Default
+Columns"). The rows that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from refdelta import arguments
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.change import change_table, in_json
+from refdelta.ops.declared import check_default, with_mark
+from refdelta.ops.row_rules import DEFAULT, GENERATION
+from refdelta.protocol.types import schema_json
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+
+def set_default(txn: Staging, snapshot: Snapshot, column: str, sql: str | None) -> None:
+    """Stage that a column has another default, or none where ``sql`` is None.
+
+    Raises:
+        ColumnNotFoundError: there is no such column; a field of a struct is none.
+        InvalidArgumentError: a constant that the column cannot hold, or a column whose values are made otherwise.
+    """
+    field = snapshot.schema.field(arguments.text("column", column) or "")
+    if sql is None and DEFAULT not in field.metadata:
+        return
+    if GENERATION in field.metadata:
+        raise InvalidArgumentError(f"column {field.name!r} is generated, and has no default")
+    schema = with_mark(snapshot.schema, field.name, DEFAULT, arguments.text("default", sql))
+    changed = schema.field(field.name)
+    if sql is not None:
+        check_default(changed)
+    shown = {"name": field.name, "type": str(field.type), "nullable": field.nullable, "metadata": changed.metadata}
+    txn.describe("CHANGE COLUMN", {"column": in_json(shown)}, {})
+    metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema))
+    change_table(txn, snapshot, metadata, () if sql is None else ("allowColumnDefaults",))
