@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.schema import Schema
     from refdelta.table import DeltaTable
+    from refdelta.verifier.run import verify
     from refdelta.writer import write_deltalake
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Transaction",
     "__version__",
     "errors",
+    "verify",
     "write_deltalake",
 ]
 
@@ -41,6 +43,7 @@ _HOMES = {
     "RowBudget": ("concurrency.lookout", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("protocol.actions", "Txn"),
+    "verify": ("verifier.run", "verify"),
     "write_deltalake": ("writer", "write_deltalake"),
 }
 

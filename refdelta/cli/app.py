@@ -124,4 +124,15 @@ def properties(message: str | None, row_level: bool | None = None) -> CommitProp
 
 
 # The commands register themselves with `app`; importing them here is what makes them exist.
-from refdelta.cli import benching, changing, conflicts, crosschecking, inspect, maintaining, reading, running, writing  # noqa: E402, F401
+from refdelta.cli import (  # noqa: E402
+    benching,  # noqa: F401
+    changing,  # noqa: F401
+    conflicts,  # noqa: F401
+    crosschecking,  # noqa: F401
+    inspect,  # noqa: F401
+    maintaining,  # noqa: F401
+    reading,  # noqa: F401
+    running,  # noqa: F401
+    verifying,  # noqa: F401
+    writing,  # noqa: F401
+)

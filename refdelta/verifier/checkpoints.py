@@ -1,0 +1,232 @@
+"""Checkpoints against what the commits give (PROTOCOL.md, "Checkpoints" in the requirements for writers)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from refdelta.engine.files import log_errors, open_parquet, store_errors
+from refdelta.errors import InvalidLogError
+from refdelta.protocol.actions import (
+    Add,
+    Cdc,
+    CheckpointMetadata,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+)
+from refdelta.protocol.codec import ACTIONS, decode_action
+from refdelta.protocol.paths import sidecar_key
+from refdelta.verifier.compare import compare_states
+from refdelta.verifier.state import State
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from refdelta.protocol.actions import AnyAction
+    from refdelta.verifier.log_files import Checkpoint, LogFiles
+    from refdelta.verifier.report import Report
+    from refdelta_storage.base import Store
+
+# Structs beside the actions' own fields: they say again what stands there as text.
+_PARSED = ("stats_parsed", "partitionValues_parsed")
+
+
+@dataclass
+class Content:
+    """What a checkpoint holds.
+
+    Attributes:
+        actions: all actions, those in sidecars included.
+        inside: how many file actions stand in the checkpoint itself.
+        outside: how many stand in sidecars.
+        columns: the fields that ``add`` and ``remove`` and ``protocol`` have there.
+    """
+
+    actions: list[AnyAction] = field(default_factory=list)
+    inside: int = 0
+    outside: int = 0
+    columns: dict[str, set[str]] = field(default_factory=dict)
+
+
+class CheckpointCheck:
+    """Reads a checkpoint and compares it.
+
+    Args:
+        store: the table's folder.
+        checkpoint: the checkpoint.
+        log: the files of the log.
+        report: takes the findings.
+    """
+
+    def __init__(self, store: Store, checkpoint: Checkpoint, log: LogFiles, report: Report):
+        self.store, self.checkpoint, self.log, self.report = store, checkpoint, log, report
+
+    def find(self, clause: str, message: str, file: str | None = None) -> None:
+        """Note a finding of this checkpoint."""
+        where = file or self.checkpoint.keys[0]
+        self.report.find(clause, message, version=self.checkpoint.version, file=where)
+
+    def read(self) -> Content | None:
+        """All actions, with what is wrong with their form as findings; None where the checkpoint cannot be read."""
+        content = Content()
+        try:
+            for key in self.checkpoint.keys:
+                self._take(key, content, content.actions)
+            self._sidecars(content)
+        except InvalidLogError as error:
+            self.find("check-1", f"it cannot be read: {error.reason}")
+            return None
+        self._form(content)
+        return content
+
+    def compare(self, content: Content, state: State) -> None:
+        """Hold the checkpoint against the state of its version."""
+        own = State()
+        own.step(self.checkpoint.version, content.actions)
+        compare_states(own, state, self.checkpoint.mtime_ms, lambda message: self.find("check-1", message))
+
+    def _take(self, key: str, content: Content, into: list[AnyAction]) -> None:
+        into += self._json(key) if key.endswith(".json") else self._parquet(key, content)
+
+    def _json(self, key: str) -> Iterator[AnyAction]:
+        with store_errors(f"read {key}"):
+            data = self.store.get(key)
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            action = decode_action(line, key, number) if line.strip() else None
+            if action is not None:
+                yield action
+
+    def _parquet(self, key: str, content: Content) -> Iterator[AnyAction]:
+        try:
+            with log_errors(key):
+                parquet = open_parquet(self.store, key)
+                schema = parquet.schema_arrow
+                for name in schema.names:
+                    kind = schema.field(name).type
+                    inner = {kind.field(i).name for i in range(kind.num_fields)}
+                    content.columns.setdefault(name, set()).update(inner)
+                wanted = list(_columns(schema))
+                for batch in parquet.iter_batches(4096, columns=wanted):
+                    for row in batch.to_pylist(maps_as_pydicts="lossy"):
+                        yield from _actions(row, key)
+        except ObjectNotFoundError as error:
+            raise InvalidLogError("it is gone", file=key) from error
+
+    def _sidecars(self, content: Content) -> None:
+        content.inside = sum(isinstance(action, (Add, Remove)) for action in content.actions)
+        for action in [one for one in content.actions if isinstance(one, Sidecar)]:
+            try:
+                key = sidecar_key(action.path, self.store.uri)
+            except InvalidLogError as error:
+                self.find("check-13", str(error))
+                continue
+            size = self.log.sidecars.get(key.rpartition("/")[2])
+            if size is None:
+                self.find("check-13", "a checkpoint names this sidecar, but it does not exist", key)
+                continue
+            if size != action.size_in_bytes:
+                self.find("check-13", f"the sidecar has {size} bytes, {action.size_in_bytes} by the checkpoint", key)
+            files: list[AnyAction] = []
+            self._take(key, content, files)
+            if not all(isinstance(one, (Add, Remove)) for one in files):
+                self.find("check-13", "a sidecar holds adds and removes, and no other action", key)
+            content.outside += len(files)
+            content.actions += files
+
+    # --- its form --------------------------------------------------------------------------------------------------
+
+    def _form(self, content: Content) -> None:
+        counts = Counter[type](type(action) for action in content.actions)
+        for action in content.actions:
+            if isinstance(action, Remove) and (action.stats is not None or action.tags):
+                self.find("check-9", f"the remove of {action.path!r} has statistics or tags")
+            if isinstance(action, DomainMetadata) and action.removed:
+                self.find("check-1", f"the domain {action.domain!r} is removed, and in the checkpoint")
+            if isinstance(action, CheckpointMetadata) and action.version != self.checkpoint.version:
+                self.find("check-12", f"its checkpointMetadata is of version {action.version}")
+        for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
+            if counts[kind] != 1:
+                self.find("check-1", f"it has {counts[kind]} {name} actions")
+        if counts[CommitInfo] or counts[Cdc]:
+            self.find("check-8", "it has a commitInfo, or a cdc action")
+        self._spec(counts, content)
+        self._features(content)
+
+    def _spec(self, counts: Counter[type], content: Content) -> None:
+        protocol = next((one for one in content.actions if isinstance(one, Protocol)), None)
+        allowed = protocol is not None and "v2Checkpoint" in (protocol.writer_features or ())
+        second = counts[CheckpointMetadata] or counts[Sidecar] or self.checkpoint.kind == "uuid"
+        if second and counts[CheckpointMetadata] != 1:
+            self.find("check-12", f"it has {counts[CheckpointMetadata]} checkpointMetadata actions")
+        if second and not allowed:
+            self.find("check-11", "it is of the V2 form, and the table has no feature v2Checkpoint")
+        if self.checkpoint.kind == "multipart" and (second or allowed):
+            self.find("check-11", "it is in several parts, where the table has v2Checkpoint")
+        if content.inside and content.outside:
+            where = f"{content.inside} file actions are in it, and {content.outside} in its sidecars"
+            self.find("check-13", where)
+
+    def _features(self, content: Content) -> None:
+        for protocol in content.actions:
+            if not isinstance(protocol, Protocol):
+                continue
+            for name, listed, needs in (
+                ("readerFeatures", protocol.reader_features, protocol.min_reader_version >= 3),
+                ("writerFeatures", protocol.writer_features, protocol.min_writer_version >= 7),
+            ):
+                if needs != (listed is not None):
+                    self.find("check-10", f"{name} {'is missing' if needs else 'is there'}: {protocol}")
+
+
+def _columns(schema: Any) -> Iterator[str]:
+    """The columns to read: of actions, without what says again as structs what they say as text."""
+    for name in schema.names:
+        if name not in ACTIONS and name != "commitInfo":
+            continue
+        kind = schema.field(name).type
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        if any(parsed in names for parsed in _PARSED):
+            yield from (f"{name}.{inner}" for inner in names if inner not in _PARSED)
+        else:
+            yield name
+
+
+def _actions(row: dict[str, Any], key: str) -> Iterator[AnyAction]:
+    for name, body in row.items():
+        if body is None:
+            continue
+        known = _without_nulls(body)
+        if not known or (name != "commitInfo" and _EMPTY.get(name, "path") not in known):
+            continue  # some writers leave a struct of nulls where there is no action
+        action = decode_action({name: known}, key)
+        if action is not None:
+            yield action
+
+
+# The field without which a struct is no action.
+_EMPTY = {
+    "protocol": "minReaderVersion",
+    "metaData": "id",
+    "txn": "appId",
+    "domainMetadata": "domain",
+    "checkpointMetadata": "version",
+}
+
+
+def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are there; a vector or a format of nulls is none. Values of maps may be null."""
+    found = {name: value for name, value in body.items() if value is not None}
+    vector = found.get("deletionVector")
+    if isinstance(vector, dict):
+        found["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
+        if not found["deletionVector"]:
+            del found["deletionVector"]
+    if isinstance(found.get("format"), dict):
+        found["format"] = {name: value for name, value in found["format"].items() if value is not None}
+    return found

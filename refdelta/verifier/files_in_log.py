@@ -1,0 +1,111 @@
+"""What the log says of single files: partition values, statistics by name, and what features ask of adds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.protocol import partition_values
+from refdelta.protocol.clustering import DOMAIN as CLUSTERING
+from refdelta.protocol.stats import load_stats, lookup
+from refdelta.protocol.types import StructField, StructType, is_nested, parse_schema, physical_name
+from refdelta.verifier.state import physical_rows
+from refdelta.verifier.tables import clustering_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from refdelta.protocol.actions import Add
+    from refdelta.verifier.report import Report
+    from refdelta.verifier.state import State
+
+    _Find = Callable[[str, str], None]
+
+
+@lru_cache(maxsize=8)
+def _schema(text: str) -> StructType | None:
+    try:
+        return parse_schema(text)
+    except DeltaError:
+        return None
+
+
+class AddCheck:
+    """Looks at adds, against the metadata in force.
+
+    Args:
+        state: the state of the version that has them.
+        report: takes the findings.
+    """
+
+    def __init__(self, state: State, report: Report):
+        self.state, self.report = state, report
+        metadata = state.metadata
+        schema = None if metadata is None else _schema(metadata.schema_string)
+        self.schema = schema if schema is not None else StructType()
+        names = [] if metadata is None or schema is None else metadata.partition_columns
+        self.partitions = [item for item in map(self.schema.find, names) if item is not None]
+        domain = state.domains.get(CLUSTERING)
+        self.clustered = clustering_paths(domain) if domain is not None and state.supports("clustering") else []
+        self.counted = any(
+            state.supports(f"icebergCompat{v}") and state.is_on(f"delta.enableIcebergCompat{v}") for v in ("V1", "V2")
+        )
+
+    def all_files(self, where: str) -> None:
+        """Look at all live files: those of a checkpoint."""
+        for add in self.state.files.values():
+            self.run(add, where, None)
+
+    def run(self, add: Add, where: str, line: int | None) -> None:
+        """Note what is wrong with an add."""
+
+        def find(clause: str, message: str) -> None:
+            self.report.find(clause, message, version=self.state.version, file=where, line=line)
+
+        for item in self.partitions:
+            self._partition(add, item, find)
+        known = {physical_name(item) for item in self.partitions}
+        for name in add.partition_values.keys() - known:
+            if self.schema.fields and not any(item.name == name for item in self.partitions):
+                find("file-3", f"{add.path!r} has a value of {name!r}, which is no partition column")
+        self._statistics(add, find)
+        if self.counted and physical_rows(add) is None:
+            find("iceberg-2", f"icebergCompat is active, and {add.path!r} does not say how many rows it has")
+
+    def _partition(self, add: Add, item: StructField, find: _Find) -> None:
+        name = physical_name(item)
+        if name not in add.partition_values:
+            if item.name in add.partition_values:
+                find("map-5", f"the partition values of {add.path!r} have {item.name!r}, not {name!r}")
+            else:
+                find("file-3", f"{add.path!r} has no value of the partition column {item.name!r}")
+            return
+        try:
+            partition_values.parse(add.partition_values[name], item.type, column=item.name)
+        except InvalidLogError as error:
+            find("part-3", f"{add.path!r}: {error.reason}")
+
+    def _statistics(self, add: Add, find: _Find) -> None:
+        stats = load_stats(add.stats)
+        if isinstance(stats, dict):
+            physical = {physical_name(item) for item in self.schema}
+            for part in ("minValues", "maxValues", "nullCount"):
+                found = stats.get(part)
+                for name in found if isinstance(found, dict) else ():
+                    logical = self.schema.find(name)
+                    if name not in physical and logical is not None and physical_name(logical) != logical.name:
+                        find("map-5", f"{part} of {add.path!r} has {name!r}, which is no physical name")
+        for path in self.clustered:
+            leaf = self._leaf(path)
+            if physical_rows(add) != 0 and leaf is not None and lookup(stats, ["nullCount", *path]) is None:
+                find("cluster-2", f"{add.path!r} has no statistics of the clustering column {'.'.join(path)}")
+
+    def _leaf(self, path: tuple[str, ...]) -> StructField | None:
+        here: object = self.schema
+        found = None
+        for name in path:
+            struct = here if isinstance(here, StructType) else StructType()
+            found = next((item for item in struct if physical_name(item) == name), None)
+            here = None if found is None else found.type
+        return None if found is None or is_nested(found.type) else found

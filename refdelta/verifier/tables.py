@@ -1,0 +1,210 @@
+"""Whether protocol and metadata are what the specification has, and what follows from a change of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
+from refdelta.protocol.actions import Add, DomainMetadata, Metadata, Protocol
+from refdelta.protocol.clustering import DOMAIN as CLUSTERING
+from refdelta.protocol.features import REGISTRY, Facts, activated, features_of, validate_protocol
+from refdelta.protocol.properties import CONSTRAINT_PREFIX
+from refdelta.protocol.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
+from refdelta.verifier.mapping import MappingCheck
+from refdelta.verifier.schemas import fields, parts
+from refdelta.verifier.widening import check_changes
+
+if TYPE_CHECKING:
+    from refdelta.verifier.log_files import Commit
+    from refdelta.verifier.mapping import KnownNames
+    from refdelta.verifier.report import Report, Severity
+    from refdelta.verifier.state import State
+
+# Marks on fields, by the feature that gives them a meaning.
+_MARKS = {
+    "delta.invariants": "invariants",
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
+
+
+class TableCheck:
+    """Looks at the protocol and the metadata that a commit, or a checkpoint as the first of all, has left.
+
+    Args:
+        state: the state behind it.
+        before: the metadata in force before; None for the first.
+        known: names and ids that columns have had.
+        where: the file that brought it.
+        report: takes the findings.
+        commit: the commit; None for a checkpoint.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        before: Metadata | None,
+        known: KnownNames,
+        where: str,
+        report: Report,
+        commit: Commit | None = None,
+    ):
+        self.state, self.before, self.known, self.where, self.report = state, before, known, where, report
+        lines = commit.lines if commit is not None else ()
+        self.lines = {type(line.action): line.number for line in lines}
+        # Whether files of versions before are live still.
+        self.survivors = state.sums.files > sum(isinstance(line.action, Add) for line in lines)
+
+    def run(self) -> None:
+        """Note what breaks a rule."""
+        protocol, metadata = self.state.protocol, self.state.metadata
+        if protocol is None or metadata is None:
+            return
+        try:
+            validate_protocol(protocol)
+        except InvalidLogError as error:
+            self.find("feature-3", error.reason, Protocol)
+        schema = self._schema(metadata)
+        if schema is None:
+            return
+        self._metadata(metadata, schema)
+        self._features(protocol, metadata)
+        self._rules(metadata, schema)
+        self._iceberg(schema)
+        self._clustering(metadata)
+        self._identity(schema)
+        MappingCheck(self, schema, self.known).run()
+        check_changes(self, None if self.before is None else self.before.schema_string, schema)
+
+    def find(self, clause: str, message: str, kind: type = Metadata, severity: Severity | None = None) -> None:
+        """Note a finding at the action of this kind."""
+        line = self.lines.get(kind)
+        self.report.find(clause, message, version=self.state.version, file=self.where, line=line, severity=severity)
+
+    def _schema(self, metadata: Metadata) -> StructType | None:
+        try:
+            return parse_schema(metadata.schema_string)
+        except UnsupportedFeatureError as error:
+            self.report.skip(f"the table has a type that this engine does not know: {error}")
+        except InvalidLogError as error:
+            self.find("schema-1", error.reason)
+        return None
+
+    def _metadata(self, metadata: Metadata, schema: StructType) -> None:
+        if metadata.format is not None and metadata.format.provider.lower() != "parquet":
+            self.find("action-16", f"the format of its files is {metadata.format.provider}")
+        for name in metadata.partition_columns:
+            if schema.find(name) is None:
+                self.find("action-16", f"the partition column {name!r} is not in the schema")
+        structs: list[tuple[str, StructType]] = [("", schema)]
+        structs += [(f"{part.name}.", part.type) for part in parts(schema) if isinstance(part.type, StructType)]
+        for path, struct in structs:
+            seen: dict[str, str] = {}
+            for item in struct:
+                twin = seen.setdefault(item.name.lower(), item.name)
+                if twin is not item.name:
+                    self.find("schema-2", f"columns {path}{twin} and {path}{item.name} have the same name")
+
+    def _features(self, protocol: Protocol, metadata: Metadata) -> None:
+        facts = Facts.of(metadata.schema_string, metadata.configuration)
+        supported = features_of(protocol)
+        try:
+            used = activated(facts, supported)
+        except InvalidLogError as error:
+            self.find("feature-6", error.reason)
+            return
+        for name in sorted(used - supported):
+            clause = "ntz-1" if name == "timestampNtz" else "feature-6"
+            self.find(clause, f"the metadata uses {name}, which the protocol does not support")
+        for key, name in _MARKS.items():
+            if key in facts.keys and name not in supported:
+                self.find("rows-12", f"a field has {key}, and the protocol no {name}", severity="warning")
+        unknown = sorted(name for name in supported if name not in REGISTRY)
+        if unknown:
+            self.report.skip(f"features that this engine does not know: {', '.join(unknown)}")
+
+    def _rules(self, metadata: Metadata, schema: StructType) -> None:
+        from refdelta.engine.sql import parse_predicate
+
+        for key, text in (metadata.configuration or {}).items():
+            if not key.lower().startswith(CONSTRAINT_PREFIX):
+                continue
+            try:
+                parse_predicate(text, schema)
+            except ColumnNotFoundError as error:
+                self.find("rows-3", f"{key}: {error}")
+            except DeltaError as error:
+                self.report.skip(f"the constraint {key}, whose expression this engine does not understand: {error}")
+
+    def _iceberg(self, schema: StructType) -> None:
+        first, second = (
+            self.state.supports(f"icebergCompat{v}") and self.state.is_on(f"delta.enableIcebergCompat{v}")
+            for v in ("V1", "V2")
+        )
+        if not (first or second):
+            return
+        name = "icebergCompatV1" if first else "icebergCompatV2"
+        if first and second:
+            self.find("iceberg-7", "icebergCompatV1 and icebergCompatV2 are both active")
+        if self.state.property("delta.columnMapping.mode") not in ("name", "id"):
+            self.find("iceberg-1", f"{name} is active, and columns are not mapped")
+        if self.state.supports("deletionVectors") and (first or self.state.is_on("delta.enableDeletionVectors")):
+            what = "supported" if first else "enabled"
+            self.find("iceberg-1", f"{name} is active, and deletion vectors are {what}")
+        for part in parts(schema):
+            nested = isinstance(part.type, (ArrayType, MapType))
+            if part.type in (VOID, VARIANT) or (first and nested):
+                self.find("iceberg-4", f"{name} is active, and column {part.name} is of type {part.type}")
+
+    def _clustering(self, metadata: Metadata) -> None:
+        if not self.state.supports("clustering"):
+            return
+        if metadata.partition_columns:
+            self.find("cluster-3", "the table is clustered, and has partition columns")
+
+    def _identity(self, schema: StructType) -> None:
+        for part in fields(schema):
+            marks = part.field.metadata
+            for key in ("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"):
+                if key in marks and not _is_long(marks[key]):
+                    self.find("rows-8", f"{key} of {part.name} is {marks[key]!r}, not a 64-bit number")
+            if marks.get("delta.identity.step") == 0:
+                self.find("rows-8", f"the step of the identity column {part.name} is 0")
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def check_clustering_domain(state: State, domain: DomainMetadata, where: str, line: int, report: Report) -> None:
+    """Hold the clustering columns that a commit sets against the schema."""
+    if domain.domain != CLUSTERING or domain.removed or state.metadata is None:
+        return
+    for path in clustering_paths(domain):
+        try:
+            here: Any = parse_schema(state.metadata.schema_string)
+        except DeltaError:
+            return
+        for name in path:
+            struct = here if isinstance(here, StructType) else StructType()
+            found = next((item for item in struct if physical_name(item) == name), None)
+            if found is None:
+                message = f"{'.'.join(path)} is no physical name of a column"
+                report.find("cluster-1", message, version=state.version, file=where, line=line)
+                break
+            here = found.type
+    if clustering_paths(domain) == [()]:
+        message = f"it does not list columns: {domain.configuration}"
+        report.find("cluster-1", message, version=state.version, file=where, line=line)
+
+
+def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
+    """The physical paths that the domain of clustering lists; one empty path where it is not as it should be."""
+    try:
+        content = json.loads(domain.configuration)
+        listed = content["clusteringColumns"]
+        return [(path,) if isinstance(path, str) else tuple(map(str, path)) for path in listed]
+    except (ValueError, TypeError, KeyError):
+        return [()]

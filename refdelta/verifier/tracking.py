@@ -1,0 +1,151 @@
+"""Row tracking in the log: ids and versions of files, and the high-water mark (PROTOCOL.md, "Row Tracking")."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from refdelta.protocol.actions import Add, DomainMetadata
+from refdelta.protocol.paths import same_path
+from refdelta.protocol.types import physical_name
+from refdelta.verifier.schemas import fields
+from refdelta.verifier.state import physical_rows
+
+if TYPE_CHECKING:
+    from refdelta.protocol.types import StructType
+    from refdelta.verifier.history import Before
+    from refdelta.verifier.log_files import Commit, Line
+    from refdelta.verifier.report import Report
+    from refdelta.verifier.state import State
+
+DOMAIN = "delta.rowTracking"
+ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+def supported(state: State) -> bool:
+    """Whether every add must have ids."""
+    return state.supports("rowTracking") and not suspended(state)
+
+
+def suspended(state: State) -> bool:
+    """Whether ids are not given for the time being."""
+    configuration = (state.metadata.configuration if state.metadata else None) or {}
+    return configuration.get("delta.rowTrackingSuspended", "").lower() == "true"
+
+
+def enabled(state: State) -> bool:
+    """Whether every row has an id."""
+    return state.supports("rowTracking") and state.is_on("delta.enableRowTracking")
+
+
+def high_water_mark(domain: DomainMetadata | None) -> int | None:
+    """The highest id that was given out, as the domain says it."""
+    try:
+        mark = json.loads(domain.configuration)["rowIdHighWaterMark"] if domain is not None else None
+    except (ValueError, TypeError, KeyError):
+        return None
+    return mark if isinstance(mark, int) and not isinstance(mark, bool) else None
+
+
+class TrackingCheck:
+    """Looks at a commit to a table that tracks rows.
+
+    Args:
+        commit: the commit.
+        before: what it met.
+        mark: the high-water mark before.
+        after: the state behind it.
+        report: takes the findings.
+    """
+
+    def __init__(self, commit: Commit, before: Before, mark: int | None, after: State, report: Report):
+        self.commit, self.before, self.mark, self.after, self.report = commit, before, mark, after, report
+
+    def run(self) -> None:
+        """Note what breaks a rule."""
+        if not supported(self.after):
+            return
+        mark = high_water_mark(self.after.domains.get(DOMAIN))
+        for line in self.commit.lines:
+            if isinstance(line.action, Add):
+                self._add(line, line.action, mark)
+        new = mark if mark is not None else -1
+        if self.mark is not None and new < self.mark:
+            self._find("track-2", f"the high-water mark went down from {self.mark} to {mark}")
+
+    def _find(self, clause: str, message: str, line: Line | None = None) -> None:
+        number = None if line is None else line.number
+        self.report.find(clause, message, version=self.commit.version, file=self.commit.key, line=number)
+
+    def _add(self, line: Line, add: Add, mark: int | None) -> None:
+        if add.base_row_id is None:
+            self._find("track-1", f"{add.path!r} has no baseRowId", line)
+            return
+        old = [one for one in self.before.live.get(same_path(add.path), ()) if one.base_row_id is not None]
+        if old:
+            wanted = (old[0].base_row_id, old[0].default_row_commit_version)
+            if (add.base_row_id, add.default_row_commit_version) != wanted:
+                self._find("track-4", f"{add.path!r} had id and version {wanted}, and has others", line)
+            return
+        if same_path(add.path) in self.before.known_paths:
+            return  # it comes back, as it was
+        if add.default_row_commit_version != self.commit.version:
+            has = add.default_row_commit_version
+            self._find("track-3", f"{add.path!r} is new and has the defaultRowCommitVersion {has}", line)
+        rows = physical_rows(add)
+        last = add.base_row_id + max(rows or 1, 1) - 1
+        if mark is None or (rows != 0 and last > mark):
+            self._find("track-2", f"{add.path!r} has ids up to {last}, and the high-water mark is {mark}", line)
+        if self.mark is not None and add.base_row_id <= self.mark:
+            message = f"{add.path!r} has ids from {add.base_row_id} on; the mark before was {self.mark} already"
+            self._find("track-2", message, line)
+
+
+class Ranges:
+    """Default ids of live files: none may occur twice."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: dict[int, tuple[int, str]] = {}
+
+    def take(self, start: int, rows: int, path: str) -> str | None:
+        """Note the ids of a file; the path of another one that has some of them, if there is one."""
+        if rows <= 0:
+            return None
+        at = bisect_left(self._starts, start)
+        if at < len(self._starts) and self._starts[at] < start + rows:
+            return self._ends[self._starts[at]][1]
+        if at and self._ends[self._starts[at - 1]][0] > start:
+            return self._ends[self._starts[at - 1]][1]
+        insort(self._starts, start)
+        self._ends[start] = start + rows, path
+        return None
+
+
+def check_state(state: State, schema: StructType | None, report: Report) -> None:
+    """Look at the ids of all live files of a version."""
+    if not state.supports("rowTracking"):
+        return
+    on = enabled(state)
+    if on and suspended(state):
+        report.find("track-10", "row tracking is enabled, and suspended", version=state.version)
+    ranges = Ranges()
+    by_start = sorted(state.files.values(), key=lambda add: add.base_row_id or 0)
+    for add in by_start:
+        if on and (add.base_row_id is None or add.default_row_commit_version is None):
+            message = "row tracking is enabled, and the file lacks baseRowId or defaultRowCommitVersion"
+            report.find("track-5", message, version=state.version, file=add.path)
+        if add.base_row_id is not None:
+            other = ranges.take(add.base_row_id, physical_rows(add) or 0, add.path)
+            if other is not None:
+                message = f"its default ids from {add.base_row_id} on are those of {other}, too"
+                report.find("track-1", message, version=state.version, file=add.path)
+    configuration = (state.metadata.configuration if state.metadata else None) or {}
+    for key in (ID_COLUMN, VERSION_COLUMN) if on else ():
+        name = configuration.get(key)
+        taken = schema is not None and any(name == physical_name(part.field) for part in fields(schema))
+        if not name or taken:
+            what = "is not set" if not name else f"is {name!r}, which is a column of the table"
+            report.find("track-5", f"{key} {what}", version=state.version)
