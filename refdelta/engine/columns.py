@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from refdelta.engine import variant
 from refdelta.engine.schema import arrow_type
+from refdelta.protocol.row_tracking import kind_of
 from refdelta.protocol.types import (
     TIMESTAMP,
     VARIANT,
@@ -94,7 +95,8 @@ def plan_columns(
     form = _Form(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
     sources = []
     for wanted in fields:
-        found = _match(wanted, list(file_schema), form.by_id)
+        # Other engines give no ids to the columns in which rows keep theirs.
+        found = _match(wanted, list(file_schema), form.by_id and kind_of(wanted) is None)
         target = arrow_type(wanted.type)
         if found is None or pt.is_null(target):
             sources.append(ColumnSource(None, target))

@@ -20,6 +20,7 @@ from refdelta.engine.limits import unfolding
 from refdelta.engine.row_groups import groups_to_read
 from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
+from refdelta.protocol.row_tracking import ROW_ID, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,8 @@ class ScanFile:
         vectors: those of the files that are read with it, so that one request may bring many; None where it is read
             alone.
         rows: the positions of the rows that are wanted; None for all.
+        base_row_id: the id of its first row, unless the row carries one.
+        commit_version: the version in which its rows were changed last, unless they carry one.
     """
 
     key: str
@@ -58,6 +61,8 @@ class ScanFile:
     deletion_vector: DeletionVectorDescriptor | None = None
     vectors: Vectors | None = field(default=None, repr=False, compare=False)
     rows: BitMap64 | None = None
+    base_row_id: int | None = None
+    commit_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -189,8 +194,9 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
         else:
             rows = take_rows(physical, pc.subtract(positions, pa.scalar(start, pa.uint64())))
         arrays = columns.of(rows)
-        if plan.positions:
-            arrays.append(pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions)
+        if plan.positions or columns.kept:
+            places = pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions
+            arrays = columns.with_defaults(arrays, places) + [places] * plan.positions
         batch = _finish(arrays, rows.num_rows, schema, plan, live)
         if late:
             check_decimals(batch)
@@ -245,6 +251,8 @@ class _Columns:
 
     def __init__(self, parquet: Any, plan: ReadPlan, file: ScanFile):
         stored = [item for item in plan.read if item.name not in plan.partition_columns]
+        self.kept = {index: kind for index, item in enumerate(plan.read) if (kind := kind_of(item)) is not None}
+        self._file = file
         try:
             calendar = legacy_calendar(parquet.metadata)
             sources = plan_columns(parquet.schema_arrow, stored, by_id=plan.by_id, calendar=calendar)
@@ -288,6 +296,20 @@ class _Columns:
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [column.read(batch) for column in self._columns]
+
+    def with_defaults(self, arrays: list[pa.Array], positions: pa.Array) -> list[pa.Array]:
+        """The columns, with row ids and commit versions for those rows that carry none.
+
+        Implements PROTOCOL.md, "Reader Requirements for Row Tracking".
+        """
+        found = list(arrays)
+        for index, kind in self.kept.items():
+            if kind == ROW_ID:
+                default = pc.add(positions.cast(pa.int64()), pa.scalar(self._file.base_row_id, pa.int64()))
+            else:
+                default = pa.scalar(self._file.commit_version, pa.int64())
+            found[index] = pc.coalesce(arrays[index], default)
+        return found
 
 
 class _Constant:

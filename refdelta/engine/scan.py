@@ -21,13 +21,14 @@ from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.paths import data_key
+from refdelta.protocol.row_tracking import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from refdelta.engine.filters import Pruned, RowFilter
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.types import StructField, StructType
+    from refdelta.protocol.types import StructField
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,8 @@ def plan_scan(
     Args:
         snapshot: the version to read.
         columns: the columns that come out, in this order, by name in any case; None for all. An empty list gives rows
-            without columns.
+            without columns. Where the table tracks rows, ``_metadata.row_id`` and ``_metadata.row_commit_version`` are
+            columns, too, but not among all.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
             which it is unknown are left out.
         executor: who reads; None for threads, as many as the store wants.
@@ -249,12 +251,13 @@ def plan_scan(
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: a column is asked for twice, or ``columns`` is no list of names.
+        InvalidArgumentError: a column is asked for twice, or ``columns`` is no list of names; row ids of a table that
+            does not track rows.
         PredicateError: the predicate cannot be parsed or bound.
         UnsupportedTypeError: a column has a type that this engine lacks.
     """
     schema = snapshot.schema
-    wanted = tuple(schema) if columns is None else _chosen(schema, columns)
+    wanted = tuple(schema) if columns is None else _chosen(snapshot, columns)
     files, flt, pruned = snapshot.files, row_filter(predicate, schema), None
     if flt is not None:
         pruned = flt.prune(files, schema, snapshot.partition_columns)
@@ -272,14 +275,26 @@ def plan_scan(
     return Scan(snapshot, plan, files, flt, pruned, executor)
 
 
-def _chosen(schema: StructType, columns: Sequence[str]) -> tuple[StructField, ...]:
+def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ...]:
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns is a list of names, not the text {columns!r}")
-    wanted = tuple(schema.field(name) for name in arguments.names("columns", columns) or ())
+    schema = snapshot.schema
+    wanted = tuple(
+        _of_rows(snapshot, name) if name in ASKED and name not in schema else schema.field(name)
+        for name in arguments.names("columns", columns) or ()
+    )
     twice = [name for name, count in Counter(item.name for item in wanted).items() if count > 1]
     if twice:
         raise InvalidArgumentError(f"the column {twice[0]!r} is asked for twice")
     return wanted
+
+
+def _of_rows(snapshot: Snapshot, name: str) -> StructField:
+    """What rows keep, under the name by which it is asked for."""
+    found = snapshot.tracked().schema.find(ASKED[name])
+    if found is None:
+        raise InvalidArgumentError(f"there is no {name}: the table does not track rows (delta.enableRowTracking)")
+    return replace(found, name=name)
 
 
 def scan_files(scan: Scan) -> list[ScanFile]:
@@ -298,6 +313,8 @@ def scan_files(scan: Scan) -> list[ScanFile]:
         files.column("path").to_pylist(),
         files.column("size").to_pylist(),
         files.column("deletionVector").to_pylist(),
+        files.column("baseRowId").to_pylist(),
+        files.column("defaultRowCommitVersion").to_pylist(),
         strict=True,
     )
     planned = [
@@ -306,8 +323,10 @@ def scan_files(scan: Scan) -> list[ScanFile]:
             size=size,
             partition_values={name: column[i] for name, column in columns.items()},
             deletion_vector=None if vector is None else to_descriptor(vector),
+            base_row_id=base,
+            commit_version=since,
         )
-        for i, (path, size, vector) in enumerate(rows)
+        for i, (path, size, vector, base, since) in enumerate(rows)
     ]
     vectors = Vectors(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
     return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]

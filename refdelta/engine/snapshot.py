@@ -20,8 +20,9 @@ from refdelta.protocol.features import check_readable, check_writable
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
+from refdelta.protocol.row_tracking import hidden_columns, is_enabled
 from refdelta.protocol.segment import NO_LOG
-from refdelta.protocol.types import parse_schema
+from refdelta.protocol.types import StructType, parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.protocol.segment import CheckpointFiles, LogFile, LogSegment
-    from refdelta.protocol.types import StructType
     from refdelta_storage.base import Store
 
 __all__ = ["Snapshot", "follow", "load_snapshot", "version_at"]
@@ -57,6 +57,7 @@ class Snapshot:
         domains: the domains that are not removed.
         segment: the files of the log that make this version.
         commit_info: the commitInfo of this version, where its commit was read.
+        tracks: whether the columns in which rows keep their ids are among those of the schema; see :meth:`tracked`.
     """
 
     store: Store
@@ -68,6 +69,7 @@ class Snapshot:
     domains: Mapping[str, DomainMetadata]
     segment: LogSegment
     commit_info: CommitInfo | None = field(default=None, repr=False)
+    tracks: bool = False
 
     @property
     def files(self) -> pa.Table:
@@ -79,7 +81,20 @@ class Snapshot:
     @cached_property
     def schema(self) -> StructType:
         """The table's schema, with logical names."""
-        return parse_schema(self.metadata.schema_string)
+        schema = parse_schema(self.metadata.schema_string)
+        if not self.tracks:
+            return schema
+        return StructType((*schema.fields, *hidden_columns(self.metadata.configuration or {})))
+
+    def tracked(self) -> Snapshot:
+        """For who moves or changes rows: the same, but where rows keep their ids, these come as two more columns behind
+        the others, and are written likewise.
+
+        Implements PROTOCOL.md, "Row Tracking".
+        """
+        if self.tracks or not is_enabled(self.protocol, self.metadata):
+            return self
+        return replace(self, tracks=True)
 
     @cached_property
     def partition_columns(self) -> list[str]:

@@ -26,6 +26,7 @@ from refdelta.protocol.actions import Add
 from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.paths import data_key, encode_path
 from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.row_tracking import without_hidden
 from refdelta.protocol.types import StructType
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
@@ -108,7 +109,7 @@ def write_files(
         raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
     layout = Layout.of(schema, partition_columns)
     codec = codec_of(properties.compression_codec)
-    leaves = stats_leaves(schema, partition_columns, properties, clustering)
+    leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()))
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:

@@ -22,6 +22,7 @@ from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.binding import resolve_column
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import columns
+from refdelta.protocol.row_tracking import ROW_COMMIT_VERSION
 from refdelta.protocol.types import StructType
 
 if TYPE_CHECKING:
@@ -159,6 +160,10 @@ class Setter:
         """
         columns = []
         for field, column in zip(self._schema, rows.columns, strict=True):
+            if field.name == ROW_COMMIT_VERSION:
+                # The version to come, which is that of the file.
+                columns.append(pa.nulls(rows.num_rows, field.type))
+                continue
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
         made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))

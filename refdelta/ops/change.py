@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
 from refdelta.protocol.features import check_writable
 from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.row_tracking import is_enabled, named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +24,8 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
     """Stage what a table is to be; nothing where it is that already.
 
     Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol is upgraded by what the metadata
-    needs, and by nothing else. Columns of a mapped table that have no physical name get one.
+    needs, and by nothing else. Columns of a mapped table that have no physical name get one, and files of a table whose
+    rows are to be tracked get row ids.
 
     Args:
         txn: the transaction.
@@ -35,9 +38,11 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
             do not allow.
         UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
     """
-    metadata = completed(metadata, snapshot.metadata)
+    metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
     protocol = upgraded(snapshot.protocol, metadata, features)
     check_writable(protocol, metadata)
+    if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
+        give_row_ids(txn, snapshot)
     if protocol != snapshot.protocol:
         txn.stage([protocol])
     if metadata != snapshot.metadata:

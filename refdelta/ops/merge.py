@@ -106,7 +106,7 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     scanned = time.monotonic()
     txn.stage(changes)
     after = next((a for a in changes if isinstance(a, Metadata)), snapshot.metadata)
-    done = run.write(dataclasses.replace(snapshot, metadata=after))
+    done = run.write(dataclasses.replace(snapshot, metadata=after).tracked())
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     _describe(txn, request, run, done, elapsed, scan)
 

@@ -229,7 +229,7 @@ def _rewrite(
     # Where another than this decides how many bins are rewritten at once, each takes what threads there are.
     workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
     # A bin has its own files: of the list of all, which may be long, no task needs more.
-    bare = snapshot.without_files()
+    bare = snapshot.tracked().without_files()
     clusters = request.aim == "cluster"
     rewriter = Rewriter(bare, target, workers, columns, clusters, memory=request.memory, disk=request.disk)
     total, done, taken = len(work.left), [], deque[Bin]()

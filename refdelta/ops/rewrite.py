@@ -176,11 +176,13 @@ def shares_of(txn: Staging, matches: Sequence[Match], *, matched_only: bool) -> 
 
 
 Anew = Callable[["Snapshot", Work], Iterator[pa.RecordBatch]]
-"""The rows to write for one task, with the table's schema; called where the task runs, with the table and the task."""
+"""The rows to write for one task, with the schema of the table that it is called with; called where the task runs, with
+the table and the task.
+"""
 
 
 def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work]) -> list[Add]:
-    """Write rows as new files, some for each task, and stage these.
+    """Write rows as new files, some for each task, and stage these. They keep their ids where the table tracks rows.
 
     Args:
         txn: the transaction.
@@ -188,7 +190,7 @@ def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Ane
         work: a task's share each; see ``Share``.
         anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
     """
-    bare = snapshot.without_files()  # a task has its own ones
+    bare = snapshot.tracked().without_files()  # a task has its own ones
     executor = txn.executor or ThreadExecutor()
     written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files, writes=txn.store)
     added = [add for adds in written for add in adds]

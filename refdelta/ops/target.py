@@ -25,6 +25,7 @@ from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.properties import TableProperties, get, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
+from refdelta.protocol.row_tracking import named_columns
 from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, parse_schema, schema_json
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def new_table(
         created_time=time.time_ns() // 1_000_000,
     )
     metadata = completed(metadata, None if replaced is None else replaced.metadata, replacing=True)
+    metadata = named_columns(metadata, None if replaced is None else replaced.metadata.configuration)
     schema, properties = parse_schema(metadata.schema_string), metadata.configuration or {}
     protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
@@ -195,7 +197,7 @@ def with_schema(
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
     )
-    metadata = completed(metadata, snapshot.metadata)
+    metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
     schema = parse_schema(metadata.schema_string)
     protocol = upgraded(snapshot.protocol, metadata, (FEATURE,) if clustering else ())
     check_writable(protocol, metadata)

@@ -64,7 +64,7 @@ def update(
     started = time.monotonic()
     condition = TRUE if predicate is None else parse_predicate(predicate, snapshot.schema, now=txn.now)
     assignments = _assignments(txn, snapshot, updates, new_values)
-    change = Setter(snapshot.schema, assignments, RowRules.after(snapshot, now=txn.now))
+    change = Setter(snapshot.tracked().schema, assignments, RowRules.after(snapshot, now=txn.now))
     matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
     if predicate is None:

@@ -158,6 +158,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer(
         "rowTracking",
         requires=("domainMetadata",),
+        write="always",
         active=_on("delta.enableRowTracking"),
         drop="plain",
     ),

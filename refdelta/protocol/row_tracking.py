@@ -34,6 +34,10 @@ ROW_ID: Final = "row_id\n"
 ROW_COMMIT_VERSION: Final = "row_commit_version\n"
 """The columns of a row's id and commit version; the line break keeps any column of a table from having the name."""
 
+ASKED: Final = {"_metadata.row_id": ROW_ID, "_metadata.row_commit_version": ROW_COMMIT_VERSION}
+"""By which names users ask for them, which are those of Spark."""
+
+_KIND: Final = "refdelta.rowTracking"
 _MARK: Final = "rowIdHighWaterMark"
 _PREFIXES: Final = {ID_COLUMN: "_row-id-col-", VERSION_COLUMN: "_row-commit-version-col-"}
 
@@ -64,19 +68,20 @@ def hidden_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
     if missing:
         raise InvalidLogError(f"row tracking is enabled, but the table has no property {missing[0]}")
     return tuple(
-        StructField(name, LONG, True, {PHYSICAL_NAME: configuration[key]})
+        StructField(name, LONG, True, {PHYSICAL_NAME: configuration[key], _KIND: name})
         for name, key in ((ROW_ID, ID_COLUMN), (ROW_COMMIT_VERSION, VERSION_COLUMN))
     )
 
 
-def is_hidden(field: StructField) -> bool:
-    """Whether it is one of :func:`hidden_columns`."""
-    return field.name in (ROW_ID, ROW_COMMIT_VERSION)
+def kind_of(field: StructField) -> str | None:
+    """``ROW_ID`` or ``ROW_COMMIT_VERSION`` of a field of :func:`hidden_columns`, however it is called; else None."""
+    found: str | None = field.metadata.get(_KIND)
+    return found
 
 
 def without_hidden(schema: StructType) -> StructType:
     """The schema without :func:`hidden_columns`."""
-    return StructType(tuple(field for field in schema if not is_hidden(field)))
+    return StructType(tuple(field for field in schema if kind_of(field) is None))
 
 
 def named_columns(metadata: Metadata, before: Mapping[str, str] | None = None) -> Metadata:

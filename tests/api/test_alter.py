@@ -97,7 +97,6 @@ def test_bad_properties_are_one_clear_error(table, properties, said):
     ("properties", "feature"),
     [
         ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
-        ({"delta.enableRowTracking": "true"}, "rowTracking"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(table, properties, feature):

@@ -402,7 +402,6 @@ def test_append_only_tables_refuse_overwrites(path):
     ("properties", "feature"),
     [
         ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
-        ({"delta.enableRowTracking": "true"}, "rowTracking"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(path, properties, feature):

@@ -161,7 +161,6 @@ ACTIVE = {
     "changeDataFeed": ({"delta.enableChangeDataFeed": "true"}, {}),
     "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
     "identityColumns": ({}, {"delta.identity.start": 1, "delta.identity.step": 1}),
-    "rowTracking": ({"delta.enableRowTracking": "true"}, {}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
     "icebergCompatV3": ({"delta.enableIcebergCompatV3": "true"}, {}),
@@ -402,7 +401,6 @@ def test_new_tables(configuration, type_, made):
     ("configuration", "name"),
     [(ACTIVE[name][0], name) for name in sorted(ACTIVE) if ACTIVE[name][0] and REGISTRY[name].write != "always"]
     + [
-        ({"delta.enableRowTracking": "true"}, "rowTracking"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
         ({"delta.feature.variantType": "supported"}, "variantType"),
     ],
