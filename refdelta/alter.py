@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from refdelta.errors import ConcurrentModificationError
+from refdelta.protocol.row_tracking import enables
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.transaction import WriteTransaction
+
+FILES_AT_ONCE = 20_000
+"""How many files get row ids in one commit: as delta-spark, so that no commit is larger than some megabytes."""
+
+_TRIES = 10
 
 
 class TableAlterer:
@@ -32,7 +40,8 @@ class TableAlterer:
 
         Args:
             properties: names and values. ``delta.*`` names are those that exist, others are the user's own.
-                ``delta.feature.<name>`` with the value ``supported`` adds a table feature.
+                ``delta.feature.<name>`` with the value ``supported`` adds a table feature. ``delta.enableRowTracking``
+                gives ids to the rows that are there; of a table of many files that takes several commits.
             isolation: as for :meth:`refdelta.DeltaTable.begin`. A change of the table passes over no append at either
                 level.
             commit_properties: how to commit, and what to note in the commit.
@@ -42,9 +51,25 @@ class TableAlterer:
             UnsupportedFeatureError: a property asks for a feature that this engine cannot honour; it is named.
             ConcurrentModificationError: another writer's commit conflicts.
         """
+        if enables(properties):
+            self._backfill_row_ids(isolation, commit_properties)
         with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.set_properties(properties)
             return txn.commit()
+
+    def _backfill_row_ids(self, isolation: str | None, commit_properties: CommitProperties | None) -> None:
+        """Give row ids to the files of a large table. Where others change files of such a commit, it begins anew."""
+        lost = 0
+        while True:
+            try:
+                with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+                    if not txn.backfill_row_ids(max(1, FILES_AT_ONCE >> lost)):
+                        return
+                    txn.commit()
+            except ConcurrentModificationError:
+                lost += 1
+                if lost == _TRIES:
+                    raise
 
     def unset_table_properties(
         self,

@@ -33,6 +33,7 @@ from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.restore import restore
 from refdelta.ops.rewritten import Rewritten
+from refdelta.ops.row_ids import backfill
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
 from refdelta.ops.update import update
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 # Statements that set off no auto-compaction: they bring no new rows.
-_NO_NEW_ROWS = frozenset({*STATEMENTS.values(), "restore"})
+_NO_NEW_ROWS = frozenset({*STATEMENTS.values(), "restore", "backfill_row_ids"})
 
 _MIXED = (
     "a transaction that holds {} adds no rows: they would hide behind its promise that no data changes; commit it and "
@@ -260,6 +261,18 @@ class WriteTransaction:
         with self._begin("set_properties") as staging:
             if staging is not None:
                 set_properties(staging, self._snapshot, properties)
+
+    def backfill_row_ids(self, most: int) -> bool:
+        """Give row ids to some files that have none, before row tracking is enabled.
+
+        Args:
+            most: how many files at most.
+
+        Returns:
+            Whether there were more files without ids than that.
+        """
+        with self._begin("backfill_row_ids") as staging:
+            return staging is not None and backfill(staging, self._snapshot, most)
 
     def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
         """Remove table properties, as :meth:`refdelta.alter.TableAlterer.unset_table_properties`."""

@@ -1,6 +1,8 @@
 """Row ids for the files of a table that had none so far (PROTOCOL.md, "Row Tracking"): what delta-spark calls backfill.
 
-The files are added again as they are, each with ids for its rows, which the commit gives out.
+The files are added again as they are, each with ids for its rows, which the commit gives out. Of a table of many files
+that takes several commits, which come before the one that enables row tracking: from the first of them on, which makes
+the table support it, whoever adds a file gives it ids.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.reader import ReadPlan, physical_rows
 from refdelta.engine.scan import Scan, scan_files
 from refdelta.engine.statistics import counted_add, num_records, whole_adds
-from refdelta.protocol.row_tracking import is_assigned
+from refdelta.protocol.features import check_writable
+from refdelta.protocol.properties import get
+from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.row_tracking import FEATURE, SUSPENDED, is_assigned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,18 +33,51 @@ def give_row_ids(txn: Staging, snapshot: Snapshot) -> None:
     """Stage that all files of a table have row ids: its rows are to be tracked in the same commit.
 
     Args:
-        txn: the transaction. Others may add files without ids meanwhile unless the table supports row tracking already;
-            then these count as read.
+        txn: the transaction. Where others may add files without ids meanwhile, since the table does not support row
+            tracking yet, all of them count as read.
         snapshot: what it sees.
 
     Raises:
         DataFileNotFoundError: a file is gone that the log does not say the number of rows of.
         DataFileError: such a file is damaged or is not Parquet.
     """
-    files = without_ids(snapshot)
-    if files.num_rows or not is_assigned(snapshot.protocol, snapshot.metadata):
+    if not is_assigned(snapshot.protocol, snapshot.metadata):
         txn.read_whole_table()
-    txn.stage(msgspec.structs.replace(add, data_change=False) for add in _counted(snapshot, files))
+    txn.stage(_again(snapshot, without_ids(snapshot)))
+
+
+def backfill(txn: Staging, snapshot: Snapshot, most: int) -> bool:
+    """Stage one of the commits that come first where a table of many files is to track its rows.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        most: how many files a commit adds again at most.
+
+    Returns:
+        Whether there was one to make: there are more files without ids than fit into the commit that enables it.
+
+    Raises:
+        DataFileNotFoundError, DataFileError: as :func:`give_row_ids`.
+    """
+    files = without_ids(snapshot)
+    if files.num_rows <= most or get(snapshot.metadata.configuration or {}, SUSPENDED):
+        return False
+    if not is_assigned(snapshot.protocol, snapshot.metadata):
+        protocol = upgraded(snapshot.protocol, snapshot.metadata, [FEATURE])
+        check_writable(protocol, snapshot.metadata)
+        txn.stage([protocol])
+        txn.describe("UPGRADE PROTOCOL", {"newProtocol": msgspec.json.encode(protocol).decode()}, {})
+        return True
+    again = _again(snapshot, files.slice(0, most))
+    txn.read_files(again)
+    txn.stage(again)
+    txn.describe("ROW TRACKING BACKFILL", {"batchId": "0"}, {})
+    return True
+
+
+def _again(snapshot: Snapshot, files: pa.Table) -> list[Add]:
+    return [msgspec.structs.replace(add, data_change=False) for add in _counted(snapshot, files)]
 
 
 def without_ids(snapshot: Snapshot) -> pa.Table:

@@ -107,6 +107,12 @@ def named_columns(metadata: Metadata, before: Mapping[str, str] | None = None) -
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
+def enables(properties: object) -> bool:
+    """Whether these properties, as a user gives them, enable row tracking."""
+    given = properties if isinstance(properties, Mapping) else {}
+    return any(str(name).lower() == ENABLED.lower() and str(value).lower() == "true" for name, value in given.items())
+
+
 # --- what a commit assigns ----------------------------------------------------------------------------------------
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN
+from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
 
 IDS = ["_metadata.row_id", "_metadata.row_commit_version"]
@@ -242,6 +243,41 @@ def test_enabling_conflicts_with_files_that_have_no_ids():
     transaction.commit()
     table.update_incremental()
     assert len(kept(table)) == 3
+
+
+def test_a_table_of_many_files_gets_its_ids_in_several_commits(monkeypatch):
+    monkeypatch.setattr(alter, "FILES_AT_ONCE", 2)
+    store = MemoryStore("many")
+    write_deltalake(store.uri, rows(0), configuration={"delta.enableDeletionVectors": "true"})
+    for key in range(1, 6):
+        write_deltalake(store.uri, rows(key), mode="append")
+    table = DeltaTable(store.uri)
+    stale = DeltaTable(store.uri).begin()
+    stale.append(rows(9))
+    turns = iter([rows(7), rows(8)])
+    committing = WriteTransaction.commit
+
+    def meanwhile(txn):
+        """Others append, and delete a row of a file that is to get ids."""
+        if txn._staging.description.operation != "WRITE" and (data := next(turns, None)) is not None:
+            other = DeltaTable(store.uri).begin()
+            other.append(data)
+            committing(other)
+            other = DeltaTable(store.uri).begin()
+            other.delete(f"k = {data['k'][0].as_py() - 7}")
+            committing(other)
+        return committing(txn)
+
+    monkeypatch.setattr(WriteTransaction, "commit", meanwhile)
+    table.alter.set_table_properties(ENABLED)
+    assert kept(table).keys() == {2, 3, 4, 5, 7, 8}
+    operations = [info["operation"] for info in table.history()]
+    assert operations[0] == "SET TBLPROPERTIES"
+    assert operations.count("ROW TRACKING BACKFILL") >= 2
+    assert operations.count("UPGRADE PROTOCOL") == 1
+    assert not any(info.get("isBlindAppend") for info in table.history() if "BACKFILL" in info["operation"])
+    with pytest.raises(errors.ConcurrentModificationError):
+        committing(stale)
 
 
 def test_a_table_that_is_replaced_keeps_the_names():
