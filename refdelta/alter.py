@@ -372,3 +372,64 @@ class TableAlterer:
         with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
             txn.set_default(column, None)
             return txn.commit()
+
+    def add_feature(
+        self,
+        feature: Any,
+        allow_protocol_versions_increase: bool = False,
+        *,
+        isolation: str | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Let the table support a feature, whether or not it uses it (PROTOCOL.md, "Table Features").
+
+        Args:
+            feature: a name such as ``deletionVectors``, one of deltalake's ``TableFeatures``, or a list of these. Those
+                that it requires come with it.
+            allow_protocol_versions_increase: whether the protocol may get higher versions, which shuts out older
+                readers and writers.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Returns:
+            What was committed; its version is None where the table supports them already.
+
+        Raises:
+            InvalidArgumentError: a feature that does not exist, or higher versions that were not allowed.
+            UnsupportedFeatureError: a feature that this engine cannot honour.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.add_feature(feature, allow_protocol_versions_increase)
+            return txn.commit()
+
+    def drop_feature(
+        self, feature: Any, *, truncate_history: bool = False, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Take a feature out of the table's protocol, so that those who do not know it can use the table again.
+
+        What the feature has left in the table goes first: properties are unset, and files with deletion vectors are
+        rewritten. Several commits are made. Where readers need the feature for the versions before, checkpoints fence
+        these off, and ``checkpointProtection`` is added, which writers must know; or the versions are removed.
+
+        Args:
+            feature: a name such as ``deletionVectors``, or one of deltalake's ``TableFeatures``.
+            truncate_history: whether the versions that need the feature are removed from the log instead. The first
+                call says how long to wait, a day by default, and the second one drops the feature. It is the only way
+                to drop ``checkpointProtection``.
+            commit_properties: what to note in the commits.
+
+        Returns:
+            What the last commit was.
+
+        Raises:
+            InvalidArgumentError: the table does not support the feature, needs it for another one, or uses it in a way
+                that only its user can end; nobody drops it; the history is too young to be removed.
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+            ConcurrentModificationError: other writers go on using it.
+        """
+        from refdelta.ops.drop_feature import drop_feature
+
+        return drop_feature(
+            lambda: self._begin(commit_properties=commit_properties), feature, truncate_history=truncate_history
+        )

@@ -26,6 +26,7 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.clustering import cluster_by
 from refdelta.ops.delete import delete
+from refdelta.ops.features import add_features
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
 from refdelta.ops.merge_clauses import Clause
@@ -100,6 +101,22 @@ class WriteTransaction:
     def version(self) -> int:
         """The version that the transaction sees."""
         return self._snapshot.version
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the transaction sees."""
+        return self._snapshot
+
+    def run(self, statement: str, stage: Callable[[Staging, Snapshot], None]) -> None:
+        """Hold a statement of the caller's own.
+
+        Args:
+            statement: what it is called.
+            stage: stages what it does to the snapshot.
+        """
+        with self._begin(statement) as staging:
+            if staging is not None:
+                stage(staging, self._snapshot)
 
     # --- reading ---
 
@@ -339,6 +356,15 @@ class WriteTransaction:
         with self._begin("set_default") as staging:
             if staging is not None:
                 set_default(staging, self._snapshot, column, default)
+
+    def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
+        """Add table features, as :meth:`refdelta.alter.TableAlterer.add_feature`."""
+        self.run(
+            "add_feature",
+            lambda staging, snapshot: add_features(
+                staging, snapshot, feature, raise_versions=allow_protocol_versions_increase
+            ),
+        )
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 _DAY_MS = 24 * 60 * 60 * 1000
+_MINUTE_MS = 60 * 1000
 
 
-def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
+def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: int | None = None) -> list[str]:
     """Delete the expired files of the log: commits, checkpoints with their sidecars, checksums and compacted commits.
 
     Args:
         store: the table's folder.
         snapshot: the newest version; its properties rule.
         now_ms: the time from which retention counts, in milliseconds since 1970.
+        retention_ms: for how long versions are kept, to the minute and whether or not logs are cleaned up at all; None
+            for what the properties say.
 
     Returns:
         The keys that were deleted; none where ``delta.enableExpiredLogCleanup`` is false, or where no checkpoint covers
@@ -47,9 +50,12 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int) -> list[str]:
         StoreError: the store refused or failed. What was deleted before that is the oldest part, so no gap remains.
     """
     properties = snapshot.properties
-    if not properties.enable_expired_log_cleanup:
+    if retention_ms is not None:
+        expired_before = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
+    elif properties.enable_expired_log_cleanup:
+        expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
+    else:
         return []
-    expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
     listing, oldest_kept = _expired(store, expired_before, snapshot.version)
     names = [(name, key) for key, _, _ in listing if (name := parse_log_name(key)) is not None]
     if all(name.hi >= oldest_kept for name, _ in names):

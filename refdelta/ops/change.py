@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
 from refdelta.protocol.features import check_writable
+from refdelta.protocol.properties import PROPERTIES
 from refdelta.protocol.protocol_choice import upgraded
 from refdelta.protocol.row_tracking import is_enabled, named_columns
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
+
+PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
 
 
 def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
@@ -47,6 +50,16 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
         txn.stage([protocol])
     if metadata != snapshot.metadata:
         txn.stage([metadata])
+
+
+def still_protected(metadata: Metadata, before: Metadata) -> Metadata:
+    """The metadata of a table that becomes another one, with what protects the history that it keeps
+    (``checkpointProtection``).
+    """
+    version = (before.configuration or {}).get(PROTECTED)
+    if version is None:
+        return metadata
+    return msgspec.structs.replace(metadata, configuration={**(metadata.configuration or {}), PROTECTED: version})
 
 
 def in_json(value: Any) -> str:

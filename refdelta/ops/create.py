@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.engine.state import to_adds
+from refdelta.ops.change import still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.names import dotted
 from refdelta.ops.rewrite import remove_files
@@ -48,7 +49,7 @@ def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
         ConstraintViolationError: the table that is there is append-only.
         InvalidArgumentError: the new one is partitioned, but the old one clustered.
     """
-    metadata = next(action for action in target.changes if isinstance(action, Metadata))
+    metadata = still_protected(next(a for a in target.changes if isinstance(a, Metadata)), snapshot.metadata)
     asked = next(action for action in target.changes if isinstance(action, Protocol))
     protocol = upgraded(snapshot.protocol, metadata, features_of(asked))
     check_writable(protocol, metadata)

@@ -17,6 +17,7 @@ from refdelta.engine.references import referenced_keys
 from refdelta.engine.state import to_adds, without_shared
 from refdelta.engine.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.ops.change import still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
@@ -64,7 +65,7 @@ def restore(
             f"cannot restore version {then.version}: the transaction sees version {snapshot.version}"
         )
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
-    metadata = restored(then.metadata, snapshot.metadata)
+    metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
     protocol = upgraded(snapshot.protocol, metadata, requested)
     check_writable(protocol, metadata)
     check_not_partitioned(features_of(protocol), then.partition_columns)

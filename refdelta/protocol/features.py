@@ -195,6 +195,7 @@ _ROWS: tuple[Feature, ...] = (
     _both("typeWidening-preview", write="always", drop="history"),
     _writer(
         "checkpointProtection",
+        write="always",
         active=lambda facts: get(facts.configuration, "delta.requireCheckpointProtectionBeforeVersion") > 0,
         drop="plain",
     ),

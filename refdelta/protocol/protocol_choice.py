@@ -75,7 +75,7 @@ def new_protocol(facts: Facts, features: Iterable[str] = ()) -> Protocol:
     """As :func:`protocol_for_new_table`, whether or not this engine can write the table."""
     lower = {key.lower(): value for key, value in facts.configuration.items()}
     start = _NOTHING if lower.get("delta.ignoreprotocoldefaults", "").strip().lower() == "true" else _START
-    asked = frozenset((*map(_known, features), *asked_features(facts.configuration, start)))
+    asked = frozenset((*map(known_feature, features), *asked_features(facts.configuration, start)))
     return minimal_protocol(asked | active(facts, asked))
 
 
@@ -92,7 +92,7 @@ def asked_features(configuration: Mapping[str, str], protocol: Protocol) -> froz
         InvalidArgumentError: a feature or a version that does not exist, or versions that do not go together.
     """
     lower = {key.lower(): value for key, value in configuration.items()}
-    named = frozenset(map(_known, requested_features(configuration)))
+    named = frozenset(map(known_feature, requested_features(configuration)))
     given = [_version(lower, key) for key in PROTOCOL_KEYS[:2]]
     reader, writer = given[0] or protocol.min_reader_version, given[1] or protocol.min_writer_version
     if reader > MAX_READER or writer > MAX_WRITER or (reader == MAX_READER and writer < MAX_WRITER):
@@ -118,7 +118,7 @@ def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = 
     """
     facts = Facts.of(metadata.schema_string, metadata.configuration)
     have = features_of(protocol)
-    asked = {_known(name) for name in requested}
+    asked = {known_feature(name) for name in requested}
     added = (activated(facts, have | asked) | asked) - have
     return minimal_protocol(have | added) if added else protocol
 
@@ -133,7 +133,8 @@ def _version(lower: Mapping[str, str], key: str) -> int | None:
     return int(get({key: lower[key.lower()]}, key)) if key.lower() in lower else None
 
 
-def _known(name: str) -> str:
+def known_feature(name: str) -> str:
+    """A feature's name as the registry spells it. Raises ``InvalidArgumentError`` where there is none."""
     row = _BY_LOWER.get(name.lower())
     if row is None:
         raise InvalidArgumentError(f"there is no table feature {name!r}")
@@ -153,7 +154,7 @@ def with_requirements(features: Collection[str]) -> frozenset[str]:
 
 
 def _named(features: Collection[str]) -> Protocol:
-    rows = [REGISTRY[_known(name)] for name in sorted(features)]
+    rows = [REGISTRY[known_feature(name)] for name in sorted(features)]
     readers = [row for row in rows if row.kind == "reader_writer"]
     reader = max((row.legacy[0] if row.legacy else MAX_READER for row in readers), default=1)
     return Protocol(

@@ -1,0 +1,201 @@
+"""DROP FEATURE: first what a feature has left in the table goes, then the feature itself, from the protocol.
+
+Readers need not know a feature for writers: it goes from one version to the next. For one that readers must know, the
+versions before the last still have its traces, and whoever cannot read these must not come to them:
+
+* By ``checkpointProtection`` (protocol_rfcs/checkpoint-protection.md), which is added: checkpoints that anybody can
+  read stand between these versions and the rest, and log cleanup keeps them until all that is before them goes at once.
+  There are three of them, since delta-spark goes back to earlier ones where it cannot read two.
+* By truncating the history: the log of these versions is removed, as soon as they are old enough for nobody to be at
+  work on them. That takes two calls, a day apart unless ``delta.dropFeatureTruncateHistory.retentionDuration`` says
+  otherwise.
+
+What a call does is several commits, each of them whole. The last one rests on all of the table: a writer that brings
+traces back meanwhile makes it begin anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.engine.checkpoint_write import write_checkpoint
+from refdelta.engine.cleanup import cleanup_log
+from refdelta.engine.listing import list_log
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.ops.change import PROTECTED, in_json
+from refdelta.ops.features import to_drop
+from refdelta.ops.history_traces import history_has_traces, oldest_commit
+from refdelta.ops.removals import REMOVALS, Removal, used_by_metadata
+from refdelta.protocol.features import REGISTRY, check_writable, features_of
+from refdelta.protocol.properties import get
+from refdelta.protocol.protocol_choice import minimal_protocol, without
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import AnyAction, Metadata, Protocol
+    from refdelta.results import CommitResult
+    from refdelta.staging import Staging
+    from refdelta.transaction import WriteTransaction
+
+    Begin = Callable[[], WriteTransaction]
+
+PROTECTION = "checkpointProtection"
+_BARRIERS = 3
+_TRIES = 5
+
+
+def drop_feature(begin: Begin, given: Any, *, truncate_history: bool) -> CommitResult:
+    """Take a feature out of a table's protocol.
+
+    Args:
+        begin: begins a transaction on the newest version.
+        given: the feature.
+        truncate_history: whether the versions that have its traces go, instead of being fenced off.
+
+    Returns:
+        What the last of the commits was.
+
+    Raises:
+        InvalidArgumentError: the table does not support the feature, nobody drops it, or it is still in use in a way
+            that only the user can end; with ``truncate_history``: versions that have its traces are too young, and it
+            says when to call again.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        ConcurrentModificationError: other writers bring it back, again and again.
+    """
+    return _Drop(begin, given, truncate_history).run()
+
+
+@dataclass
+class _Drop:
+    begin: Begin
+    given: Any
+    truncate: bool
+
+    def run(self) -> CommitResult:
+        snapshot = self._newest()
+        name = to_drop(snapshot, self.given)
+        history = REGISTRY[name].drop == "history"
+        if self.truncate and not history and name != PROTECTION:
+            raise InvalidArgumentError(f"no version before needs {name}: truncate_history does not apply to it")
+        if name == PROTECTION and not self.truncate:
+            raise InvalidArgumentError(f"{name} goes with the versions that it protects: say truncate_history=True")
+        removal = REMOVALS[name]
+        for attempt in range(1, _TRIES + 1):
+            changed = self._clean(name, removal)
+            try:
+                if name == PROTECTION:
+                    return self._truncated(name, removal, changed=False)
+                if not history:
+                    return self._downgrade(name, removal)
+                return self._truncated(name, removal, changed) if self.truncate else self._fenced(name, removal)
+            except ConcurrentModificationError:
+                if attempt == _TRIES:
+                    raise
+        raise AssertionError
+
+    def _newest(self) -> Snapshot:
+        with self.begin() as txn:
+            return txn.snapshot
+
+    def _clean(self, name: str, removal: Removal) -> bool:
+        """Where the last commit cannot do it by itself: stop the feature's use, and bring its traces away."""
+        changed = False
+        if removal.stop and used_by_metadata(name, self._newest()):
+            self._commit("drop_feature", lambda txn, snapshot: _stop(txn, snapshot, removal))
+            changed = True
+        while removal.clean and removal.left(self._newest()):
+            removal.clean(self.begin)
+            changed = True
+        return changed
+
+    def _commit(self, statement: str, stage: Callable[[Staging, Snapshot], None]) -> CommitResult:
+        with self.begin() as txn:
+            txn.run(statement, stage)
+            return txn.commit()
+
+    # --- fenced off by checkpoints ---
+
+    def _fenced(self, name: str, removal: Removal) -> CommitResult:
+        for _ in range(_BARRIERS):
+            self._barrier()
+        result = self._downgrade(name, removal, protect=True)
+        snapshot = self._newest()
+        write_checkpoint(snapshot.store, snapshot)
+        return result
+
+    def _barrier(self) -> None:
+        self._commit("drop_feature", lambda txn, _: txn.describe("Empty Commit", {}, {}, always=True))
+        snapshot = self._newest()
+        write_checkpoint(snapshot.store, snapshot)
+
+    # --- the history goes ---
+
+    def _truncated(self, name: str, removal: Removal, changed: bool) -> CommitResult:
+        if name != PROTECTION:
+            self._barrier()
+        snapshot = self._newest()
+        wait_ms = get(snapshot.metadata.configuration or {}, "delta.dropFeatureTruncateHistory.retentionDuration")
+        if not changed:
+            now_ms = time.time_ns() // 1_000_000
+            cleanup_log(snapshot.store, snapshot, now_ms, retention_ms=wait_ms)
+        if name == PROTECTION:
+            there = oldest_commit(list_log(snapshot.store))
+            traces = there < snapshot.properties.require_checkpoint_protection_before_version
+        else:
+            traces = changed or history_has_traces(snapshot, name, removal)
+        if traces:
+            raise InvalidArgumentError(
+                f"{name} is no longer in use, but versions before this one have its traces, and are not old enough to "
+                f"go. Call this again in {wait_ms / 3_600_000:g} hours "
+                "(delta.dropFeatureTruncateHistory.retentionDuration), when nobody can be at work on them any more"
+            )
+        return self._downgrade(name, removal)
+
+    # --- the last commit ---
+
+    def _downgrade(self, name: str, removal: Removal, *, protect: bool = False) -> CommitResult:
+        def stage(txn: Staging, snapshot: Snapshot) -> None:
+            metadata, actions = removal.last(snapshot)
+            left = removal.left(snapshot)
+            if left:
+                raise InvalidArgumentError(f"{name} cannot be dropped: {left}")
+            protocol = without(snapshot.protocol, name)
+            if protect:
+                protocol = minimal_protocol(features_of(protocol) | {PROTECTION})
+                configuration = {**(metadata.configuration or {}), PROTECTED: str(snapshot.version + 1)}
+                metadata = msgspec.structs.replace(metadata, configuration=configuration)
+            check_writable(protocol, metadata)
+            # Nobody may bring back meanwhile what is gone.
+            txn.read_whole_table()
+            _stage(txn, snapshot, protocol, metadata, actions)
+            parameters: dict[str, Any] = {"featureName": name, "truncateHistory": self.truncate}
+            txn.describe("DROP FEATURE", parameters, {})
+
+        return self._commit("drop_feature", stage)
+
+
+def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
+    metadata, _ = removal.last(snapshot)
+    before, after = snapshot.metadata.configuration or {}, metadata.configuration or {}
+    values = {key: after[key] for key in sorted(after) if before.get(key) != after[key]}
+    gone = sorted(before.keys() - after.keys())
+    stopped = msgspec.structs.replace(snapshot.metadata, configuration=metadata.configuration)
+    check_writable(snapshot.protocol, stopped)
+    _stage(txn, snapshot, snapshot.protocol, stopped, ())
+    if values:
+        txn.describe("SET TBLPROPERTIES", {"properties": in_json(values)}, {})
+    else:
+        txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(gone), "ifExists": in_json(True)}, {})
+
+
+def _stage(
+    txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: Metadata, actions: tuple[AnyAction, ...]
+) -> None:
+    txn.stage([protocol] if protocol != snapshot.protocol else [])
+    txn.stage([metadata] if metadata != snapshot.metadata else [])
+    txn.stage(actions)

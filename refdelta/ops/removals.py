@@ -1,0 +1,108 @@
+"""What each feature that can be dropped leaves in a table, and how that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from refdelta.protocol.features import REGISTRY, Facts
+from refdelta.protocol.properties import CONSTRAINT_PREFIX
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import AnyAction, Metadata
+    from refdelta.transaction import WriteTransaction
+
+Last = tuple["Metadata", tuple["AnyAction", ...]]
+
+
+def _nothing(_: Snapshot) -> str:
+    return ""
+
+
+def _as_it_is(snapshot: Snapshot) -> Last:
+    return snapshot.metadata, ()
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How a feature leaves a table.
+
+    Attributes:
+        last: the table's metadata without it, and what the commit that drops it has beside.
+        left: what of it is in the table still, in words; empty where nothing is.
+        stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
+            ``clean`` is at work.
+        clean: takes away what is left, given how to begin a transaction.
+    """
+
+    last: Callable[[Snapshot], Last] = _as_it_is
+    left: Callable[[Snapshot], str] = _nothing
+    stop: bool = False
+    clean: Callable[[Callable[[], WriteTransaction]], None] | None = None
+
+
+def used_by_metadata(name: str, snapshot: Snapshot) -> bool:
+    """Whether a table's metadata uses the feature."""
+    metadata = snapshot.metadata
+    return REGISTRY[name].active(Facts.of(metadata.schema_string, metadata.configuration))
+
+
+def _properties(*, unset: tuple[str, ...] = (), **values: str) -> Callable[[Snapshot], Last]:
+    """Without some properties, and with others where the table has them."""
+    off = {f"delta.{name}": value for name, value in values.items()}
+
+    def last(snapshot: Snapshot) -> Last:
+        before = snapshot.metadata.configuration or {}
+        after = {key: off.get(key, value) for key, value in before.items() if key not in unset}
+        return msgspec.structs.replace(snapshot.metadata, configuration=after), ()
+
+    return last
+
+
+def _constraints(snapshot: Snapshot) -> str:
+    names = [
+        key[len(CONSTRAINT_PREFIX) :]
+        for key in snapshot.metadata.configuration or {}
+        if key.lower().startswith(CONSTRAINT_PREFIX)
+    ]
+    return (
+        f"the table has the constraints {', '.join(sorted(names))}, which drop_constraint takes away" if names else ""
+    )
+
+
+def _domains(snapshot: Snapshot) -> Last:
+    gone = tuple(msgspec.structs.replace(d, removed=True) for d in snapshot.domains.values())
+    return snapshot.metadata, gone
+
+
+def _vectors(snapshot: Snapshot) -> str:
+    files = snapshot.files
+    found = files.num_rows - files.column("deletionVector").null_count
+    return f"{found} of its files have deletion vectors" if found else ""
+
+
+def _purge(begin: Callable[[], WriteTransaction]) -> None:
+    with begin() as txn:
+        txn.reorg_purge()
+        txn.commit()
+
+
+REMOVALS: dict[str, Removal] = {
+    "checkConstraints": Removal(left=_constraints),
+    "inCommitTimestamp": Removal(
+        _properties(
+            unset=("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"),
+            enableInCommitTimestamps="false",
+        )
+    ),
+    "domainMetadata": Removal(_domains),
+    "materializePartitionColumns": Removal(_properties(unset=("delta.enableMaterializePartitionColumnsFeature",))),
+    "checkpointProtection": Removal(_properties(unset=("delta.requireCheckpointProtectionBeforeVersion",))),
+    "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, clean=_purge),
+    "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
+    "vacuumProtocolCheck": Removal(),
+}
