@@ -603,6 +603,36 @@ class DeltaTable:
             executor=executor,
         )
 
+    def reorg_upgrade_uniform(
+        self,
+        iceberg_compat_version: int = 2,
+        *,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Give the table ``icebergCompatV2``, and rewrite its files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
+
+        Implements PROTOCOL.md, "Iceberg Compatibility V2": columns are mapped, what is in arrays and maps has ids,
+        files hold the partition columns, and there are no deletion vectors. One commit does it all; it conflicts with
+        everybody who adds or removes files meanwhile. Metadata of Iceberg is not written: engines that do, do it from
+        such a table.
+
+        Args:
+            iceberg_compat_version: 2.
+            commit_properties: how to commit, and what to note in the commit.
+            executor: see :meth:`begin`; it decides how many files are written at once.
+
+        Returns:
+            What was committed; its version is None where the table was such a one already.
+
+        Raises:
+            InvalidArgumentError: a table that Iceberg cannot have, such as for a column's type.
+            ConcurrentModificationError: another writer's commit came first.
+        """
+        with self.begin(isolation="Serializable", commit_properties=commit_properties, executor=executor) as txn:
+            txn.reorg_upgrade_uniform(iceberg_compat_version)
+            return txn.commit()
+
     # --- files that are no longer needed ---
 
     def vacuum(

@@ -32,6 +32,7 @@ from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
 from refdelta.ops.merge_clauses import Clause
 from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
+from refdelta.ops.reorg_uniform import upgrade_uniform
 from refdelta.ops.restore import restore
 from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.row_ids import backfill
@@ -387,6 +388,14 @@ class WriteTransaction:
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
         """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`."""
         self.rearrange(Request(aim="purge", filters=partition_filters, target_size=target_size))
+
+    def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
+        """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
+        if self._appended.adds:
+            raise InvalidArgumentError(_MIXED.format(STATEMENTS["upgrade"]))
+        with self._begin(STATEMENTS["upgrade"]) as staging:
+            if staging is not None:
+                upgrade_uniform(staging, self._snapshot, iceberg_compat_version)
 
     def rearrange(self, request: Request, work: Work | None = None) -> None:
         """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order`, :meth:`cluster` and

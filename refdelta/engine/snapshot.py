@@ -16,7 +16,7 @@ from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFound
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
 from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.features import check_readable, check_writable
+from refdelta.protocol.features import check_readable, check_writable, features_of
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
 from refdelta.protocol.replay import Replay
@@ -123,7 +123,7 @@ class Snapshot:
     @cached_property
     def properties(self) -> TableProperties:
         """The table's properties, typed."""
-        return TableProperties.parse(self.metadata.configuration or {})
+        return TableProperties.parse(self.metadata.configuration or {}, features_of(self.protocol))
 
     @property
     def column_mapping_mode(self) -> str:

@@ -85,7 +85,7 @@ def write_files(
         data: record batches that have exactly the Arrow form of ``schema`` (``engine/fit`` makes them so). Texts may be
             dictionaries as well, among which nobody has to look for those that are equal.
         schema: the table's schema.
-        partition_columns: by which the files are split; they are not stored in them.
+        partition_columns: by which the files are split; they are stored in them only where the table wants it.
         properties: the table's: statistics, codec and target size.
         clustering: its clustering columns, which have statistics in any case.
         target_file_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
@@ -107,7 +107,7 @@ def write_files(
     target = properties.target_file_size or TARGET_FILE_SIZE if target_file_size is None else target_file_size
     if target <= 0:
         raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
-    layout = Layout.of(schema, partition_columns)
+    layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()))

@@ -50,9 +50,9 @@ _FULL_CUBE, _MOST_CUBE = 100, 150
 
 _POSITION = "position\n"
 
-Aim = Literal["compact", "purge", "sort", "cluster"]
-"""Why files are rewritten: to be fewer, to be without vectors, or to be in another order: one that is named, or that of
-the table's clustering columns.
+Aim = Literal["compact", "purge", "sort", "cluster", "upgrade"]
+"""Why files are rewritten: to be fewer, to be without vectors, to be in another order (one that is named, or that of
+the table's clustering columns), or to be as the table now wants its files.
 """
 
 
@@ -126,7 +126,7 @@ def plan_bins(
         snapshot: the table.
         aim: ``compact`` takes small files and those with many deleted rows, and leaves what an earlier compaction to
             the same target made of them alone until others come to it; ``purge`` takes all files with deletion
-            vectors; ``sort`` takes all files, and puts each partition into one bin.
+            vectors; ``sort`` takes all files, and puts each partition into one bin; ``upgrade`` takes all files.
         filters: from :func:`partition_filter`.
         target: up to how many bytes a bin takes, unless a single file has more.
         min_size: files of so many bytes are small no more.
@@ -142,6 +142,7 @@ def plan_bins(
         "compact": (facts.sizes < min_size) | facts.purge,
         "purge": facts.vectors,
         "sort": np.ones(files.num_rows, bool),
+        "upgrade": np.ones(files.num_rows, bool),
     }[aim]
     touched = np.ones(files.num_rows, bool) if fresh is None else _flags(fresh)
     bins = []

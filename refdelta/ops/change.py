@@ -8,7 +8,8 @@ import msgspec
 
 from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
-from refdelta.protocol.features import check_writable
+from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.properties import PROPERTIES
 from refdelta.protocol.protocol_choice import upgraded
 from refdelta.protocol.row_tracking import is_enabled, named_columns
@@ -44,6 +45,7 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
     metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
     protocol = upgraded(snapshot.protocol, metadata, features)
     check_writable(protocol, metadata)
+    check_compatible(features_of(protocol), metadata, snapshot.metadata, has_files=snapshot.num_files > 0)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)
     if protocol != snapshot.protocol:

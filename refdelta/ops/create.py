@@ -14,6 +14,7 @@ from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.protocol_choice import upgraded
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
     asked = next(action for action in target.changes if isinstance(action, Protocol))
     protocol = upgraded(snapshot.protocol, metadata, features_of(asked))
     check_writable(protocol, metadata)
+    check_compatible(features_of(protocol), metadata, snapshot.metadata, rewritten=True)
     check_not_partitioned(features_of(protocol), metadata.partition_columns)
     txn.read_whole_table()
     remove_files(txn, to_adds(snapshot.files))

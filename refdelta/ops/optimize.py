@@ -40,6 +40,7 @@ STATEMENTS: Mapping[Aim, str] = {
     "sort": "z_order",
     "purge": "reorg_purge",
     "cluster": "cluster",
+    "upgrade": "reorg_upgrade_uniform",
 }
 """What users call it."""
 

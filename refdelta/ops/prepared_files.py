@@ -93,6 +93,10 @@ def _check_fits(files: StructType, target: Target) -> None:
         hint = "its rules are held when rows are written, and these are"
         raise UnsupportedFeatureError(features, "commit files that others wrote to", hint)
     partitioning = {name.lower() for name in target.partition_columns}
+    if target.properties.requires_partition_columns and not partitioning <= {name.lower() for name in files.names}:
+        raise InvalidArgumentError(
+            "the table has its partition columns in the data files, too, and by their schema these files lack them"
+        )
     found = {field.name.lower(): field for field in files.fields}
     wrong = []
     for field in target.schema.fields:

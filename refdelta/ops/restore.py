@@ -23,6 +23,7 @@ from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.protocol_choice import upgraded
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -68,6 +69,7 @@ def restore(
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
     protocol = upgraded(snapshot.protocol, metadata, requested)
     check_writable(protocol, metadata)
+    check_compatible(features_of(protocol), metadata)
     check_not_partitioned(features_of(protocol), then.partition_columns)
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)

@@ -20,10 +20,11 @@ from refdelta.ops.names import dotted
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
-from refdelta.protocol.column_mapping import MODE, completed, without_mapping
+from refdelta.protocol.column_mapping import completed, mode_of, without_mapping
 from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.properties import TableProperties, get, validate
+from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_mapping
+from refdelta.protocol.properties import TableProperties, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
 from refdelta.protocol.row_tracking import named_columns
 from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, parse_schema, schema_json
@@ -75,7 +76,8 @@ def new_table(
     description: str | None = None,
     replaced: Snapshot | None = None,
 ) -> Target:
-    """A table that does not exist yet. A clustered one has deletion vectors unless the configuration says otherwise.
+    """A table that does not exist yet. A clustered one has deletion vectors unless the configuration says otherwise or
+    excludes them; one that Iceberg is to read is mapped.
 
     ``replaced`` is a table that it takes the place of: ids of its columns are not given again.
 
@@ -92,15 +94,13 @@ def new_table(
         if value is not None
     }
     clustering = chosen_columns(schema, arguments.names("cluster_by", cluster_by) or ())
-    if clustering and _VECTORS.lower() not in {key.lower() for key in given}:
-        # Rows decide over conflicts only where there are vectors.
-        given[_VECTORS] = "true"
     properties = validate(given)
+    if clustering and _VECTORS not in properties and not version_of(properties):
+        # Rows decide over conflicts only where there are vectors.
+        properties[_VECTORS] = "true"
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
-    mapped = get(properties, MODE) != "none"
     schema = without_mapping(schema)
-    check_field_names(schema, mapped=mapped)
     columns = _partition_columns(schema, arguments.names("partition_by", partition_by) or ())
     features = (FEATURE,) if clustering else ()
     check_not_partitioned(features, columns)
@@ -114,15 +114,21 @@ def new_table(
         configuration=properties,
         created_time=time.time_ns() // 1_000_000,
     )
+    metadata = with_mapping(metadata)
+    check_field_names(schema, mapped=mode_of(metadata) != "none")
+    given |= metadata.configuration or {}
     metadata = completed(metadata, None if replaced is None else replaced.metadata, replacing=True)
     metadata = named_columns(metadata, None if replaced is None else replaced.metadata.configuration)
     schema, properties = parse_schema(metadata.schema_string), metadata.configuration or {}
     protocol = protocol_for_new_table(schema, given, features)
     check_writable(protocol, metadata)
+    supported = features_of(protocol)
+    check_compatible(supported, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
     rules = RowRules.of(schema, properties, protocol)
     check_declared(schema)
-    return Target(schema, columns, TableProperties.parse(properties), clustering, (protocol, metadata, *domain), rules)
+    read = TableProperties.parse(properties, supported)
+    return Target(schema, columns, read, clustering, (protocol, metadata, *domain), rules)
 
 
 def existing_table(
@@ -168,7 +174,7 @@ def existing_table(
     return Target(
         parse_schema(made.schema_string),
         partitioning,
-        TableProperties.parse(made.configuration),
+        TableProperties.parse(made.configuration, features_of(snapshot.protocol)),
         clustering,
         changes,
         RowRules.after(snapshot, changes),
@@ -201,6 +207,7 @@ def with_schema(
     schema = parse_schema(metadata.schema_string)
     protocol = upgraded(snapshot.protocol, metadata, (FEATURE,) if clustering else ())
     check_writable(protocol, metadata)
+    check_compatible(features_of(protocol), metadata, snapshot.metadata)
     check_not_partitioned(features_of(protocol), partitioning)
     changes: tuple[AnyAction, ...] = (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
     return changes if clustering is None or same_clustering else (*changes, clustering_domain(clustering, schema))

@@ -8,7 +8,7 @@ as the table's configuration.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -320,10 +320,16 @@ class TableProperties:
     column_mapping_mode: str
     max_column_id: int
     require_checkpoint_protection_before_version: int
+    requires_partition_columns: bool
+    writes_partition_columns: bool
 
     @classmethod
-    def parse(cls, configuration: Mapping[str, str] | None) -> TableProperties:
+    def parse(cls, configuration: Mapping[str, str] | None, features: Collection[str] = ()) -> TableProperties:
         """Read a table's configuration.
+
+        Args:
+            configuration: of its metadata.
+            features: those that its protocol supports, where some of them say of themselves how files are written.
 
         Raises:
             InvalidLogError: a value does not fit; the message names the property.
@@ -332,6 +338,10 @@ class TableProperties:
         values = {field: get(stored, name) for field, name in _FIELDS.items()}
         # The old name of the same property, as delta-spark falls back to it.
         values["enable_change_data_feed"] |= get(stored, "delta.enableChangeDataCapture")
+        # PROTOCOL.md, "Iceberg Compatibility", "Materialize Partition Columns": a must, or as the table would have it.
+        must = _HOLDS_PARTITIONS in features or any(get(stored, name) for name in _HOLD_PARTITION_COLUMNS)
+        values["requires_partition_columns"] |= must
+        values["writes_partition_columns"] |= values["requires_partition_columns"]
         return cls(**values)
 
 
@@ -366,7 +376,17 @@ _FIELDS: Final = {
     "column_mapping_mode": "delta.columnMapping.mode",
     "max_column_id": "delta.columnMapping.maxColumnId",
     "require_checkpoint_protection_before_version": "delta.requireCheckpointProtectionBeforeVersion",
+    "requires_partition_columns": "delta.enableMaterializePartitionColumnsFeature",
+    "writes_partition_columns": "delta.writePartitionColumnsToParquet",
 }
+
+
+_HOLDS_PARTITIONS: Final = "materializePartitionColumns"
+_HOLD_PARTITION_COLUMNS: Final = (
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.enableIcebergCompatV3",
+)
 
 
 def requested_features(configuration: Mapping[str, str]) -> Iterable[str]:

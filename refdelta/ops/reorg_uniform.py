@@ -1,0 +1,98 @@
+"""REORG TABLE APPLY (UPGRADE UNIFORM): a table that can be read as Iceberg's from one version on.
+
+Every file is written anew, since the old ones lack ids, partition columns, or have deletion vectors. It is no
+compaction that others' writes could be brought into: it passes over nobody who added or removed a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from refdelta.concurrency.edits import tombstone
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.write import TARGET_FILE_SIZE
+from refdelta.errors import InvalidArgumentError
+from refdelta.ops.bins import plan_bins
+from refdelta.ops.compaction import Rewriter
+from refdelta.protocol.column_mapping import MODE, completed, mode_of
+from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.iceberg_compat import PROPERTIES, check_compatible, version_of
+from refdelta.protocol.properties import get
+from refdelta.protocol.protocol_choice import upgraded
+from refdelta.provenance import now_ms
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Metadata
+    from refdelta.staging import Staging
+
+NAME: Final = "reorg_upgrade_uniform"
+_VECTORS = "delta.enableDeletionVectors"
+
+
+def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
+    """Stage that a table has ``icebergCompatV2`` (PROTOCOL.md, "Iceberg Compatibility V2"), and its files what that
+    asks for. Where it has it already, and no file a deletion vector, nothing is staged.
+
+    Args:
+        txn: the transaction. All rows of the table count as read.
+        snapshot: what it sees.
+        version: of the compatibility: 2.
+
+    Raises:
+        InvalidArgumentError: another version, or a table that Iceberg cannot have, such as for a type.
+        UnsupportedFeatureError: the table would need a feature that this engine cannot write.
+    """
+    if version != 2:
+        raise InvalidArgumentError(f"there is no compatibility {version!r} to upgrade to: it is 2")
+    metadata = completed(_compatible(snapshot.metadata), snapshot.metadata)
+    protocol = upgraded(snapshot.protocol, metadata)
+    check_writable(protocol, metadata)
+    check_compatible(features_of(protocol), metadata, snapshot.metadata, rewritten=True)
+    txn.read_whole_table()
+    after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
+    target = after.properties.target_file_size or TARGET_FILE_SIZE
+    # Of files that were written for it, those with vectors alone have to go.
+    was = version_of(snapshot.metadata.configuration) == version
+    bins = plan_bins(after, "purge" if was else "upgrade", filters=None, target=target, min_size=0).bins
+    executor = txn.executor or ThreadExecutor(min(4, max(1, len(bins))))
+    rewriter = Rewriter(after.without_files(), target, None, ())
+    groups = list(
+        executor.map(
+            rewriter.rewrite,
+            bins,
+            done=lambda group: txn.own_files(output.add for output in group.outputs),
+            writes=txn.store,
+        )
+    )
+    removed = [each.add for group in groups for each in group.inputs]
+    added = [output.add for group in groups for output in group.outputs]
+    if protocol != snapshot.protocol:
+        txn.stage([protocol])
+    if metadata != snapshot.metadata:
+        txn.stage([metadata])
+    txn.read_files(removed)
+    txn.stage(tombstone(add, now_ms=now_ms(), data_change=False) for add in removed)
+    txn.stage(added)
+    figures = {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(add.size for add in added),
+        "numRemovedBytes": sum(add.size for add in removed),
+    }
+    told = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
+    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
+
+
+def _compatible(metadata: Metadata) -> Metadata:
+    configuration = dict(metadata.configuration or {})
+    if get(configuration, PROPERTIES[1]):
+        configuration[PROPERTIES[1]] = "false"
+    if get(configuration, _VECTORS):
+        configuration[_VECTORS] = "false"
+    if mode_of(metadata) == "none":
+        configuration[MODE] = "name"
+    return msgspec.structs.replace(metadata, configuration={**configuration, PROPERTIES[2]: "true"})
