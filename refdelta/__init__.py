@@ -12,6 +12,7 @@ from refdelta._version import __version__
 if TYPE_CHECKING:
     from refdelta import errors
     from refdelta.concurrency.lookout import RowBudget
+    from refdelta.ops.declared import Identity
     from refdelta.ops.prepared_files import AddAction
     from refdelta.protocol.actions import Txn as Transaction
     from refdelta.results import CommitProperties, CommitResult
@@ -25,6 +26,7 @@ __all__ = [
     "CommitProperties",
     "CommitResult",
     "DeltaTable",
+    "Identity",
     "RowBudget",
     "Schema",
     "Transaction",
@@ -40,6 +42,7 @@ _HOMES = {
     "CommitProperties": ("results", "CommitProperties"),
     "CommitResult": ("results", "CommitResult"),
     "DeltaTable": ("table", "DeltaTable"),
+    "Identity": ("ops.declared", "Identity"),
     "RowBudget": ("concurrency.lookout", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("protocol.actions", "Txn"),

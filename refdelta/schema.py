@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Generated columns and defaults: see refdelta.ops.declared.
-_DECLARING = ("delta.generationExpression", "CURRENT_DEFAULT")
+# Generated columns, defaults and identity columns: see refdelta.ops.declared.
+_TEXTS = ("delta.generationExpression", "CURRENT_DEFAULT")
+_NUMBERS = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
+_NUMBER = re.compile(r"-?\d{1,19}|true|false").fullmatch
 
 
 class Schema:
@@ -89,7 +93,7 @@ def struct_of(schema: Any) -> StructType:
     )
 
 
-def _declared(item: pa.Field) -> dict[str, str]:
+def _declared(item: pa.Field) -> dict[str, Any]:
     """What the metadata of an Arrow field, such as deltalake's, declare of a column's values."""
     found = ((key.decode(), value.decode()) for key, value in (item.metadata or {}).items())
-    return {key: value for key, value in found if key in _DECLARING}
+    return {k: v if k in _TEXTS else json.loads(v) for k, v in found if k in _TEXTS or (k in _NUMBERS and _NUMBER(v))}

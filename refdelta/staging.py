@@ -236,6 +236,11 @@ class Staging:
         """Add actions to the commit."""
         self._actions.extend(actions)
 
+    @property
+    def staged(self) -> tuple[AnyAction, ...]:
+        """The actions that were added so far."""
+        return tuple(self._actions)
+
     def stage_written(self, adds: list[Add]) -> None:
         """Add data files that this transaction wrote, and will remove again if it does not commit."""
         self.own_files(adds)

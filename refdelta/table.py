@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from refdelta.engine.executor import Executor
     from refdelta.engine.scan import Scan
     from refdelta.merger import TableMerger
+    from refdelta.ops.declared import Identity
     from refdelta.ops.merge_clauses import Clause
     from refdelta.ops.vacuum import Progress
     from refdelta.optimizer import TableOptimizer
@@ -88,6 +89,7 @@ class DeltaTable:
         cluster_by: Sequence[str] | str | None = None,
         generated: Mapping[str, str] | None = None,
         defaults: Mapping[str, str] | None = None,
+        identity: Mapping[str, Identity] | None = None,
         commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
         """Create a table without rows.
@@ -106,11 +108,14 @@ class DeltaTable:
             generated: of columns, the SQL that their values are made by: of the other columns, and of the column's
                 type. Writers leave them out, or give just these values.
             defaults: of columns, the SQL of the values that they have where a writer leaves them out.
+            identity: which columns are identity columns, :class:`refdelta.Identity` by name: their type is long, and
+                the table numbers its rows in them. Of two writers at once to such a table, one fails.
             commit_properties: what to note in the commit.
 
         Raises:
             TableAlreadyExistsError: the table exists and the mode is ``error``.
-            InvalidArgumentError: a column that does not exist, or whose ``generated`` or ``defaults`` cannot be.
+            InvalidArgumentError: a column that does not exist, or what ``generated``, ``defaults`` or ``identity`` say
+                of it cannot be.
             ConstraintViolationError: the table to be replaced is append-only.
             ProtocolChangedException: another writer created it meanwhile.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
@@ -134,7 +139,7 @@ class DeltaTable:
                 return cls(table_uri, storage_options=storage_options)
             snapshot = load_snapshot(store)
         made = target.new_table(
-            declared(struct_of(schema), generated=generated, defaults=defaults),
+            declared(struct_of(schema), generated=generated, defaults=defaults, identity=identity),
             partition_by=partition_by,
             cluster_by=cluster_by,
             configuration=configuration,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.write import write_files
+from refdelta.ops.identity import changes_with_marks, check_numbers_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,11 +31,13 @@ class Written:
         adds: their actions.
         rows: how many rows they hold.
         ours: whether they were written for this commit, and go where it fails; else they are the caller's.
+        marks: the numbers that identity columns were given last, by physical name.
     """
 
     adds: list[Add]
     rows: int
     ours: bool = True
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -70,6 +74,7 @@ class FileWriter:
             ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
         """
         target = self.target
+        target.rules.check_given(schema.names)
         made = target.rules.left_out(schema.names)
         fitter = plan_fit(schema, target.schema, made)
         rows = 0
@@ -77,8 +82,8 @@ class FileWriter:
         def fitted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             for batch in batches:
+                fit = target.rules.complete(fitter.apply(batch), made, rows)
                 rows += batch.num_rows
-                fit = target.rules.complete(fitter.apply(batch), made)
                 target.rules.hold(fit, made)
                 if self.check:
                     self.check(fit)
@@ -94,7 +99,7 @@ class FileWriter:
             target_file_size=self.target_file_size,
             unique=unique,
         )
-        return Written(adds, rows)
+        return Written(adds, rows, marks=target.rules.marks(made, rows))
 
 
 def append(
@@ -118,8 +123,10 @@ def append(
         SchemaMismatchError: before a byte is written, with all that does not fit.
         ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
     """
+    if target.rules.numbered:
+        check_numbers_once(txn)
     written = source.write(FileWriter(txn.store, target, target_file_size, check))
-    txn.stage(target.changes)
+    txn.stage(changes_with_marks(target.changes, txn.snapshot.metadata if txn.snapshot else None, written.marks))
     if written.ours:
         txn.stage_written(written.adds)
     else:

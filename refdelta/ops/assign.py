@@ -140,6 +140,7 @@ class Setter:
         self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules, *, inserting: bool = False
     ):
         assigned = {assignment.path[0] for assignment in assignments}
+        rules.check_given(assigned, update=not inserting)
         self._made = rules.left_out(assigned) if inserting else rules.following(assigned)
         # What the table asks of nulls is asked of the rows when they are whole.
         self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
@@ -147,12 +148,13 @@ class Setter:
         self._assignments = assignments
         self._rules = rules
 
-    def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch, first: int = 0) -> pa.RecordBatch:
         """The rows with their new values.
 
         Args:
             rows: rows of the table.
             inputs: as many rows, of what the expressions name.
+            first: how many rows are numbered before these, where they are new.
 
         Raises:
             ConstraintViolationError: a null where the table has none, or a rule of its rows that does not hold.
@@ -167,7 +169,7 @@ class Setter:
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
         made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        whole = self._rules.complete(made, self._made)
+        whole = self._rules.complete(made, self._made, first)
         self._rules.hold(whole, self._made)
         return whole
 

@@ -7,7 +7,7 @@ asks of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,20 +16,48 @@ from refdelta import arguments
 from refdelta.engine.evaluate import evaluate_value
 from refdelta.engine.sql import parse_expression
 from refdelta.errors import ExpressionError, InvalidArgumentError, SchemaMismatchError
+from refdelta.ops.identity import EXPLICIT, MARK, START, STEP
 from refdelta.ops.row_rules import DEFAULT, GENERATION
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.evolution import as_nullable
-from refdelta.protocol.types import ArrayType, DataType, MapType, StructType
+from refdelta.protocol.types import LONG, ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:
     from refdelta.protocol.types import StructField
 
-MARKS = (GENERATION, DEFAULT)
+MARKS = (GENERATION, DEFAULT, START, STEP, EXPLICIT, MARK)
 _LATER = 10**15  # in microseconds: another day, month and year
 
 
+@dataclass(frozen=True)
+class Identity:
+    """An identity column, as a user declares it: new rows get numbers in it that no row has had.
+
+    Attributes:
+        start: the first number.
+        step: from one number to the next; not 0. Numbers may be left out.
+        always: whether the numbers are always the table's. Else writers may give them themselves, and have to know that
+            no others are the same.
+    """
+
+    start: int = 1
+    step: int = 1
+    always: bool = True
+
+    def __post_init__(self) -> None:
+        start, step = arguments.whole("start", self.start), arguments.whole("step", self.step)
+        if start is None or not step or not all(-(2**63) <= number < 2**63 for number in (start, step)):
+            raise InvalidArgumentError(
+                "start and step of an identity column are whole numbers of 64 bits, and step not 0"
+            )
+
+
 def declared(
-    schema: StructType, *, generated: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None
+    schema: StructType,
+    *,
+    generated: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    identity: Mapping[str, Identity] | None = None,
 ) -> StructType:
     """A schema with values of the table's own for some of its columns.
 
@@ -37,16 +65,25 @@ def declared(
         schema: the columns.
         generated: of columns, the SQL that their values are made by, in Spark's dialect.
         defaults: of columns, the SQL of the values that they have where a writer gives none.
+        identity: which columns are identity columns, and how.
 
     Raises:
         ColumnNotFoundError: a column that the schema lacks.
-        InvalidArgumentError: something else than SQL as text.
+        InvalidArgumentError: something else than SQL as text, or than an :class:`Identity`.
     """
     for what, key, given in (("generated", GENERATION, generated), ("defaults", DEFAULT, defaults)):
         for name, sql in (arguments.mapping(what, given) or {}).items():
             if not isinstance(sql, str):
                 raise InvalidArgumentError(f"{what} has SQL for each column, as text; for {name!r} it has {sql!r}")
             schema = with_mark(schema, name, key, sql)
+    for name, numbering in (arguments.mapping("identity", identity) or {}).items():
+        if not isinstance(numbering, Identity):
+            raise InvalidArgumentError(
+                f"identity has a refdelta.Identity for each column; for {name!r} it has {numbering!r}"
+            )
+        marks = {START: numbering.start, STEP: numbering.step, EXPLICIT: not numbering.always}
+        for key, value in marks.items():
+            schema = with_mark(schema, name, key, value)
     return schema
 
 
@@ -60,22 +97,34 @@ def with_mark(schema: StructType, name: str, key: str, value: Any) -> StructType
 
 
 def check_declared(schema: StructType) -> None:
-    """Hold what is declared of a new table's columns to what delta-spark asks of it.
-
-    The columns' expressions can be read and bound: :class:`~refdelta.ops.row_rules.RowRules` has done it.
+    """Hold what is declared of a new table's columns to what such columns can be.
 
     Raises:
-        InvalidArgumentError: a declaration within another column, two for one column, an expression of another type
-            than its column, or one that is not the same at all times.
+        InvalidArgumentError: a declaration within another column, two for one column, an identity column of another
+            type than long.
     """
     for field in schema:
-        own = [key for key in MARKS if key in field.metadata]
+        own = [key for key in (GENERATION, DEFAULT, START) if key in field.metadata]
         if len(own) > 1:
             raise InvalidArgumentError(f"column {field.name!r} has a value from {' and from '.join(own)}; one is to be")
+        if START in field.metadata and field.type != LONG:
+            raise InvalidArgumentError(f"column {field.name!r} is {field.type}, and identity columns are long")
         if _declares_within(field.type):
             raise InvalidArgumentError(
                 f"only whole columns have values of the table's own, not parts of {field.name!r}"
             )
+
+
+def check_expressions(schema: StructType) -> None:
+    """Hold the expressions of a new table's columns to what delta-spark asks of them.
+
+    They can be read and bound: :class:`~refdelta.ops.row_rules.RowRules` has done it.
+
+    Raises:
+        InvalidArgumentError: one of another type than its column, or one that is not the same at all times; a default
+            that the column cannot hold.
+    """
+    for field in schema:
         if GENERATION in field.metadata:
             _check_generated(field, StructType(tuple(f for f in schema if GENERATION not in f.metadata)))
         if DEFAULT in field.metadata:

@@ -11,6 +11,7 @@ import msgspec
 
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.sql import parse_predicate
+from refdelta.ops.identity import changes_with_marks, check_numbers_once
 from refdelta.ops.merge_clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
 from refdelta.ops.merge_collected import Collected
 from refdelta.ops.merge_join import On
@@ -100,13 +101,16 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     only_deletes = all(clause.kind == "delete" for clause in request.clauses)
     rules = NO_RULES if only_deletes else RowRules.after(snapshot, changes, txn.now)
     plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses), rules)
+    numbered = plan.numbered
+    if rules.numbered:
+        check_numbers_once(txn)
     way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
     run = Run(txn, snapshot, plan, way)
     run.find()
     scanned = time.monotonic()
-    txn.stage(changes)
     after = next((a for a in changes if isinstance(a, Metadata)), snapshot.metadata)
     done = run.write(dataclasses.replace(snapshot, metadata=after).tracked())
+    txn.stage(changes_with_marks(changes, snapshot.metadata, rules.marks(numbered, run.found.candidates)))
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     _describe(txn, request, run, done, elapsed, scan)
 

@@ -7,6 +7,7 @@ size.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -85,7 +86,9 @@ class Collected:
         if len(work) == len(inserts) == 1 and group_limit(txn.executor) is None:
             work = [Portion(sources[0], inserts[0])]
         else:
-            work += [Portion(None, rows) for rows in inserts]
+            places = itertools.accumulate(map(len, inserts), initial=0)
+            work += [Portion(None, rows, first) for rows, first in zip(inserts, places, strict=False)]
+        found.candidates = sum(map(len, inserts))
         return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors))
 
     def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:

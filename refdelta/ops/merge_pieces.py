@@ -47,6 +47,7 @@ class Found:
         updated: those of them that are not deleted.
         matched: the numbers of the source's rows that match.
         counts: of rows, by what becomes of them.
+        candidates: how many rows of the source may have been inserted, each with a number of its own.
     """
 
     matching: RowsByFile = field(default_factory=RowsByFile)
@@ -54,6 +55,7 @@ class Found:
     updated: RowsByFile = field(default_factory=RowsByFile)
     matched: pa.Array = field(default_factory=lambda: pa.array([], pa.int64()))
     counts: Counter[str] = field(default_factory=Counter)
+    candidates: int = 0
 
     def take_in(self, other: Found, numbers: Sequence[int]) -> None:
         """Add what was found in files of which there was nothing yet.
@@ -83,10 +85,12 @@ class Portion:
     Attributes:
         share: the files, and the rows of them that are read; None for none.
         inserts: the numbers of the source's rows that may be inserted.
+        first: how many may be inserted by the tasks before.
     """
 
     share: Share | None
     inserts: pa.Array
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ class Pieces:
         if portion.share is not None:
             for rows in gathered(portion.share.to_batches(snapshot), self.piece_bytes):
                 yield from made(rows, change)
-        yield from new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts))
+        yield from new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts), portion.first)
 
     def changed(self, snapshot: Snapshot, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """The new values of rows that are updated, of those of the table, all of whose columns are there."""
@@ -274,19 +278,21 @@ class _Action:
         return pc.unique(self.pairs.target)
 
 
-def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table) -> Iterator[pa.RecordBatch]:
+def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int = 0) -> Iterator[pa.RecordBatch]:
     """The rows that a MERGE inserts.
 
     Args:
         plan: the MERGE.
         snapshot: the table with the schema to come.
         source: rows of the source that match none, with the columns that the clauses look at.
+        first: how many rows are numbered before these.
     """
     change = _setters(plan, snapshot)
     schema = pa.schema([field.with_nullable(True) for field in to_arrow(snapshot.schema)])
     for clause, rows in _inserted(plan, source):
         empty = pa.RecordBatch.from_arrays([pa.nulls(rows.num_rows, f.type) for f in schema], schema=schema)
-        yield change[id(clause)](empty, joined({plan.source_alias: rows}, rows.num_rows))
+        yield change[id(clause)](empty, joined({plan.source_alias: rows}, rows.num_rows), first)
+        first += rows.num_rows
 
 
 def count_inserted(plan: MergePlan, source: pa.Table, numbers: pa.Array) -> int:

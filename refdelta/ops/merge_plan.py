@@ -59,6 +59,20 @@ class MergePlan:
         only_deleted = only is not None and only.clause.kind == "delete" and only.condition is None
         return only_deleted or not (pairs or self.of_rest)
 
+    @property
+    def numbered(self) -> frozenset[str]:
+        """The columns that the table gives values in rows that are inserted.
+
+        Raises ``ConstraintViolationError`` where clauses set identity columns that are not for them to set.
+        """
+        made: frozenset[str] = frozenset()
+        for clause in self.clauses:
+            names = {assignment.path[0] for assignment in clause.assignments}
+            inserts = clause.clause.kind == "insert"
+            self.rules.check_given(names, update=not inserts)
+            made |= self.rules.left_out(names) if inserts else frozenset()
+        return made
+
     def columns_to_find(self, alias: str) -> set[str]:
         """The columns of a side by which rows are found in which anything changes."""
         conditions = (clause.condition_columns for clause in (*self.of_pairs, *self.of_rest))

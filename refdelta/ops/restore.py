@@ -19,6 +19,7 @@ from refdelta.engine.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
 from refdelta.ops.change import still_protected
 from refdelta.ops.clustering import check_not_partitioned
+from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
@@ -67,6 +68,8 @@ def restore(
         )
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
+    # Numbers of identity columns that were given since are not given again.
+    metadata = with_marks(metadata, marks_of(snapshot.schema))
     protocol = upgraded(snapshot.protocol, metadata, requested)
     check_writable(protocol, metadata)
     check_compatible(features_of(protocol), metadata)

@@ -1,5 +1,5 @@
 """What a table asks of its rows beyond their types: CHECK constraints, invariants, generated columns; and the values
-that it gives where a writer gives none: those of generated columns, and defaults.
+that it gives where a writer gives none: those of generated columns, defaults, and the numbers of identity columns.
 
 Rules are SQL that somebody wrote into the log. They are read against the schema by which rows are written. One that
 this engine cannot read is one that it cannot hold rows to, so it writes no row then.
@@ -28,13 +28,23 @@ from refdelta.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
+from refdelta.ops.identity import Numbering
 from refdelta.protocol.actions import AnyAction, Metadata, Protocol
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import Column, Comparison, column_refs
 from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
-from refdelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, is_nested, parse_schema
+from refdelta.protocol.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    is_nested,
+    parse_schema,
+    physical_name,
+)
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -104,10 +114,12 @@ class RowRules:
     Attributes:
         checks: what must be true of every row.
         made: the columns that the table may give values itself, in an order in which they can be computed.
+        numbered: the identity columns.
     """
 
     checks: tuple[Check, ...] = ()
     made: tuple[Made, ...] = ()
+    numbered: tuple[Numbering, ...] = ()
 
     @classmethod
     def of(
@@ -115,8 +127,8 @@ class RowRules:
     ) -> RowRules:
         """The rules of a table.
 
-        Implements PROTOCOL.md, "CHECK Constraints", "Column Invariants", "Generated Columns" and "Default Columns". The
-        first two are held whether or not the protocol has their features, as by delta-spark.
+        Implements PROTOCOL.md, "CHECK Constraints", "Column Invariants", "Generated Columns", "Default Columns" and
+        "Identity Columns". The first two are held whether or not the protocol has their features, as by delta-spark.
 
         Args:
             schema: by which rows are written.
@@ -126,7 +138,7 @@ class RowRules:
 
         Raises:
             UnsupportedFeatureError: a rule that this engine cannot read; it is named.
-            InvalidLogError: an invariant that is none.
+            InvalidLogError: an invariant that is none, or an identity column.
             InvalidArgumentError: a rule about a column that the schema lacks.
         """
         checks = [
@@ -137,9 +149,12 @@ class RowRules:
             _check("invariants", f"the invariant of column {path}", _invariant(field, path), schema, now)
             for path, field in _marked(schema)
         ]
-        made = list(_made(schema, features_of(protocol), now))
+        features = features_of(protocol)
+        made = list(_made(schema, features, now))
         checks += [_follows(one) for one in made if one.generated]
-        return cls(tuple(checks), tuple(made)) if checks or made else NO_RULES
+        found = map(Numbering.of, schema) if "identityColumns" in features else ()
+        numbered = tuple(one for one in found if one is not None)
+        return cls(tuple(checks), tuple(made), numbered) if checks or made or numbered else NO_RULES
 
     @classmethod
     def after(cls, snapshot: Snapshot, changes: Iterable[AnyAction] = (), now: int | None = None) -> RowRules:
@@ -156,29 +171,56 @@ class RowRules:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The table features that ask for checks."""
-        return tuple(sorted({check.feature for check in self.checks}))
+        """The table features whose rules nobody can say of a file that they hold there, but who has looked into it."""
+        return tuple(
+            sorted({*(check.feature for check in self.checks), *(["identityColumns"] if self.numbered else [])})
+        )
 
     def left_out(self, names: Iterable[str]) -> frozenset[str]:
         """The columns that the table gives values where new rows have these."""
         given = {name.lower() for name in names}
-        return frozenset(one.field.name for one in self.made if one.field.name.lower() not in given)
+        fields = [*(one.field for one in self.numbered), *(one.field for one in self.made)]
+        return frozenset(field.name for field in fields if field.name.lower() not in given)
+
+    def check_given(self, names: Iterable[str], *, update: bool = False) -> None:
+        """Refuse to give identity columns values where that is not allowed: to rows that are there, and to new ones of
+        a column whose numbers are always the table's. Raises ``ConstraintViolationError``.
+        """
+        given = {name.lower() for name in names}
+        for one in self.numbered:
+            if one.field.name.lower() in given and (update or not one.explicit):
+                raise ConstraintViolationError(
+                    f"{one.field.name!r} is an identity column, whose values "
+                    + ("never change" if update else "are the table's own: leave it out")
+                )
+
+    def marks(self, made: Collection[str], count: int) -> dict[str, int]:
+        """The numbers that are given last where so many rows are numbered, by the physical names of those
+        identity columns that are among ``made``.
+        """
+        numbered = self.numbered if count else ()
+        return {physical_name(one.field): one.number(count - 1) for one in numbered if one.field.name in made}
 
     def following(self, names: Collection[str]) -> frozenset[str]:
         """The generated columns among those that are not set where these are."""
         return self.left_out(names) & {one.field.name for one in self.made if one.generated}
 
-    def complete(self, rows: pa.RecordBatch, made: Collection[str]) -> pa.RecordBatch:
+    def complete(self, rows: pa.RecordBatch, made: Collection[str], first: int = 0) -> pa.RecordBatch:
         """Give some columns their values.
 
         Args:
             rows: of the table's schema; whatever they have in these columns.
             made: the names of the columns.
+            first: how many rows are numbered before these.
 
         Raises:
-            ConstraintViolationError: a null where the table has none.
+            ConstraintViolationError: a null where the table has none, or no number is left.
             ExpressionError: a value that cannot be computed.
         """
+        for numbering in self.numbered if made else ():
+            if numbering.field.name in made:
+                at = rows.schema.get_field_index(numbering.field.name)
+                rows = rows.set_column(at, rows.schema.field(at), numbering.numbers(first, rows.num_rows))
         for one in self.made if made else ():
             if one.field.name in made:
                 at = rows.schema.get_field_index(one.field.name)

@@ -13,9 +13,9 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.engine.fit import plan_fit
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
-from refdelta.ops.declared import check_declared
+from refdelta.ops.declared import check_declared, check_expressions
 from refdelta.ops.names import dotted
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
@@ -62,8 +62,20 @@ class Target:
     rules: RowRules = NO_RULES
 
     def check_fits(self, data: pa.Schema) -> None:
-        """Refuse data that could not be written. Raises as :func:`refdelta.engine.fit.plan_fit`."""
-        plan_fit(data, self.schema, self.rules.left_out(data.names))
+        """Refuse data that could not be written by several writers at once, who know nothing of each other.
+
+        Raises:
+            SchemaMismatchError: the data do not fit.
+            ConstraintViolationError: they have what is for the table to give.
+            UnsupportedFeatureError: their rows are to be numbered, which one has to do.
+        """
+        self.rules.check_given(data.names)
+        made = self.rules.left_out(data.names)
+        plan_fit(data, self.schema, made)
+        if any(one.field.name in made for one in self.rules.numbered):
+            raise UnsupportedFeatureError(
+                ["identityColumns"], "write rows by Spark to", "write_deltalake and merge without Spark number them"
+            )
 
 
 def new_table(
@@ -125,8 +137,9 @@ def new_table(
     supported = features_of(protocol)
     check_compatible(supported, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
-    rules = RowRules.of(schema, properties, protocol)
     check_declared(schema)
+    rules = RowRules.of(schema, properties, protocol)
+    check_expressions(schema)
     read = TableProperties.parse(properties, supported)
     return Target(schema, columns, read, clustering, (protocol, metadata, *domain), rules)
 

@@ -151,7 +151,12 @@ _ROWS: tuple[Feature, ...] = (
         active=lambda facts: get(facts.configuration, "delta.columnMapping.mode") != "none",
         drop="history",
     ),
-    _writer("identityColumns", legacy=(1, 6), active=_field_key("delta.identity.start", "delta.identity.step")),
+    _writer(
+        "identityColumns",
+        legacy=(1, 6),
+        write="always",
+        active=_field_key("delta.identity.start", "delta.identity.step"),
+    ),
     # PROTOCOL.md: named.
     _writer("allowColumnDefaults", write="always", active=_field_key("CURRENT_DEFAULT")),
     _writer("domainMetadata", write="always", drop="plain"),

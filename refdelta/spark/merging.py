@@ -23,6 +23,7 @@ from refdelta.engine.arrays import as_schema, one_array
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
+from refdelta.errors import UnsupportedFeatureError
 from refdelta.ops.append import FileWriter
 from refdelta.ops.merge_join import Matcher
 from refdelta.ops.merge_pieces import Found, gathered, new_rows
@@ -102,7 +103,14 @@ class Shuffled:
     def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
         """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
         without deletion vectors by tasks over these files.
+
+        Raises ``UnsupportedFeatureError`` where rows that are inserted are to be numbered: workers know nothing of each
+        other.
         """
+        if any(one.field.name in self._plan.numbered for one in self._plan.rules.numbered):
+            raise UnsupportedFeatureError(
+                ["identityColumns"], "insert by Spark into", "merge without Spark numbers rows"
+            )
         made = [self._changed(txn, table, found)] if found.updated else []
         if self._plan.of_source:
             made.append(self._inserted(table))

@@ -26,6 +26,7 @@ from refdelta.errors import (
     StreamStoppedError,
     VersionNotFoundError,
 )
+from refdelta.ops.identity import without_marks
 from refdelta.protocol.types import physical_name
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
@@ -205,7 +206,7 @@ class Changes:
 
     def _stop(self, commit: CommitSummary) -> StreamStoppedError | None:
         """Why the stream ends before a commit, if it does."""
-        if commit.changes_table and commit.version > self.made.version:
+        if commit.changes_table and commit.version > self.made.version and not self._only_numbers(commit):
             what = "protocol" if commit.changes_protocol else "schema, its partitioning or its properties"
             return StreamStoppedError(
                 f"version {commit.version} changes the table's {what}, which the stream read at version "
@@ -227,6 +228,11 @@ class Changes:
             version=commit.version,
             reload=False,
         )
+
+    def _only_numbers(self, commit: CommitSummary) -> bool:
+        """Whether a commit changes nothing of the table but how far the rows of identity columns are numbered."""
+        same = commit.metadata is not None and without_marks(commit.metadata) == without_marks(self.made.metadata)
+        return same and not commit.changes_protocol
 
     def _check_partitions(self, version: int, files: pa.Table) -> None:
         """See that files are partitioned as the schema says by which they are read.

@@ -160,7 +160,6 @@ def test_versions_from_the_future_are_refused():
 ACTIVE = {
     "changeDataFeed": ({"delta.enableChangeDataFeed": "true"}, {}),
     "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
-    "identityColumns": ({}, {"delta.identity.start": 1, "delta.identity.step": 1}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
     "icebergCompatV3": ({"delta.enableIcebergCompatV3": "true"}, {}),

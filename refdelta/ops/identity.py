@@ -1,0 +1,156 @@
+"""Identity columns: each new row gets a number that no row has had (PROTOCOL.md, "Identity Columns").
+
+The number that was given last stands in the column's metadata. Whoever gives numbers changes it in the same commit, so
+that a table with identity columns has one writer at a time: of two, one fails. Values that writers give themselves
+leave it as it is, as in delta-spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from refdelta.errors import ConstraintViolationError, InvalidArgumentError, InvalidLogError
+from refdelta.protocol.actions import Metadata
+from refdelta.protocol.types import LONG, StructType, parse_schema, physical_name, schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from refdelta.protocol.actions import AnyAction
+    from refdelta.protocol.types import StructField
+    from refdelta.staging import Staging
+
+START = "delta.identity.start"
+STEP = "delta.identity.step"
+MARK = "delta.identity.highWaterMark"
+EXPLICIT = "delta.identity.allowExplicitInsert"
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How an identity column is numbered.
+
+    Attributes:
+        field: the column.
+        start: the first number.
+        step: from one number to the next.
+        mark: the number that was given last; None where none was.
+        explicit: whether writers may give numbers themselves.
+    """
+
+    field: StructField
+    start: int
+    step: int
+    mark: int | None
+    explicit: bool
+
+    @classmethod
+    def of(cls, field: StructField) -> Numbering | None:
+        """That of a column; None where it is no identity column.
+
+        Raises:
+            InvalidLogError: its metadata is not what an identity column has.
+        """
+        metadata = field.metadata
+        keys = [key for key in (START, STEP, EXPLICIT) if key in metadata]
+        if not keys:
+            return None
+        start, step, mark, explicit = (metadata.get(key) for key in (START, STEP, MARK, EXPLICIT))
+        whole = all(
+            type(value) is int and _LEAST <= value <= _MOST for value in (start, step, 0 if mark is None else mark)
+        )
+        if not whole or step == 0 or not isinstance(explicit, bool) or field.type != LONG:
+            raise InvalidLogError(f"column {field.name!r}, a {field.type}, is no identity column by {metadata}")
+        return cls(field, start, step, mark, explicit)  # type: ignore[arg-type]
+
+    def number(self, place: int) -> int:
+        """The number of the row that is at this place among those to be numbered.
+
+        Raises:
+            ConstraintViolationError: it does not fit into 64 bits.
+        """
+        first = self.start if self.mark is None else self.mark + self.step
+        found = first + place * self.step
+        if not _LEAST <= found <= _MOST:
+            raise ConstraintViolationError(f"the identity column {self.field.name!r} has no numbers left")
+        return found
+
+    def numbers(self, first: int, count: int) -> pa.Array:
+        """The numbers of so many rows from a place on. Raises as :meth:`number`."""
+        if not count:
+            return pa.array([], pa.int64())
+        begin = self.number(first)
+        self.number(first + count - 1)
+        # What overflows in between comes out right again, as both ends fit.
+        return pa.array(np.arange(count, dtype=np.int64) * np.int64(self.step) + np.int64(begin))
+
+    def behind(self, mark: int) -> bool:
+        """Whether a mark lies behind that of this column, in the direction of its numbers."""
+        return self.mark is None or (mark - self.mark) * self.step > 0
+
+
+def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
+    """A table's metadata with other marks for some of its identity columns, by physical name; none goes back."""
+    schema = parse_schema(metadata.schema_string)
+    fields = []
+    for field in schema:
+        known, mark = Numbering.of(field), marks.get(physical_name(field))
+        forward = known is not None and mark is not None and known.behind(mark)
+        fields.append(replace(field, metadata={**field.metadata, MARK: mark}) if forward else field)
+    if tuple(fields) == schema.fields:
+        return metadata
+    return msgspec.structs.replace(metadata, schema_string=schema_json(StructType(tuple(fields))))
+
+
+def changes_with_marks(
+    changes: Iterable[AnyAction], metadata: Metadata | None, marks: Mapping[str, int]
+) -> Sequence[AnyAction]:
+    """The changes of a table, and with them its new marks.
+
+    Args:
+        changes: what else changes.
+        metadata: the table's so far; None where ``changes`` has that of a new table.
+        marks: the numbers that were given last, by physical name.
+    """
+    listed = list(changes)
+    if not marks:
+        return listed
+    before = next((action for action in listed if isinstance(action, Metadata)), metadata)
+    others = [action for action in listed if not isinstance(action, Metadata)]
+    return listed if before is None else [*others, with_marks(before, marks)]
+
+
+def check_numbers_once(txn: Staging) -> None:
+    """Refuse a second statement that may number rows: it would begin where the first one did.
+
+    Raises ``InvalidArgumentError``.
+    """
+    if any(isinstance(action, Metadata) for action in txn.staged):
+        raise InvalidArgumentError(
+            "this transaction has numbered rows of the table's identity columns already, and each transaction does it "
+            "once; commit it and begin another one"
+        )
+
+
+def without_marks(metadata: Metadata) -> Metadata:
+    """A table's metadata as it would be, had no row been numbered."""
+    if MARK not in metadata.schema_string:
+        return metadata
+    fields = []
+    for field in parse_schema(metadata.schema_string):
+        others = {key: value for key, value in field.metadata.items() if key != MARK}
+        fields.append(replace(field, metadata=others))
+    return msgspec.structs.replace(metadata, schema_string=schema_json(StructType(tuple(fields))))
+
+
+def marks_of(schema: StructType) -> dict[str, int]:
+    """The marks of the identity columns, by physical name."""
+    found = ((physical_name(field), Numbering.of(field)) for field in schema)
+    return {name: numbering.mark for name, numbering in found if numbering and numbering.mark is not None}
