@@ -12,6 +12,7 @@ from refdelta._version import __version__
 if TYPE_CHECKING:
     from refdelta import errors
     from refdelta.concurrency.lookout import RowBudget
+    from refdelta.converter import convert_to_deltalake
     from refdelta.ops.declared import Identity
     from refdelta.ops.prepared_files import AddAction
     from refdelta.protocol.actions import Txn as Transaction
@@ -31,6 +32,7 @@ __all__ = [
     "Schema",
     "Transaction",
     "__version__",
+    "convert_to_deltalake",
     "errors",
     "verify",
     "write_deltalake",
@@ -46,6 +48,7 @@ _HOMES = {
     "RowBudget": ("concurrency.lookout", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("protocol.actions", "Txn"),
+    "convert_to_deltalake": ("converter", "convert_to_deltalake"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("writer", "write_deltalake"),
 }

@@ -428,7 +428,7 @@ class TableAlterer:
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
             ConcurrentModificationError: other writers go on using it.
         """
-        from refdelta.ops.drop_feature import drop_feature
+        from refdelta.dropper import drop_feature
 
         return drop_feature(
             lambda: self._begin(commit_properties=commit_properties), feature, truncate_history=truncate_history

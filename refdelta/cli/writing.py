@@ -1,4 +1,4 @@
-"""``refdelta write`` and ``refdelta checkpoint``."""
+"""``refdelta write``, ``refdelta convert`` and ``refdelta checkpoint``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import click
 import pyarrow as pa
 
-from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta import CommitProperties, DeltaTable, convert_to_deltalake, write_deltalake
 from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
@@ -116,6 +116,56 @@ def _types(table: str, storage_options: dict[str, str], schema_mode: str | None)
     if schema_mode == "overwrite" or not DeltaTable.is_deltatable(table, storage_options=options):
         return None
     return pa.schema(DeltaTable(table, storage_options=options).schema())
+
+
+@app.command()
+@on_a_table
+@click.option(
+    "--partition",
+    "partition_by",
+    metavar="NAME=TYPE",
+    multiple=True,
+    callback=pairs,
+    help="A partition column that the folders name, e.g. year=integer, in their order. May be repeated.",
+)
+@click.option("--values-only", is_flag=True, help="The folders are 2026/3 and not year=2026/month=3.")
+@click.option("--no-stats", is_flag=True, help="Read only the footers of the files: quicker, but queries skip no file.")
+@click.option(
+    "--property",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A property of the table, e.g. delta.checkpointInterval=20. May be repeated.",
+)
+@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+def convert(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    partition_by: dict[str, str],
+    values_only: bool,
+    no_stats: bool,
+    properties: dict[str, str],
+    message: str | None,
+) -> None:
+    """Make a table of the Parquet files in TABLE. They stay as they are; only the log is written."""
+    start = time.monotonic()
+    result = convert_to_deltalake(
+        table,
+        partition_by=partition_by or None,
+        partition_strategy="directory" if values_only else None,
+        configuration=properties or None,
+        storage_options=storage_options or None,
+        collect_stats=not no_stats,
+        commit_properties=CommitProperties(user_metadata=message) if message else None,
+    )
+    if as_json:
+        echo_json(dict(result))
+    else:
+        rows = counted(result.metrics["num_added_rows"], "row")
+        files = counted(result.metrics["num_converted_files"], "file")
+        click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
 @app.command()

@@ -14,7 +14,6 @@ from refdelta.protocol.properties import CONSTRAINT_PREFIX
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import AnyAction, Metadata
-    from refdelta.transaction import WriteTransaction
 
 Last = tuple["Metadata", tuple["AnyAction", ...]]
 
@@ -35,14 +34,14 @@ class Removal:
         last: the table's metadata without it, and what the commit that drops it has beside.
         left: what of it is in the table still, in words; empty where nothing is.
         stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
-            ``clean`` is at work.
-        clean: takes away what is left, given how to begin a transaction.
+            files are rewritten.
+        purge: whether files with deletion vectors are rewritten, as long as something is left.
     """
 
     last: Callable[[Snapshot], Last] = _as_it_is
     left: Callable[[Snapshot], str] = _nothing
     stop: bool = False
-    clean: Callable[[Callable[[], WriteTransaction]], None] | None = None
+    purge: bool = False
 
 
 def used_by_metadata(name: str, snapshot: Snapshot) -> bool:
@@ -85,12 +84,6 @@ def _vectors(snapshot: Snapshot) -> str:
     return f"{found} of its files have deletion vectors" if found else ""
 
 
-def _purge(begin: Callable[[], WriteTransaction]) -> None:
-    with begin() as txn:
-        txn.reorg_purge()
-        txn.commit()
-
-
 REMOVALS: dict[str, Removal] = {
     "checkConstraints": Removal(left=_constraints),
     "inCommitTimestamp": Removal(
@@ -102,7 +95,7 @@ REMOVALS: dict[str, Removal] = {
     "domainMetadata": Removal(_domains),
     "materializePartitionColumns": Removal(_properties(unset=("delta.enableMaterializePartitionColumnsFeature",))),
     "checkpointProtection": Removal(_properties(unset=("delta.requireCheckpointProtectionBeforeVersion",))),
-    "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, clean=_purge),
+    "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
     "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
     "vacuumProtocolCheck": Removal(),
 }

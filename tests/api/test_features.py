@@ -194,11 +194,11 @@ def test_checkpoints_of_the_second_specification_are_given_up(tmp_path):
 
 
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
-    from refdelta.ops import drop_feature
+    from refdelta import dropper
 
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
-    staged, brought = drop_feature._stage, []
+    staged, brought = dropper._stage, []
 
     def stage(txn, snapshot, protocol, metadata, actions):
         staged(txn, snapshot, protocol, metadata, actions)
@@ -207,7 +207,7 @@ def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
             other.delete("id = 5")
             brought.append(other.version())
 
-    monkeypatch.setattr(drop_feature, "_stage", stage)
+    monkeypatch.setattr(dropper, "_stage", stage)
     table.alter.drop_feature("deletionVectors")
     assert brought
     assert "deletionVectors" not in supported(table)

@@ -108,8 +108,10 @@ class _Drop:
         if removal.stop and used_by_metadata(name, self._newest()):
             self._commit("drop_feature", lambda txn, snapshot: _stop(txn, snapshot, removal))
             changed = True
-        while removal.clean and removal.left(self._newest()):
-            removal.clean(self.begin)
+        while removal.purge and removal.left(self._newest()):
+            with self.begin() as txn:
+                txn.reorg_purge()
+                txn.commit()
             changed = True
         return changed
 
