@@ -16,6 +16,8 @@ from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFound
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
 from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.column_mapping import mode_of, without_mapping
+from refdelta.protocol.evolution import check_type_changes
 from refdelta.protocol.features import check_readable, check_writable, features_of
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
@@ -80,8 +82,17 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> StructType:
-        """The table's schema, with logical names."""
+        """The table's schema, with logical names.
+
+        Raises:
+            InvalidLogError: it is none.
+            UnsupportedFeatureError: a type that this engine does not know, or that one was changed to which no reader
+                can follow.
+        """
         schema = parse_schema(self.metadata.schema_string)
+        check_type_changes(schema)
+        if self.column_mapping_mode == "none":
+            schema = without_mapping(schema)
         if not self.tracks:
             return schema
         return StructType((*schema.fields, *hidden_columns(self.metadata.configuration or {})))
@@ -131,7 +142,9 @@ class Snapshot:
 
         All that a read asks of the properties: it does not fail for what another one says.
         """
-        return str(get(self.metadata.configuration or {}, "delta.columnMapping.mode"))
+        mode = mode_of(self.metadata)
+        # PROTOCOL.md, "Column Mapping": the property alone does not count.
+        return mode if "columnMapping" in features_of(self.protocol) else "none"
 
     def with_files(self, files: pa.Table) -> Snapshot:
         """The same version with another list of files, for who looks at some of them, or has files of its own."""

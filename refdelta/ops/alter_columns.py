@@ -21,7 +21,7 @@ from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, Inval
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.names import dotted, split_path
 from refdelta.ops.rewrite import find_matches
-from refdelta.protocol.column_mapping import MODE, every_field
+from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import can_widen, with_type_changes
 from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
@@ -33,6 +33,7 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
     check_field_names,
+    every_field,
     is_nested,
     schema_json,
     type_named,

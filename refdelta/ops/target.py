@@ -20,7 +20,7 @@ from refdelta.ops.names import dotted
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
-from refdelta.protocol.column_mapping import completed, mode_of, without_mapping
+from refdelta.protocol.column_mapping import completed, mode_of, schema_of, without_mapping
 from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_mapping
@@ -185,7 +185,7 @@ def existing_table(
     changes = with_schema(snapshot, schema, partitioning, clustering)
     made = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
     return Target(
-        parse_schema(made.schema_string),
+        schema_of(made),
         partitioning,
         TableProperties.parse(made.configuration, features_of(snapshot.protocol)),
         clustering,

@@ -26,6 +26,7 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
+    every_field,
     field_id,
     parse_schema,
     physical_name,
@@ -62,7 +63,19 @@ def nested_ids(item: StructField) -> Mapping[str, Any]:
 
 def without_mapping(schema: StructType) -> StructType:
     """The schema without physical names and ids: another table's mean nothing here."""
+    if all(_MARKS.isdisjoint(item.metadata) for item in every_field(schema)):
+        return schema
     return _each(schema, lambda item: _without(item, _MARKS))
+
+
+def schema_of(metadata: Metadata) -> StructType:
+    """The schema of a table; where its columns are not mapped, without what is left of a mapping that it had.
+
+    Raises:
+        InvalidLogError: it is none.
+    """
+    schema = parse_schema(metadata.schema_string)
+    return without_mapping(schema) if mode_of(metadata) == "none" else schema
 
 
 def completed(metadata: Metadata, before: Metadata | None = None, *, replacing: bool = False) -> Metadata:
@@ -127,20 +140,6 @@ def greatest_id(schema: StructType) -> int:
     for item in every_field(schema):
         numbers += [field_id(item) or 0, *(n for n in nested_ids(item).values() if isinstance(n, int))]
     return max(numbers)
-
-
-def every_field(data_type: DataType) -> Iterator[StructField]:
-    """All fields of structs in a type, outer ones before those within them."""
-    match data_type:
-        case StructType():
-            for item in data_type:
-                yield item
-                yield from every_field(item.type)
-        case ArrayType():
-            yield from every_field(data_type.element)
-        case MapType():
-            yield from every_field(data_type.key)
-            yield from every_field(data_type.value)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from refdelta.errors import SchemaMismatchError
+from refdelta.errors import InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
 from refdelta.protocol.types import (
     BYTE,
     DATE,
@@ -24,6 +24,8 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
+    every_field,
+    type_named,
 )
 
 TYPE_CHANGES = "delta.typeChanges"
@@ -92,6 +94,32 @@ def widens_in_iceberg(old: DataType, new: DataType) -> bool:
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and can_widen(old, new)
     return (old, new) == (FLOAT, DOUBLE) or (new in INTEGRAL and can_widen(old, new))
+
+
+def type_changes(schema: StructType) -> Iterator[tuple[StructField, DataType, DataType]]:
+    """The changes of type that a schema notes, each with the field that notes it.
+
+    Raises:
+        UnsupportedFeatureError: a change that is none, or of types that this engine does not know.
+    """
+    for item in every_field(schema):
+        noted = item.metadata.get(TYPE_CHANGES, [])
+        try:
+            for change in noted:
+                yield item, type_named(change["fromType"]), type_named(change["toType"])
+        except (TypeError, KeyError, InvalidArgumentError):
+            raise UnsupportedFeatureError([f"the change of type {noted!r} of column {item.name}"], "read") from None
+
+
+def check_type_changes(schema: StructType) -> None:
+    """Refuse changes of type that no reader can follow (PROTOCOL.md, "Reader Requirements for Type Widening").
+
+    Raises:
+        UnsupportedFeatureError: one that is no widening; it is named.
+    """
+    for item, old, new in type_changes(schema):
+        if old != new and not can_widen(old, new):
+            raise UnsupportedFeatureError([f"the change of column {item.name} from {old} to {new}"], "read")
 
 
 def with_type_changes(old: StructType, new: StructType) -> StructType:

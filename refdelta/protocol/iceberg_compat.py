@@ -13,8 +13,8 @@ import msgspec
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.actions import Metadata
-from refdelta.protocol.column_mapping import MODE, every_field
-from refdelta.protocol.evolution import TYPE_CHANGES, widens_in_iceberg
+from refdelta.protocol.column_mapping import MODE
+from refdelta.protocol.evolution import type_changes, widens_in_iceberg
 from refdelta.protocol.properties import get
 from refdelta.protocol.types import (
     BINARY,
@@ -37,7 +37,6 @@ from refdelta.protocol.types import (
     StructType,
     parse_schema,
     physical_name,
-    type_named,
 )
 
 PROPERTIES: Final[Mapping[int, str]] = {1: "delta.enableIcebergCompatV1", 2: "delta.enableIcebergCompatV2"}
@@ -107,11 +106,9 @@ def _problems(
     odd = next(_odd_types(version, schema), None)
     if odd is not None:
         yield f"has no column of type {odd}"
-    for item in every_field(schema):
-        for change in item.metadata.get(TYPE_CHANGES, ()):
-            old, new = (type_named(change[key]) for key in ("fromType", "toType"))
-            if not widens_in_iceberg(old, new):
-                yield f"changes no type from {old} to {new}, as column {item.name!r} did: Iceberg does not know that"
+    for item, old, new in type_changes(schema):
+        if not widens_in_iceberg(old, new):
+            yield f"changes no type from {old} to {new}, as column {item.name!r} did: Iceberg does not know that"
     if before is None:
         return
     if before.partition_columns and before.partition_columns != metadata.partition_columns:

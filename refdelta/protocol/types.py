@@ -359,6 +359,20 @@ def field_id(item: StructField) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
+def every_field(data_type: DataType) -> Iterator[StructField]:
+    """All fields of structs in a type, outer ones before those within them."""
+    match data_type:
+        case StructType():
+            for item in data_type:
+                yield item
+                yield from every_field(item.type)
+        case ArrayType():
+            yield from every_field(data_type.element)
+        case MapType():
+            yield from every_field(data_type.key)
+            yield from every_field(data_type.value)
+
+
 def leaves(schema: StructType, *, physical: bool = False) -> Iterator[tuple[tuple[str, ...], StructField]]:
     """Every leaf column with its path of names: structs are descended into, arrays and maps are leaves.
 

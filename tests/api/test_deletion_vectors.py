@@ -87,7 +87,7 @@ def test_with_the_property_off_files_keep_their_vectors_and_get_no_new_ones(path
 
 
 def test_a_feature_that_forbids_vectors_is_refused_with_the_property(tmp_path):
-    with pytest.raises(errors.UnsupportedFeatureError, match="icebergCompatV2"):
+    with pytest.raises(errors.InvalidArgumentError, match="IcebergCompatV2 writes no deletion vectors"):
         write_deltalake(
             tmp_path, pa.table({"id": [1]}), configuration={**ENABLED, "delta.enableIcebergCompatV2": "true"}
         )

@@ -114,7 +114,14 @@ def test_positions_of_rows_without_columns():
 def test_positions_where_columns_are_mapped():
     table = Handmade(
         struct(field("x", "long", **{"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"})),
-        protocol=VECTORS,
+        protocol={
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["columnMapping", "deletionVectors"],
+                "writerFeatures": ["columnMapping", "deletionVectors"],
+            }
+        },
         configuration={"delta.columnMapping.mode": "name"},
     )
     table.commit(table.data("f", pa.table({"c1": range(40)}), deletionVector=vector({7})))

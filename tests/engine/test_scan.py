@@ -28,6 +28,7 @@ from refdelta.errors import (
     PredicateError,
     StoreError,
     UnsafePathError,
+    UnsupportedFeatureError,
 )
 from refdelta.protocol.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
 from refdelta_storage import LocalStore, MemoryStore, StorageError
@@ -392,6 +393,32 @@ def test_column_mapping_by_id():
     # A file from before the mapping has no ids; its names count.
     table.commit(table.data("g", pa.Table.from_pylist(CONTENT[:1], PHYSICAL), partitionValues={"c8": "9"}))
     assert rows(table) == LOGICAL + LOGICAL[:1]
+
+
+def test_a_mapping_counts_only_where_the_protocol_and_the_mode_have_it():
+    schema = struct(mapped("a", "long", 1, "c1"))
+    content = pa.table({"a": [1], "c1": [2]})
+    for configuration, protocol in (({"delta.columnMapping.mode": "name"}, None), ({}, MAPPED)):
+        table = Handmade(schema, configuration=configuration, **({"protocol": protocol} if protocol else {}))
+        table.commit(table.data("f", content))
+        assert rows(table) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fromType": "long", "toType": "integer"},
+        {"fromType": "string", "toType": "integer"},
+        {"fromType": "long"},
+        {"fromType": "long", "toType": "long long"},
+        "long",
+    ],
+)
+def test_changes_of_type_that_nobody_can_follow(change):
+    table = Handmade(struct(field("a", "integer", **{"delta.typeChanges": [change]})))
+    table.commit(table.data("f", pa.table({"a": pa.array([1], pa.int32())})))
+    with pytest.raises(UnsupportedFeatureError, match="column a"):
+        rows(table)
 
 
 def test_names_in_another_case():
