@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from refdelta import arguments
 from refdelta.engine.listing import has_log
 from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.errors import InvalidArgumentError, ReadOnlyTableError, TableAlreadyExistsError
+from refdelta.errors import (
+    InvalidArgumentError,
+    ProtocolChangedException,
+    ReadOnlyTableError,
+    TableAlreadyExistsError,
+)
 from refdelta.location import open_location
 
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
@@ -117,7 +122,8 @@ class DeltaTable:
             InvalidArgumentError: a column that does not exist, or what ``generated``, ``defaults`` or ``identity`` say
                 of it cannot be.
             ConstraintViolationError: the table to be replaced is append-only.
-            ProtocolChangedException: another writer created it meanwhile.
+            ProtocolChangedException: another writer created it meanwhile; not where the mode is ``ignore``, which takes
+                that one.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
         from refdelta.ops import create as creation
@@ -152,7 +158,12 @@ class DeltaTable:
                 creation.create(txn, made, or_replace=mode == "overwrite")
             else:
                 creation.replace(txn, snapshot, made)
-            txn.commit()
+            try:
+                txn.commit()
+            except ProtocolChangedException:
+                if mode != "ignore":
+                    raise
+                return cls(table_uri, storage_options=storage_options)
         table = cls.__new__(cls)
         table._store, table._pinned = store, False  # noqa: SLF001 - of this class
         table.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
