@@ -20,8 +20,9 @@ from refdelta.protocol.actions import (
     Sidecar,
 )
 from refdelta.protocol.codec import ACTIONS, decode_action
-from refdelta.protocol.paths import sidecar_key
+from refdelta.protocol.paths import SIDECARS, sidecar_key
 from refdelta.verifier.compare import compare_states
+from refdelta.verifier.parsed import ParsedCheck
 from refdelta.verifier.state import State
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -90,6 +91,10 @@ class CheckpointCheck:
         own = State()
         own.step(self.checkpoint.version, content.actions)
         compare_states(own, state, self.checkpoint.mtime_ms, lambda message: self.find("check-1", message))
+        listed = (one.path for one in content.actions if isinstance(one, Sidecar))
+        keys = [*self.checkpoint.keys, *(f"{SIDECARS}/{path.rpartition('/')[2]}" for path in listed)]
+        parsed = ParsedCheck(self.store, state, lambda message, key: self.find("check-14", message, key))
+        parsed.run(key for key in keys if key.endswith(".parquet"))
 
     def _take(self, key: str, content: Content, into: list[AnyAction]) -> None:
         into += self._json(key) if key.endswith(".json") else self._parquet(key, content)

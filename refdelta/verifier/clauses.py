@@ -223,6 +223,11 @@ CLAUSES: Final[dict[str, Clause]] = {
         "V2 Spec",
         "file actions of a V2 checkpoint are all in it or all in its sidecars, which are there and lie in `_sidecars`",
     ),
+    "check-14": Clause(
+        "MUST",
+        "Checkpoints (Requirements for Writers)",
+        "statistics and partition values stand as structs, and as JSON, where the properties say so, and say the same",
+    ),
     "check-17": Clause(
         "SHOULD",
         "Last Checkpoint File",

@@ -103,7 +103,7 @@ class DataCheck:
                 with data_errors(key):
                     self._change_types(open_parquet(self.store, key), key)
             except DataFileError as error:
-                self.find("cdf-4", str(error), key)
+                self.find("cdf-4", error.reason, key)
 
     def _change_types(self, parquet: Any, key: str) -> None:
         self.report.checked["change files"] += 1
@@ -142,7 +142,7 @@ class _File:
             if rows is not None and deleted is not None:
                 self._rows(rows, deleted)
         except DataFileError as error:
-            self.find("file-7", str(error))
+            self.find("file-7", error.reason)
         except DeltaError as error:
             self.table.report.skip(f"{self.key}: {error}")
 

@@ -46,6 +46,9 @@ class MappingCheck:
         """Note what breaks a rule."""
         state = self.table.state
         if not state.supports("columnMapping") or state.property("delta.columnMapping.mode") == "none":
+            # Columns that are mapped anew get new ids.
+            self.known.ids.clear()
+            self.known.paths.clear()
             return
         ids: dict[int, str] = {}
         paths: dict[tuple[str, ...], str] = {}

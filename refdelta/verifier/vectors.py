@@ -44,7 +44,7 @@ def read_vector(
             find("dv-3", f"{name} is not in the portable form")
         return parse_bitmap(body, file=name, cardinality=descriptor.cardinality)
     except (DataFileError, InvalidLogError) as error:
-        find("dv-2", str(error))
+        find("dv-2", f"{error.file or 'the descriptor'}: {error.reason}")
         return None
 
 

@@ -49,7 +49,6 @@ class Walk:
         self.store, self.log, self.report, self.progress = store, log, report, progress
         self.state = State()
         self.known = KnownNames()
-        self.base: Checkpoint | None = None
         self.changes: list[Cdc] = []
 
     def run(self) -> State | None:
@@ -89,11 +88,11 @@ class Walk:
         if content is None:
             return False
         self.state.step(checkpoint.version, content.actions)
-        self.base = checkpoint
         if self.state.protocol is None or self.state.metadata is None:
             return False
         self.report.checked["checkpoints"] += 1
-        self.report.oldest = checkpoint.version
+        if self.report.oldest is None:
+            self.report.oldest = checkpoint.version
         TableCheck(self.state, None, self.known, checkpoint.keys[0], self.report).run()
         AddCheck(self.state, self.report).all_files(checkpoint.keys[0])
         self._compacted_and_checksum()
@@ -119,23 +118,32 @@ class Walk:
     # --- the commits -----------------------------------------------------------------------------------------------
 
     def _commits(self, start: int) -> bool:
-        newest = self.log.newest
-        for version in range(start, newest + 1):
+        newest, version = self.log.newest, start
+        while version <= newest:
             if version not in self.log.commits:
-                return self._gap(version)
+                version = self._behind_gap(version)
+                if version < 0:
+                    return False
+                continue
             commit = read_commit(self.store, version, self.report)
             if commit is None:
                 self.report.skip(f"{commit_key(version)}, which went while the log was read")
                 return False
             self._commit(commit)
-            self.progress("commits", version - start + 1, newest - start + 1)
+            version += 1
+            self.progress("commits", version - start, newest - start + 1)
         self._whole_state()
         return True
 
-    def _gap(self, version: int) -> bool:
-        message = f"version {version} is missing, and version {self.log.newest} is there"
-        self.report.find("log-2", message, version=version, file=commit_key(version))
-        return False
+    def _behind_gap(self, version: int) -> int:
+        """Note that a commit is missing; the version from which a checkpoint lets the walk go on, or -1."""
+        self.report.find("log-2", "the commit is missing, and later versions are there", version=version)
+        for base in sorted(v for v in self.log.checkpoints if v >= version):
+            for checkpoint in self.log.checkpoints[base]:
+                self.state = State()
+                if self._based_on(checkpoint):
+                    return base + 1
+        return -1
 
     def _commit(self, commit: Commit) -> None:
         report, state = self.report, self.state

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from refdelta.verifier.clauses import CLAUSES
+
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -16,6 +18,12 @@ def test_every_clause_has_an_id_of_its_own_a_level_and_a_section():
     assert len({row[0] for row in ROWS}) == len(ROWS)
     assert {row[1] for row in ROWS} <= {"MUST", "SHOULD", "MAY", "may-not"}
     assert all(len(row) == 7 and row[2] and row[3] for row in ROWS)
+
+
+def test_the_verifier_has_the_words_of_the_register():
+    rows = {row[0]: tuple(row[1:4]) for row in ROWS if row[4]}
+    assert {name: tuple(clause) for name, clause in CLAUSES.items()} == rows
+    assert {row[4] for row in ROWS} == {"yes", ""}
 
 
 def test_what_is_said_of_spark_has_code_and_a_test_that_exist():

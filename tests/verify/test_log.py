@@ -144,6 +144,10 @@ def test_a_version_that_is_missing():
     made.version += 1
     made.commit(add("a"))
     assert found(made) == [("log-2", 1, None)]
+    made.checkpoint(2, [PROTOCOL, metadata(SCHEMA), add("a")])
+    made.commit(add("b"), remove("b", extendedFileMetadata=True))
+    # A checkpoint behind the gap lets it go on.
+    assert {clause for clause, *_ in found(made)} == {"log-2", "action-9", "action-14"}
 
 
 def test_versions_that_went_without_a_checkpoint():
@@ -319,6 +323,13 @@ class TestMapping:
         made = self.table(self.mapped("a", 1, "x"))
         made.commit(metadata(struct(self.mapped("a", *again)), configuration=self.CONFIGURATION))
         assert {clause for clause, *_ in found(made)} == {"map-6"}
+
+    def test_columns_that_are_mapped_anew_have_new_ids(self):
+        made = self.table(self.mapped("a", 1, "a"))
+        off = self.CONFIGURATION | {"delta.columnMapping.mode": "none"}
+        made.commit(metadata(struct(field("a", "long")), configuration=off))
+        made.commit(metadata(struct(self.mapped("a", 2, "a")), configuration=self.CONFIGURATION))
+        assert found(made) == []
 
     def test_files_go_by_physical_names(self):
         made = self.table(self.mapped("a", 1, "x"), self.mapped("b", 2, "y"))

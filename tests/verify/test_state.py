@@ -125,6 +125,63 @@ def test_features_in_a_checkpoint(path):
     assert clauses(path) == {("check-1", 4), ("check-10", 4)}
 
 
+class TestStructs:
+    """Statistics and partition values that a checkpoint has as structs, too."""
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        uri = tmp_path / "structs"
+        write_deltalake(uri, ROWS, partition_by=["part"], configuration={"delta.checkpoint.writeStatsAsStruct": "true"})
+        DeltaTable(uri).create_checkpoint()
+        return uri
+
+    def spoilt(self, path, change):
+        name = log(path, f"{0:020d}.checkpoint.parquet")
+        data = pq.read_table(name)
+        rows = change(data.to_pylist())
+        pq.write_table(pa.Table.from_pylist(rows, schema=data.schema), name)
+        return clauses(path)
+
+    def change(self, *names, value):
+        def changed(rows):
+            here = next(row for row in rows if row["add"] is not None)["add"]
+            for name in names[:-1]:
+                here = here[name]
+            assert here[names[-1]] != value
+            here[names[-1]] = value
+            return rows
+
+        return changed
+
+    def test_sound(self, path):
+        assert clauses(path) == set()
+
+    @pytest.mark.parametrize(
+        ("names", "value"),
+        [
+            (("stats_parsed", "numRecords"), 7),
+            (("stats_parsed", "minValues", "id"), -1),
+            (("stats_parsed", "nullCount", "id"), 1),
+            (("partitionValues_parsed", "part"), "other"),
+        ],
+    )
+    def test_each(self, path, names, value):
+        assert self.spoilt(path, self.change(*names, value=value)) == {("check-14", 0)}
+
+    def test_they_are_there_where_they_have_to_be(self, path):
+        name = log(path, f"{0:020d}.checkpoint.parquet")
+        data = pq.read_table(name)
+        adds = [
+            None if row is None else {key: item for key, item in row.items() if key != "stats_parsed"}
+            for row in data["add"].to_pylist()
+        ]
+        kind = data.schema.field("add").type
+        kind = pa.struct([kind.field(i) for i in range(kind.num_fields) if kind.field(i).name != "stats_parsed"])
+        at = data.column_names.index("add")
+        pq.write_table(data.set_column(at, "add", pa.array(adds, kind)), name)
+        assert clauses(path) == {("check-14", 0)}
+
+
 class TestForms:
     """Checkpoints by hand."""
 
