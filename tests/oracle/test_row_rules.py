@@ -225,3 +225,55 @@ def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
         for sql in ("INSERT INTO {} (id, a) VALUES (1, 2)", "UPDATE {} SET down = 3"):
             with pytest.raises(Exception, match="IDENTITY"):
                 spark.sql(sql.format(name))
+
+
+def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
+    import refdelta.spark
+
+    spark, path = quick_spark, tmp_path / "t"
+    refdelta.spark.register(spark)
+    schema = pa.schema([("a", pa.int64()), ("g", pa.int64()), ("n", pa.int32())])
+    table = DeltaTable.create(
+        path,
+        schema,
+        generated={"g": "a * 2"},
+        defaults={"n": "7"},
+        configuration={"delta.constraints.c": "a > 0", "delta.enableDeletionVectors": "true"},
+    )
+    good, bad = spark.range(1, 5).selectExpr("id AS a"), spark.range(0, 5).selectExpr("id AS a")
+    wrong = good.selectExpr("a", "a * 3 AS g")
+    executor = refdelta.spark.SparkExecutor(spark)
+    source = pa.table({"a": [1, 50, 60]})
+    refdelta.spark.write(good, str(path), mode="append")
+    good.write.format("refdelta").mode("append").save(str(path))
+    table.update({"a": "a + 10"}, predicate="a = 4", executor=executor)
+    merger = table.merge(source, "s.a = t.a", executor=executor).when_matched_update({"a": "s.a + 20"})
+    merger.when_not_matched_insert({"a": "s.a"}).execute()
+    frame = spark.createDataFrame([(2,), (70,)], "a long")
+    apart = refdelta.spark.SparkExecutor(spark, broadcast_bytes=0)
+    merger = table.merge(frame, "s.a = t.a", executor=apart).when_matched_update({"a": "s.a + 30", "n": "DEFAULT"})
+    merger.when_not_matched_insert({"a": "s.a", "n": "1"}).execute()
+    found = table.to_pyarrow_table().sort_by("a").to_pydict()
+    assert found["a"] == [3, 3, 14, 14, 21, 21, 32, 32, 50, 60, 70]
+    assert found["g"] == [2 * a for a in found["a"]]
+    assert found["n"] == [7] * 10 + [1]
+    version = table.version()
+    for rows, said in ((bad, "CHECK constraint 'c'"), (wrong, "generated column g")):
+        with pytest.raises(errors.ConstraintViolationError, match=said):
+            refdelta.spark.write(rows, str(path), mode="append")
+    with pytest.raises(Exception, match="the CHECK constraint 'c'"):
+        bad.write.format("refdelta").mode("append").save(str(path))
+    with pytest.raises(errors.ConstraintViolationError, match="CHECK constraint 'c'"):
+        table.update({"a": "a - 100"}, executor=executor)
+    with pytest.raises(errors.ConstraintViolationError, match="CHECK constraint 'c'"):
+        table.merge(frame, "s.a = t.a", executor=apart).when_not_matched_insert({"a": "-s.a"}).execute()
+    assert DeltaTable(path).version() == version
+
+    numbered = DeltaTable.create(tmp_path / "n", schema, identity={"g": Identity(always=False)})
+    with pytest.raises(errors.UnsupportedFeatureError, match="identityColumns"):
+        refdelta.spark.write(good, str(tmp_path / "n"), mode="append")
+    with pytest.raises(errors.UnsupportedFeatureError, match="identityColumns"):
+        numbered.merge(good, "s.a = t.a", executor=apart).when_not_matched_insert({"a": "s.a"}).execute()
+    refdelta.spark.write(wrong, str(tmp_path / "n"), mode="append")
+    numbered.merge(frame, "s.a = t.a", executor=executor).when_not_matched_insert({"a": "s.a"}).execute()
+    assert sorted(numbered.to_pyarrow_table()["g"].to_pylist()) == [1, 3, 6, 9, 12]
