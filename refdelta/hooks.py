@@ -30,6 +30,7 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     """
     if snapshot.version == committed:
         _write_checksum(snapshot)
+    snapshot.check_writable()  # it may be of others, who have changed the protocol
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         now_ms = _surely_past(snapshot)

@@ -784,12 +784,21 @@ class DeltaTable:
             top_level: the form of its file. ``json`` is for tables with ``delta.checkpointPolicy`` = ``v2`` alone.
 
         Raises:
-            InvalidArgumentError: JSON, and the table's checkpoints are classic.
+            InvalidArgumentError: JSON, and the table's checkpoints are classic; or a version before those whose
+                checkpoints the table protects.
             InvalidLogError: the version's checksum contradicts the log, so that one of them is damaged.
+            UnsupportedFeatureError: the version needs a feature that this engine cannot write.
         """
         from refdelta.engine.checkpoint_write import write_checkpoint
         from refdelta.engine.checksum_check import refuse_contradictions
 
+        self._snapshot.check_writable()
+        protected = self._snapshot.advance().properties.require_checkpoint_protection_before_version
+        if self.version() < protected:
+            raise InvalidArgumentError(
+                f"version {self.version()} can have no further checkpoint: the table protects the checkpoints before "
+                f"version {protected} (delta.requireCheckpointProtectionBeforeVersion)"
+            )
         refuse_contradictions(self._snapshot)
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
@@ -804,20 +813,26 @@ class DeltaTable:
         Raises:
             VersionNotFoundError: there is no commit of one of them, or not any more.
             InvalidArgumentError: versions in no order, or commits too large to be held at once.
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
         from refdelta.engine.log_compaction import compact_log
 
+        self.newest_for_writing().check_writable()
         start = arguments.whole("starting_version", starting_version)
-        compact_log(self._store, self.newest_for_writing(), start, arguments.whole("ending_version", ending_version))
+        compact_log(self._store, self._snapshot, start, arguments.whole("ending_version", ending_version))
 
     def cleanup_metadata(self) -> int:
         """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.
 
         Returns how many.
+
+        Raises:
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
         from refdelta.engine.cleanup import cleanup_log
 
-        return len(cleanup_log(self._store, self.newest_for_writing(), now_ms=time.time_ns() // 1_000_000))
+        self.newest_for_writing().check_writable()
+        return len(cleanup_log(self._store, self._snapshot, now_ms=time.time_ns() // 1_000_000))
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"

@@ -164,7 +164,6 @@ ACTIVE = {
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
     "icebergCompatV3": ({"delta.enableIcebergCompatV3": "true"}, {}),
     "icebergWriterCompatV1": ({"delta.enableIcebergWriterCompatV1": "true"}, {}),
-    "checkpointProtection": ({"delta.requireCheckpointProtectionBeforeVersion": "5"}, {}),
 }
 
 
@@ -195,8 +194,17 @@ def test_some_features_are_written_active_or_not(name):
         "delta.checkpointPolicy": "v2",
         "delta.enableTypeWidening": "true",
         "delta.enableInCommitTimestamps": "true",
+        "delta.requireCheckpointProtectionBeforeVersion": "5",
     }
-    wanted = {"appendOnly", "deletionVectors", "v2Checkpoint", "typeWidening", "timestampNtz", "inCommitTimestamp"}
+    wanted = {
+        "checkpointProtection",
+        "appendOnly",
+        "deletionVectors",
+        "v2Checkpoint",
+        "typeWidening",
+        "timestampNtz",
+        "inCommitTimestamp",
+    }
     check_writable(with_requirements(name), table())
     supported = supporting(*sorted(protocol_choice.with_requirements(wanted | {name})))
     check_writable(supported, table(active, schema("timestamp_ntz")))
