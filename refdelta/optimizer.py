@@ -156,7 +156,7 @@ class TableOptimizer:
 
         Rows that are near in all of these columns come to lie in the same files, along Hilbert's curve. Only files are
         taken that are not clustered yet, and those of earlier runs that came to less than a hundred times the target
-        size: a second run finds nothing to do.
+        size: a second run finds nothing to do. Files that another kind of clustering has made are left to it.
 
         Args:
             target_size: as for :meth:`compact`, like the arguments that are not named here.
@@ -164,7 +164,7 @@ class TableOptimizer:
             max_spill_size: as for :meth:`z_order`.
             max_temp_directory_size: as for :meth:`z_order`.
             min_commit_interval: see :meth:`compact`; a bin is a run.
-            full: take files as well that were clustered by other columns, or by another engine's means.
+            full: take files as well that were clustered by other columns.
             commit_properties: see :meth:`compact`.
             progress: see :meth:`compact`.
             executor: see :meth:`compact`.

@@ -171,7 +171,10 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
     Args:
         snapshot: the table.
         target: about how many bytes a file should have.
-        full: whether to take files as well that were clustered by other columns or by another engine's means.
+        full: whether to take files as well that were clustered by other columns.
+
+    Files of another ``clusteringProvider`` are left alone in any case (PROTOCOL.md, "Writer Requirements for Clustered
+    Table").
     """
     files = snapshot.files
     if not files.num_rows:
@@ -181,9 +184,9 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
     totals = pa.TableGroupBy(cubes, "cube", use_threads=False).aggregate([("size", "sum")]).drop_null()
     large = totals.filter(pc.greater_equal(totals["size_sum"], _FULL_CUBE * target))["cube"]
     others = pc.fill_null(pc.not_equal(_tag(files, CUBE_COLUMNS_TAG), cube_columns(snapshot.clustering_columns)), False)
-    others = pc.or_(others, pc.fill_null(pc.not_equal(one_array(files.column("clusteringProvider")), PROVIDER), False))
+    foreign = pc.fill_null(pc.not_equal(one_array(files.column("clusteringProvider")), PROVIDER), False)
     done = pc.and_(pc.is_in(cubes["cube"], value_set=one_array(large)), pc.invert(others))
-    chosen = np.flatnonzero(~_flags(done) & (full | ~_flags(others)))
+    chosen = np.flatnonzero(~_flags(done) & ~_flags(foreign) & (full | ~_flags(others)))
     # What is not clustered comes first, then what was clustered together.
     names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
     ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.protocol.paths import commit_key
 from written_tables import actions
 
 DATA = pa.table(
@@ -357,6 +358,17 @@ def test_files_that_were_clustered_by_other_columns_wait_for_a_full_run(tmp_path
     assert {columns for *_, columns in tags(table)} == {'["z"]'}
     assert table.optimize.cluster(full=True).version is None
     assert table.count() == 512
+
+
+def test_files_of_another_provider_are_left_to_it(tmp_path):
+    write_deltalake(tmp_path, grid(4), cluster_by="x")
+    table = DeltaTable(tmp_path)
+    write_deltalake(table, grid(4, 10), mode="append")
+    (add,) = actions(tmp_path, 1, "add")
+    again = {"add": add | {"clusteringProvider": "theirs", "dataChange": False}}
+    (tmp_path / commit_key(2)).write_text(json.dumps(again) + "\n")
+    assert table.optimize.cluster(full=True)["numFilesRemoved"] == 1
+    assert sorted(add["clusteringProvider"] for add in adds(table)) == ["liquid", "theirs"]
 
 
 def test_clustering_over_deletes_and_in_a_transaction(tmp_path):

@@ -22,6 +22,7 @@ from refdelta.engine.state import to_adds, to_removes
 from refdelta.errors import InvalidArgumentError, StoreError
 from refdelta.protocol.actions import (
     Add,
+    CheckpointMetadata,
     CommitInfo,
     DeletionVectorDescriptor,
     DomainMetadata,
@@ -31,7 +32,7 @@ from refdelta.protocol.actions import (
     Txn,
 )
 from refdelta.protocol.checksum import decode_checksum
-from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.codec import decode_commit, encode_commit
 from refdelta.protocol.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
 from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta_storage import LocalStore, MemoryStore
@@ -414,6 +415,13 @@ def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_lev
     hint = parse_last_checkpoint(store.get(last_checkpoint_key()))
     assert (hint.version, hint.size, hint.size_in_bytes, hint.num_of_add_files) == (2, info.actions, info.size, 2)
 
+    if top_level == "json":
+        marks = [one for one in decode_commit(store.get(info.key), info.key) if isinstance(one, CheckpointMetadata)]
+        assert marks == [CheckpointMetadata(version=2)]
+    else:
+        column = pq.read_table(pa.BufferReader(store.get(info.key)))["checkpointMetadata"]
+        assert [mark["version"] for mark in column.to_pylist() if mark is not None] == [2]
+
     again = only_the_checkpoint(store, 2)
     assert (again.segment.checkpoint.kind, again.segment.checkpoint.files[0].key) == ("uuid", info.key)
     assert (again.protocol, again.metadata.configuration) == (MODERN, snapshot.metadata.configuration)
@@ -435,3 +443,8 @@ def test_json_is_for_the_policy_v2(tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"delta\.checkpointPolicy"):
         DeltaTable(tmp_path).create_checkpoint(top_level="json")
     assert not list(tmp_path.glob("_delta_log/*checkpoint*"))
+    # Without the feature, the property alone changes nothing.
+    store = MemoryStore(None)
+    info = write_checkpoint(store, table(store, [add("a")], checkpointPolicy="v2"), now_ms=NOW)
+    assert info.key == checkpoint_key(0)
+    assert "checkpointMetadata" not in pq.read_schema(pa.BufferReader(store.get(info.key))).names

@@ -18,6 +18,18 @@ pytestmark = pytest.mark.spark
 
 V2 = {"delta.checkpointPolicy": "v2", "delta.enableDeletionVectors": "true"}
 
+STRUCT = {"delta.checkpoint.writeStatsAsStruct": "true"}
+
+
+@pytest.fixture
+def with_checksums(quick_spark):
+    """The session, writing checksums again."""
+    name = "spark.databricks.delta.writeChecksumFile.enabled"
+    before = quick_spark.conf.get(name)
+    quick_spark.conf.set(name, "true")
+    yield quick_spark
+    quick_spark.conf.set(name, before)
+
 
 def rows(*numbers):
     return pa.table(
@@ -40,13 +52,14 @@ def forget(path, version):
         file.unlink()
 
 
-@pytest.mark.parametrize("statistics", [{}, {"delta.checkpoint.writeStatsAsStruct": "true"}])
-@pytest.mark.parametrize("top_level", ["parquet", "json"])
-@pytest.mark.parametrize("listed", [2, 1000])
-def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatch, top_level, listed, statistics):
+@pytest.mark.parametrize(
+    ("top_level", "listed", "struct"),
+    [("parquet", 2, False), ("json", 2, True), ("parquet", 1000, True), ("json", 1000, False)],
+)
+def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatch, top_level, listed, struct):
     spark, path = quick_spark, tmp_path / "t"
     monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", listed)
-    write_deltalake(path, rows(1, 2), partition_by="p", configuration=V2 | statistics)
+    write_deltalake(path, rows(1, 2), partition_by="p", configuration=V2 | STRUCT if struct else V2)
     for n in (3, 4):
         write_deltalake(path, rows(n, n + 10), mode="append", app_id="app", app_version=n)
     table = DeltaTable(path)
@@ -56,8 +69,8 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     forget(path, 4)
     same(spark, path)
     snapshot = oracle.delta_log(spark, path).unsafeVolatileSnapshot()
-    provider = snapshot.checkpointProvider()
-    assert (provider.version(), provider.getClass().getSimpleName()) == (4, "V2CheckpointProvider")
+    (written,) = (path / "_delta_log").glob("*.checkpoint.*")
+    assert snapshot.checkpointProvider().topLevelFiles().head().getPath().getName() == written.name
     assert snapshot.setTransactions().head().version() == 4
     kept = oracle.files_read(spark, path, "n = 2")
     assert len(kept) == 1  # by the statistics in the checkpoint
@@ -73,11 +86,10 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     write_deltalake(table, rows(21), mode="append")
     table.create_checkpoint(top_level=top_level)
     same(spark, path)
-    assert oracle.validate_checksum(spark, path)
 
 
-def test_compaction_files(spark, tmp_path):
-    path = tmp_path / "t"
+def test_compaction_files(with_checksums, tmp_path):
+    spark, path = with_checksums, tmp_path / "t"
     write_deltalake(path, rows(1, 2), configuration=V2 | {"delta.checkpointInterval": "100"})
     table = DeltaTable(path)
     for n in range(3, 7):
@@ -101,9 +113,9 @@ def test_compaction_files(spark, tmp_path):
     same(spark, path)
 
 
-def test_checksums_say_the_same(spark, tmp_path):
+def test_checksums_say_the_same(with_checksums, tmp_path):
     """Every field that both write is the same, sizes of files and deleted rows counted by the same bins."""
-    path = tmp_path / "t"
+    spark, path = with_checksums, tmp_path / "t"
     properties = V2 | {"delta.enableInCommitTimestamps": "true"}
     write_deltalake(path, rows(*range(3000)), partition_by="p", configuration=properties, app_id="a", app_version=1)
     spark_tables.sql(spark, path, "DELETE FROM {t} WHERE n < 20")
@@ -138,7 +150,7 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
     write_deltalake(path, grid(40), cluster_by=["x", "s.`y.z`"])
     write_deltalake(path, grid(40, 40), mode="append")
     table = DeltaTable(path)
-    assert table.optimize.cluster(target_size=4096)["numFilesAdded"] > 2
+    assert table.optimize.cluster()["numFilesAdded"] == 1
     (ours,) = {add["tags"]["ZCUBE_ZORDER_BY"] for add in actions(path, 2, "add")}
     assert optimized(spark, path) == 0
     same(spark, path)
@@ -176,7 +188,6 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
     table.alter.cluster_by(None)
     assert oracle.detail(spark, path)["clusteringColumns"] == []
     same(spark, path)
-    assert oracle.validate_checksum(spark, path) or True
 
 
 def _split(entries):
