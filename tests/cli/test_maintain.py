@@ -71,6 +71,19 @@ def test_optimize_purges_deleted_rows(cli, small):
     assert ids(small) == before
 
 
+def test_optimize_clusters_a_clustered_table(cli, tmp_path):
+    for number in range(3):
+        rows = pa.table({"id": range(number, 30, 3), "n": range(10)})
+        write_deltalake(tmp_path, rows, mode="append", cluster_by=["n", "id"])
+    would = cli("optimize", tmp_path, "--cluster", "--dry-run", "--json").json
+    assert [len(one["files"]) for one in would["bins"]] == [3]
+    assert cli("optimize", tmp_path, "--cluster").out.startswith("version 3: 3 files of ")
+    assert cli("optimize", tmp_path, "--cluster").out == "no file is worth rewriting: nothing was written\n"
+    assert cli("optimize", tmp_path, "--cluster", "--full", "--json").json["version"] is None
+    assert cli("history", tmp_path, "--limit", 1, "--json").json[0]["operationParameters"]["clusterBy"] == '["n","id"]'
+    assert ids(tmp_path) == list(range(30))
+
+
 @pytest.mark.parametrize(
     ("options", "count", "bins"),
     [((), 4, 2), (("--where", "day = 'b'"), 2, 1), (("--z-order-by", "id"), 4, 2), (("--purge",), 4, 2)],
@@ -158,6 +171,10 @@ def test_restore_where_files_are_gone(cli, fails, small):
     [
         (("optimize", "--purge", "--z-order-by", "id"), "exclude each other"),
         (("optimize", "--purge", "--min-file-size", "1"), "--min-file-size"),
+        (("optimize", "--cluster", "--z-order-by", "id"), "exclude each other"),
+        (("optimize", "--cluster", "--where", "day = 'a'"), "no partitions"),
+        (("optimize", "--full"), "--full goes with --cluster"),
+        (("optimize", "--cluster"), "no clustering columns"),
         (("optimize", "--z-order-by", "town"), "town"),
         (("optimize", "--z-order-by", "day"), "partition column"),
         (("optimize", "--z-order-by", ""), "at least one column"),
