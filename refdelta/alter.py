@@ -433,3 +433,23 @@ class TableAlterer:
         return drop_feature(
             lambda: self._begin(commit_properties=commit_properties), feature, truncate_history=truncate_history
         )
+
+    def sync_identity(
+        self, column: str, *, isolation: str | None = None, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Let an identity column number rows behind the furthest number that is there: where writers gave numbers
+        themselves, the table's own might be the same. The rows are read. Where nothing changes, nothing is committed.
+
+        Args:
+            column: its name.
+            isolation: as for :meth:`set_table_properties`, like the argument that follows.
+            commit_properties: see there.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            InvalidArgumentError: it is no identity column.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(isolation=isolation, commit_properties=commit_properties) as txn:
+            txn.sync_identity(column)
+            return txn.commit()

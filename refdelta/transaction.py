@@ -22,6 +22,7 @@ from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_pro
 from refdelta.ops.alter_columns import change_type, drop_columns, move_column, rename_column, set_nullable
 from refdelta.ops.alter_constraints import add_constraint, drop_constraint
 from refdelta.ops.alter_defaults import set_default
+from refdelta.ops.alter_identity import sync_identity
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.clustering import cluster_by
@@ -366,6 +367,12 @@ class WriteTransaction:
                 staging, snapshot, feature, raise_versions=allow_protocol_versions_increase
             ),
         )
+
+    def sync_identity(self, column: str) -> None:
+        """Let an identity column go on, as :meth:`refdelta.alter.TableAlterer.sync_identity`."""
+        with self._begin("sync_identity") as staging:
+            if staging is not None:
+                sync_identity(staging, self._snapshot, column)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

@@ -87,6 +87,8 @@ def convert(
     schema = _merged(found, [schema for schema, _ in footers], partition_by)
     names = [item.name for item in partition_by]
     target = new_table(schema, partition_by=names, configuration=configuration, name=name, description=description)
+    if target.rules.features:
+        raise InvalidArgumentError("a constraint is added with add_constraint, which looks into the files")
     if target.properties.column_mapping_mode != "none":
         raise InvalidArgumentError(
             "files that are there have their columns by name: a converted table begins with delta.columnMapping.mode "

@@ -91,6 +91,14 @@ class Numbering:
         # What overflows in between comes out right again, as both ends fit.
         return pa.array(np.arange(count, dtype=np.int64) * np.int64(self.step) + np.int64(begin))
 
+    def at_or_behind(self, number: int) -> int | None:
+        """The first of the column's numbers that does not lie before this one; None where this one lies before the
+        start.
+        """
+        if (number - self.start) * self.step < 0:
+            return None
+        return self.start - (self.start - number) // self.step * self.step
+
     def behind(self, mark: int) -> bool:
         """Whether a mark lies behind that of this column, in the direction of its numbers."""
         return self.mark is None or (mark - self.mark) * self.step > 0

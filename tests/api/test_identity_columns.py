@@ -8,7 +8,9 @@ import pytest
 import refdelta
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, Identity, errors, write_deltalake
+from refdelta.ops.identity import Numbering
 from refdelta.ops.prepared_files import AddAction
+from refdelta.protocol.types import LONG, StructField
 from refdelta_storage import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("down", pa.int64()), ("a", pa.int64())])
@@ -137,6 +139,38 @@ def test_the_last_numbers(tmp_path):
     assert [row[0] for row in rows(table)] == [-(2**62) + n * 2**61 for n in range(6)]
     with pytest.raises(errors.ConstraintViolationError, match="'id' has no numbers left"):
         write_deltalake(table, of(2), mode="append")
+
+
+def test_numbers_go_on_behind_those_that_writers_gave(tmp_path):
+    schema = SCHEMA.append(pa.field("x", pa.int64()))
+    ways = {
+        "id": Identity(10, 5, always=False),
+        "down": Identity(-1, -3, always=False),
+        "x": Identity(100, 1, always=False),
+    }
+    table = DeltaTable.create(tmp_path / "t", schema, identity=ways)
+    for column in ways:
+        assert table.alter.sync_identity(column).version is None
+    write_deltalake(table, of(1, 2, id=[36, 12], down=[-2, -20], x=[5, None]), mode="append")
+    for column in ways:
+        table.alter.sync_identity(column)
+    assert [item.metadata.get("delta.identity.highWaterMark") for item in table.schema()] == [40, -22, None, None]
+    assert table.history(1)[0]["operation"] == "CHANGE COLUMN"
+    write_deltalake(table, of(3), mode="append")
+    assert table.to_pyarrow_table(filters="a = 3").to_pylist() == [{"id": 45, "down": -25, "a": 3, "x": 100}]
+    table.delete("a = 3")
+    assert table.alter.sync_identity("id").version is None  # it never goes back
+    with pytest.raises(errors.InvalidArgumentError, match="'a' is no identity column"):
+        table.alter.sync_identity("a")
+
+
+@pytest.mark.parametrize("step", [1, 3, -1, -4])
+def test_the_next_number_of_a_column(step):
+    numbering = Numbering(StructField("id", LONG), 5, step, None, explicit=False)
+    numbers = [5 + n * step for n in range(40)]
+    for number in range(-20, 30):
+        behind = [one for one in numbers if (one - number) * step >= 0]
+        assert numbering.at_or_behind(number) == (behind[0] if (number - 5) * step >= 0 else None)
 
 
 def test_a_generated_column_may_follow_a_number(tmp_path):
