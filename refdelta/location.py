@@ -12,7 +12,7 @@ from refdelta.errors import InvalidArgumentError
 from refdelta_storage import InvalidOptionError, Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -29,3 +29,17 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
             return open_store(os.fspath(uri), storage_options)
         except InvalidOptionError as error:
             raise InvalidArgumentError(str(error)) from error
+
+
+def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options: Mapping[str, str] | None) -> Store:
+    """The store, and read-only beside it the folders of which its table's log may name objects. Raises as
+    :func:`open_location`.
+    """
+    if isinstance(others, (str, os.PathLike)):
+        others = [others]
+    annexes = [open_location(other, options) for other in others]
+    if not annexes:
+        return store
+    from refdelta.engine.annexed import AnnexedStore
+
+    return AnnexedStore(store, annexes)

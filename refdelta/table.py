@@ -14,7 +14,7 @@ from refdelta.errors import (
     ReadOnlyTableError,
     TableAlreadyExistsError,
 )
-from refdelta.location import open_location
+from refdelta.location import open_location, with_others
 
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class DeltaTable:
         version: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
             version that was committed by then. A handle that is made so is read-only. None for the newest.
         storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
+        outside: other folders from which files may be read where the log names them, with the same storage options: of
+            a shallow clone, the table that was cloned. Nothing is written there. Without it, a log that names files
+            outside of the table's folder is refused.
 
     Raises:
         TableNotFoundError: there is no table.
@@ -67,8 +70,10 @@ class DeltaTable:
         table_uri: str | os.PathLike[str],
         version: Version | None = None,
         storage_options: Mapping[str, str] | None = None,
+        *,
+        outside: Sequence[str | os.PathLike[str]] = (),
     ):
-        self._store = open_location(table_uri, storage_options)
+        self._store = with_others(open_location(table_uri, storage_options), outside, storage_options)
         self._pinned = version is not None
         if version is None:
             began = time.monotonic()
@@ -774,6 +779,54 @@ class DeltaTable:
     def _follow(self, snapshot: Snapshot, *, alone: bool = False) -> None:
         if not self._pinned:
             self.adopt(snapshot, alone=alone)
+
+    def shallow_clone(
+        self,
+        target: str | os.PathLike[str],
+        version: Version | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> DeltaTable:
+        """Make another table that begins as this one is, without a copy of its files: its log names them in place.
+
+        The two go on apart. The clone breaks where VACUUM removes files of this table that it still needs. It is read
+        with ``DeltaTable(target, outside=[this table])``, and by delta-spark as it is.
+
+        Args:
+            target: where the clone is to be; there is no table there yet.
+            version: a version of this table, or a time; None for what this handle sees.
+            storage_options: what the clone's store needs; None for nothing.
+            commit_properties: how to commit, and what to note in the commit.
+
+        Returns:
+            A handle on the clone, which reads this table's folder too.
+
+        Raises:
+            TableAlreadyExistsError: there is a table already.
+            VersionNotFoundError: this table has no such version.
+            UnsupportedFeatureError: the clone would need a feature that this engine cannot write, or tracks rows.
+            ProtocolChangedException: another writer created the table meanwhile.
+        """
+        from refdelta.ops.clone import clone
+        from refdelta.staging import Staging
+        from refdelta.time_travel import snapshot_at
+
+        source = self._snapshot if version is None else snapshot_at(self._store, version)
+        store = open_location(target, storage_options)
+        if has_log(store):
+            raise TableAlreadyExistsError(f"there is a table at {store.uri}")
+        with Staging(store, None, commit_properties=commit_properties) as txn:
+            clone(txn, source)
+            txn.commit()
+        from refdelta.engine.annexed import AnnexedStore
+
+        there = type(self).__new__(type(self))
+        beside = self._store.annexes if isinstance(self._store, AnnexedStore) else ()
+        own = self._store.inner if isinstance(self._store, AnnexedStore) else self._store
+        there._store, there._pinned = AnnexedStore(store, [own, *beside]), False  # noqa: SLF001 - of this class
+        there.adopt(load_snapshot(there._store))  # noqa: SLF001
+        return there
 
     # --- keeping the log short ---
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.annexed import uri_of
 from refdelta.engine.file_stats import view_stats
 from refdelta.engine.files import store_errors
 from refdelta.engine.parsed_stats import stats_parsed
@@ -72,7 +73,7 @@ def file_uris(snapshot: Snapshot) -> list[str]:
     store = snapshot.store
     keys = (data_key(path, store.uri) for path in snapshot.files.column("path").to_pylist())
     with store_errors("name the table's files"):
-        return [store.local_path(key) or f"{store.uri}/{key}" for key in keys]
+        return [store.local_path(key) or uri_of(store, key) for key in keys]
 
 
 def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:

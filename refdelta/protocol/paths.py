@@ -146,6 +146,31 @@ _URI_SAFE: Final = "/-_.!~*'()@&=+$,"
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "gcs": "gs"}
 
 
+ELSEWHERE: Final = "\0"
+"""A key that begins so, and no other, is one of another folder: the folder's number among those of a :class:`Place`,
+a slash, and the key there. No path of a log can spell it.
+"""
+
+
+class Place(str):
+    """Where a table is, and the other folders of which its log may name objects, because the caller said so.
+
+    Attributes:
+        others: where those are.
+    """
+
+    __slots__ = ("others",)
+    others: tuple[str, ...]
+
+    def __new__(cls, uri: str, others: Sequence[str] = ()) -> Place:  # noqa: D102, PYI034 - a str is made here
+        made = super().__new__(cls, uri)
+        made.others = tuple(others)
+        return made
+
+    def __getnewargs__(self) -> tuple[str, tuple[str, ...]]:  # type: ignore[override]
+        return str(self), self.others
+
+
 def encode_path(key: str) -> str:
     """A key as an action writes it: a relative, percent-encoded URI reference (RFC 2396)."""
     return quote(key, safe=_URI_SAFE)
@@ -156,7 +181,8 @@ def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
 
     Args:
         raw_path: as the log writes it, relative or absolute, percent-encoded.
-        table_uri: where the table is, as its store says it; a plain path is taken as ``file:``.
+        table_uri: where the table is, as its store says it; a plain path is taken as ``file:``. With a :class:`Place`,
+            an absolute path may lead into one of its other folders too.
         file: the log file, for the message.
 
     Raises:
@@ -166,19 +192,41 @@ def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
     if not raw_path.startswith("/") and _SCHEME.match(raw_path) is None:
         return _clean(_decode(raw_path, file), raw_path, file)
     place, path = _split(raw_path)
-    table_place, base = _split(table_uri)
-    if "://" in table_uri:
-        base = _decode(base, None)
     if raw_path.startswith("/") and not raw_path.startswith("//"):
-        place = table_place  # such a path names the table's own store
-    inside, base = _decode(path, file), base.rstrip("/") + "/"
-    if place != table_place or not inside.startswith(base):
-        raise UnsafePathError(
-            f"the path {raw_path!r} is outside the table at {table_uri}, as those of a shallow clone are; "
-            "only files in the table's own folder are read",
-            file=file,
-        )
-    return _clean(inside[len(base) :], raw_path, file)
+        place = _split(table_uri)[0]  # such a path names the table's own store
+    path = _decode(path, file)
+    inside = _inside(place, path, table_uri)
+    if inside is not None:
+        return _clean(inside, raw_path, file)
+    others = table_uri.others if isinstance(table_uri, Place) else ()
+    for number, other in enumerate(others):
+        inside = _inside(place, path, other)
+        if inside is not None:
+            return f"{ELSEWHERE}{number}/{_clean(inside, raw_path, file)}"
+    raise UnsafePathError(
+        f"the path {raw_path!r} is outside the table at {table_uri}, as those of a shallow clone are; only files in "
+        "the table's own folder are read, and in folders that DeltaTable(..., outside=[...]) names",
+        file=file,
+    )
+
+
+def _inside(place: str, path: str, folder: str) -> str | None:
+    """What an absolute path is called within a folder, or None where it is not in there."""
+    there, base = _split(folder)
+    if "://" in folder:
+        base = _decode(base, None)
+    base = base.rstrip("/") + "/"
+    return path[len(base) :] if place == there and path.startswith(base) else None
+
+
+def absolute_uri(raw_path: str, table_uri: str) -> str:
+    """The absolute URI of what an action names; one that is absolute already stays as it is."""
+    if _SCHEME.match(raw_path):
+        return raw_path
+    if raw_path.startswith("/"):
+        return f"{_split(table_uri)[0]}{raw_path}"
+    base = str(table_uri) if "://" in table_uri else f"file://{encode_path(str(table_uri))}"
+    return f"{base.rstrip('/')}/{raw_path}"
 
 
 ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:"

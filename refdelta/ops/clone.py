@@ -1,0 +1,80 @@
+"""SHALLOW CLONE: a new table whose log names the files of another one, where they are."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.engine.statistics import whole_adds
+from refdelta.errors import UnsupportedFeatureError
+from refdelta.ops.change import PROTECTED
+from refdelta.protocol.deletion_vector import RelativeKey, locate
+from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.paths import absolute_uri, encode_path
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+    from refdelta.staging import Staging
+
+# What the properties say of the history that the clone does not have.
+_OF_THE_HISTORY = (
+    PROTECTED,
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
+
+
+def clone(txn: Staging, source: Snapshot) -> None:
+    """Stage version 0 of the clone: protocol, metadata, domains and files of a version of another table.
+
+    Args:
+        txn: the transaction, of a folder without a log.
+        source: the version that is cloned.
+
+    Raises:
+        UnsupportedFeatureError: the clone would need a feature that this engine cannot write; rows that are tracked.
+    """
+    if "rowTracking" in features_of(source.protocol):
+        raise UnsupportedFeatureError(["rowTracking"], "clone", "its rows would have ids of another table")
+    configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in _OF_THE_HISTORY}
+    metadata = msgspec.structs.replace(
+        source.metadata,
+        id=str(uuid.uuid4()),
+        created_time=time.time_ns() // 1_000_000,
+        configuration=configuration,
+    )
+    check_writable(source.protocol, metadata)
+    adds = [_placed(add, source.store.uri) for add in whole_adds(source.files)]
+    txn.stage([source.protocol, metadata, *source.domains.values(), *adds])
+    figures = {
+        "sourceTableSize": source.size_bytes,
+        "sourceNumOfFiles": source.num_files,
+        "numRemovedFiles": 0,
+        "numCopiedFiles": 0,
+        "removedFilesSize": 0,
+        "copiedFilesSize": 0,
+    }
+    parameters: dict[str, Any] = {
+        "source": f"delta.`{source.store.uri}`",
+        "sourceVersion": source.version,
+        "isShallow": True,
+    }
+    txn.describe("CLONE", parameters, figures, {"num_added_files": len(adds)})
+
+
+def _placed(add: Add, table_uri: str) -> Add:
+    vector = None if add.deletion_vector is None else _placed_vector(add.deletion_vector, table_uri)
+    path = absolute_uri(add.path, table_uri)
+    return msgspec.structs.replace(add, path=path, deletion_vector=vector, data_change=True)
+
+
+def _placed_vector(vector: DeletionVectorDescriptor, table_uri: str) -> DeletionVectorDescriptor:
+    place = locate(vector)
+    if not isinstance(place, RelativeKey):
+        return vector
+    uri = absolute_uri(encode_path(place.key), table_uri)
+    return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=uri)

@@ -1,0 +1,131 @@
+"""SHALLOW CLONE: a table that names the files of another one, and what it takes to read it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from comparison import assert_same_table
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.annexed import AnnexedStore
+from refdelta.protocol.paths import ELSEWHERE, Place, data_key
+from refdelta_storage import open_store
+
+ROWS = pa.table({"id": list(range(10)), "p": ["a b", "c%"] * 5})
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+@pytest.fixture(params=["with vectors", "without"])
+def source(request, new_place):
+    place = new_place()
+    write_deltalake(
+        place.uri,
+        ROWS,
+        partition_by="p",
+        configuration=VECTORS if request.param == "with vectors" else {"mine": "1"},
+        storage_options=place.options or None,
+    )
+    table = DeltaTable(place.uri, storage_options=place.options or None)
+    table.delete("id = 3")
+    return table, place.options or None
+
+
+@pytest.fixture
+def backend():
+    return "local"
+
+
+def rows(table):
+    return sorted(table.to_pyarrow_table()["id"].to_pylist())
+
+
+def test_a_clone_begins_as_its_source_and_goes_its_own_way(source, tmp_path):
+    table, options = source
+    clone = table.shallow_clone(tmp_path / "clone", storage_options=options)
+    assert_same_table(clone.to_pyarrow_table(), table.to_pyarrow_table())
+    assert clone.version() == 0
+    assert clone.metadata().id != table.metadata().id
+    assert clone.metadata().configuration == table.metadata().configuration
+    entry = clone.history()[0]
+    assert (entry["operation"], entry["operationParameters"]["isShallow"]) == ("CLONE", True)
+    assert not list((tmp_path / "clone").glob("**/*.parquet"))
+    before = sorted(table.file_uris())
+    assert sorted(clone.file_uris()) == before
+
+    clone.delete("id = 4")
+    clone.update({"id": "id + 100"}, predicate="id = 5")
+    write_deltalake(clone, ROWS.slice(0, 1), mode="append")
+    assert rows(clone) == [0, 0, 1, 2, 6, 7, 8, 9, 105]
+    clone.create_checkpoint()
+    again = DeltaTable(tmp_path / "clone", storage_options=options, outside=[table.table_uri])
+    assert rows(again) == rows(clone)
+    again.optimize.compact()
+    again.restore(0)
+    assert rows(again) == rows(table) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    # Of the source nothing is changed or removed, whatever the clone does.
+    again.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert sorted(table.file_uris()) == before
+    assert rows(DeltaTable(table.table_uri, storage_options=options)) == rows(table)
+    assert rows(again) == rows(table)
+
+
+def test_only_who_names_the_folder_reads_it(source, tmp_path):
+    table, options = source
+    table.shallow_clone(tmp_path / "clone", storage_options=options)
+    for outside in ((), [tmp_path / "other"]):
+        refused = DeltaTable(tmp_path / "clone", storage_options=options, outside=outside)
+        with pytest.raises(errors.UnsafePathError, match=r"outside=\[\.\.\.\]"):
+            refused.to_pyarrow_table()
+        with pytest.raises(errors.UnsafePathError):
+            refused.delete("id = 1")
+
+
+def test_older_versions_and_clones_of_clones(source, tmp_path):
+    table, options = source
+    first = table.shallow_clone(tmp_path / "first", version=0, storage_options=options)
+    assert rows(first) == list(range(10))
+    write_deltalake(first, ROWS.slice(0, 1), mode="append")
+    second = first.shallow_clone(tmp_path / "second", storage_options=options)
+    assert rows(second) == rows(first) == [0, 0, *range(1, 10)]
+    both = [tmp_path / "first", table.table_uri]
+    assert rows(DeltaTable(tmp_path / "second", storage_options=options, outside=both)) == rows(first)
+
+
+def test_what_cannot_be_cloned(source, tmp_path):
+    table, options = source
+    write_deltalake(tmp_path / "there", ROWS)
+    with pytest.raises(errors.TableAlreadyExistsError):
+        table.shallow_clone(tmp_path / "there", storage_options=options)
+    tracked = DeltaTable.create(tmp_path / "tracked", ROWS.schema, configuration={"delta.enableRowTracking": "true"})
+    with pytest.raises(errors.UnsupportedFeatureError, match="rowTracking"):
+        tracked.shallow_clone(tmp_path / "x")
+
+
+def test_other_folders_are_read_and_never_written_to(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a b").write_bytes(b"12345")
+    store = AnnexedStore(open_store(str(tmp_path / "own")), [open_store(str(tmp_path / "there"))])
+    key = data_key(f"{(tmp_path / 'there').as_uri()}/a%20b", store.uri)
+    assert key == f"{ELSEWHERE}0/a b"
+    for view in (store, store.steady(), store.hasty(), pickle.loads(pickle.dumps(store))):
+        assert (view.get(key), view.get_range(key, 1, 2), view.head(key).size) == (b"12345", b"23", 5)
+        assert view.get_ranges(key, [(0, 1), (4, 1)]) == [b"1", b"5"]
+        assert view.get_many([key, key]) == [b"12345"] * 2
+        with view.open_input(key) as file:
+            assert file.read() == b"12345"
+        view.delete([key])
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the store says of such a name
+            view.put(key, b"")
+    assert store.get(key) == b"12345"
+    assert list(store.list()) == []
+    assert pickle.loads(pickle.dumps(store.uri)).others == store.uri.others
+
+
+@pytest.mark.parametrize(
+    "raw", ["file:///there/../etc/passwd", "file:///therefore/x", "file:///there", "file:///there/", "s3://there/x"]
+)
+def test_no_path_reaches_beyond_the_folders_that_were_named(raw):
+    with pytest.raises(errors.UnsafePathError):
+        data_key(raw, Place("file:///own", ["file:///there"]))
