@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from refdelta import errors
     from refdelta.concurrency.lookout import RowBudget
     from refdelta.converter import convert_to_deltalake
+    from refdelta.engine.variant import variants
     from refdelta.ops.declared import Identity
     from refdelta.ops.prepared_files import AddAction
     from refdelta.protocol.actions import Txn as Transaction
@@ -34,6 +35,7 @@ __all__ = [
     "__version__",
     "convert_to_deltalake",
     "errors",
+    "variants",
     "verify",
     "write_deltalake",
 ]
@@ -49,6 +51,7 @@ _HOMES = {
     "Schema": ("schema", "Schema"),
     "Transaction": ("protocol.actions", "Txn"),
     "convert_to_deltalake": ("converter", "convert_to_deltalake"),
+    "variants": ("engine.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("writer", "write_deltalake"),
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from refdelta.engine.arrays import empty_table
 from refdelta.engine.dv import to_bitmap
 from refdelta.engine.filters import BoundFilter, row_filter
 from refdelta.engine.reader import POSITION, ScanFile, read_file
@@ -157,7 +158,7 @@ class WriteTransaction:
         hit = [index for index, table in enumerate(tables) if table.num_rows]
         for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
             self._staging.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
-        return pa.concat_tables([plan.schema.empty_table(), *tables]).drop_columns([POSITION.name])
+        return pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
 
     # --- writing ---
 

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine import variant
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -26,7 +28,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -114,7 +116,9 @@ _FILL = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): False}
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """A table without rows, as ``schema.empty_table()`` makes it, for the reason of :func:`array_of`."""
+    """A table without rows, as ``schema.empty_table()`` makes it, for the reason of :func:`array_of`; and
+    with variants, for which that has no way.
+    """
     return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
@@ -128,7 +132,11 @@ def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def with_names(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values as a type that differs in the names of nested fields alone; nothing is copied."""
+    """The same values as a type that differs in the names of nested fields alone, and in variants being what files
+    hold; nothing is copied.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        return variant.stored(array)
     if pa.types.is_struct(kind):
         parts = [with_names(array.field(index), field.type) for index, field in enumerate(kind)]
         mask = array.is_null() if array.null_count else None

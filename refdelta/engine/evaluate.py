@@ -82,7 +82,7 @@ def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
     kind = arrow_type(value.type)
     if isinstance(batch, pa.Table):
         chunks = batch.combine_chunks().to_batches()
-        return pa.concat_arrays([evaluate_value(value, chunk) for chunk in chunks] or [pa.array([], kind)])
+        return pa.concat_arrays([evaluate_value(value, chunk) for chunk in chunks] or [pa.nulls(0, kind)])
     found = _array(value, batch)
     return found if found.type == kind else found.cast(kind)
 

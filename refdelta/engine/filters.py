@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import filter_rows
+from refdelta.engine.arrays import empty_table, filter_rows
 from refdelta.engine.evaluate import can_fail, row_mask
 from refdelta.engine.partition import partition_table
 from refdelta.engine.schema import to_arrow
@@ -126,7 +126,7 @@ class ExpressionFilter:
         Raises:
             PredicateError: it does not fit the table's schema.
         """
-        empty = to_arrow(schema).empty_table()
+        empty = empty_table(to_arrow(schema))
         problem = _problem(expression, empty)
         if problem is not None:
             raise PredicateError(f"the expression {expression} does not fit the table: {problem}")

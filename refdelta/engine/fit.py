@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine import variant
 from refdelta.engine.schema import arrow_type, delta_type, to_arrow
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 from refdelta.protocol.char_varchar import Length, Lengths, lengths_of
@@ -103,12 +104,20 @@ class _Leaf(msgspec.Struct, frozen=True):
     def _cast(self, array: pa.Array) -> pa.Array:
         if array.type == self.target:
             return array
+        if variant.is_variant(self.target):
+            return self._variants(array)
         try:
             return array.cast(self.target)
         except pa.ArrowInvalid as error:
             raise SchemaMismatchError(
                 f"column {self.path}: a value of type {array.type} cannot be stored without loss: {error}"
             ) from None
+
+    def _variants(self, array: pa.Array) -> pa.Array:
+        try:
+            return variant.plain(array)
+        except ValueError as error:
+            raise SchemaMismatchError(f"column {self.path}: {error}") from None
 
 
 class _Child(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from refdelta.engine import variant
 from refdelta.engine.arrays import with_names
 from refdelta.engine.dictionaries import with_dictionaries
 from refdelta.engine.partition import partition_strings
@@ -22,6 +23,7 @@ from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, Unsupport
 from refdelta.protocol.column_mapping import nested_ids
 from refdelta.protocol.paths import partition_prefix
 from refdelta.protocol.types import (
+    VARIANT,
     ArrayType,
     DataType,
     MapType,
@@ -235,7 +237,7 @@ def _file_type(kind: DataType, ids: Mapping[str, Any], path: str) -> pa.DataType
         case MapType():
             key = _file_part("key", kind.key, False, ids, path)
             return pa.map_(key, _file_part("value", kind.value, kind.value_contains_null, ids, path))
-    return arrow_type(kind)
+    return variant.STORED if kind == VARIANT else arrow_type(kind)
 
 
 def _file_part(name: str, kind: DataType, nullable: bool, ids: Mapping[str, Any], path: str) -> pa.Field:

@@ -135,6 +135,8 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
     """The Delta type for an Arrow type; ``path`` is the column's, for errors. See :func:`from_arrow`."""
     if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
         return delta_type(data_type.value_type, path)
+    if variant.is_variant(data_type):
+        return VARIANT
     if pt.is_struct(data_type):
         if not data_type.num_fields:
             raise UnsupportedTypeError(f"column {path}: a struct without fields cannot be stored in Parquet")

@@ -18,11 +18,12 @@ import pyarrow.types as pt
 from refdelta.protocol import variant as form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-_STORAGE = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+STORED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+"""What a variant is in files that are written here, and beneath Arrow's type."""
 
 
 class VariantScalar(pa.ExtensionScalar):  # type: ignore[misc]
@@ -37,10 +38,10 @@ class VariantScalar(pa.ExtensionScalar):  # type: ignore[misc]
         """
         if not self.is_valid:
             return None
-        stored = self.value
-        if stored.type != _STORAGE:
-            stored = unshredded(pa.array([stored.as_py()], stored.type))[0]
-        return form.decode(stored["metadata"].as_py(), stored["value"].as_py())
+        parts = self.value
+        if parts.type != STORED:
+            parts = unshredded(pa.array([parts.as_py()], parts.type))[0]
+        return form.decode(parts["metadata"].as_py(), parts["value"].as_py())
 
 
 class VariantType(pa.ExtensionType):  # type: ignore[misc]
@@ -49,8 +50,11 @@ class VariantType(pa.ExtensionType):  # type: ignore[misc]
     Columns of the engine are never shredded; those that pyarrow reads from files of other engines may be.
     """
 
-    def __init__(self, storage: pa.DataType = _STORAGE):
+    def __init__(self, storage: pa.DataType = STORED):
         super().__init__(storage, "arrow.parquet.variant")
+
+    def __hash__(self) -> int:
+        return hash((self.extension_name, str(self.storage_type)))
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
@@ -68,6 +72,47 @@ VARIANT = VariantType()
 
 with contextlib.suppress(pa.ArrowKeyError):  # somebody else has: values then come out as theirs
     pa.register_extension_type(VARIANT)
+
+
+def variants(values: Iterable[Any]) -> pa.ExtensionArray:
+    """A column of variants from Python's values: dicts, lists, and those that columns of Arrow have.
+
+    Args:
+        values: one for each row. None is the absence of a variant.
+
+    Raises:
+        TypeError: a value that no variant can hold, or a name of a field that is no text.
+        ValueError: a number, a decimal or a time beyond what variants hold, or values too deeply nested.
+
+    Example:
+        >>> pa.table({"id": [1, 2], "v": variants([{"a": [1, 2.5]}, "text"])})
+    """
+    rows = [None if value is None else dict(zip(STORED.names, form.encode(value), strict=True)) for value in values]
+    return pa.ExtensionArray.from_storage(VARIANT, pa.array(rows, STORED))
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Whether a type is Arrow's canonical one for variants, shredded or not, whoever made it."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == VARIANT.extension_name
+
+
+def plain(array: pa.ExtensionArray) -> pa.ExtensionArray:
+    """Variants of whichever form beneath as ones of :data:`VARIANT`.
+
+    Raises:
+        ValueError: they are not put together as Parquet's specification has it.
+    """
+    if array.type == VARIANT:
+        return array
+    return pa.ExtensionArray.from_storage(VARIANT, unshredded(array.storage))
+
+
+def stored(array: pa.ExtensionArray) -> pa.StructArray:
+    """Variants as :data:`STORED`, for Parquet's writer: where none is, its parts are empty and not null."""
+    parts = [array.storage.field(name) for name in STORED.names]
+    parts = [part.fill_null(b"") if part.null_count else part for part in parts]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(STORED), mask=mask)
 
 
 def from_file(source: pa.DataType, path: str) -> Callable[[pa.Array], pa.Array]:
@@ -100,7 +145,7 @@ def unshredded(array: pa.StructArray) -> pa.StructArray:
     value = _values(array, _Names(metadata))
     # Where a value is missing that must not be, it is the null of variants.
     filled = [metadata.fill_null(b"\x01\x00\x00"), value.fill_null(form.NULL_VALUE)]
-    return pa.StructArray.from_arrays(filled, fields=list(_STORAGE), mask=missing)
+    return pa.StructArray.from_arrays(filled, fields=list(STORED), mask=missing)
 
 
 class _Names:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import empty_table
 from refdelta.engine.evaluate import evaluate_value, row_mask
 from refdelta.protocol.expression import Value, columns
 from refdelta.protocol.predicate import And, Comparison, Predicate, conjunction
@@ -156,7 +157,7 @@ class Matcher:
             rows = pa.arange(start, start + batch.num_rows)
             pieces.append(self._side(self.source_alias, batch, rows, "source"))
             start += batch.num_rows
-        empty = self._side(self.source_alias, self.source.schema.empty_table(), pa.array([], pa.int64()), "source")
+        empty = self._side(self.source_alias, empty_table(self.source.schema), pa.array([], pa.int64()), "source")
         object.__setattr__(self, "_keys", pa.concat_tables([empty, *pieces]))
 
     def pairs(self, rows: pa.Table) -> Pairs:
@@ -176,7 +177,7 @@ class Matcher:
             blocks = _products(own.column("target"), self._keys.column("source"))
         kept = [self._holding(block, rows) for block in blocks]
         schema = pa.schema([("target", pa.int64()), ("source", pa.int64())])
-        table = pa.concat_tables([schema.empty_table(), *kept])
+        table = pa.concat_tables([empty_table(schema), *kept])
         return Pairs(_whole(table.column("target")), _whole(table.column("source")))
 
     def rows(self, pairs: Pairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:

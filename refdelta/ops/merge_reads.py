@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import one_array
+from refdelta.engine.arrays import empty_table, one_array
 from refdelta.engine.evaluate import evaluate_value
 from refdelta.engine.partition import to_internal
 from refdelta.ops.merge_join import side
@@ -104,7 +104,7 @@ def bounded_keys(on: On) -> list[Key]:
 
 def _evaluated(alias: str, key: Key, rows: pa.Table) -> pa.ChunkedArray:
     pieces = [evaluate_value(key.source, side(alias, batch)) for batch in rows.to_batches()]
-    return pa.chunked_array(pieces or [evaluate_value(key.source, side(alias, rows.schema.empty_table()))])
+    return pa.chunked_array(pieces or [evaluate_value(key.source, side(alias, empty_table(rows.schema)))])
 
 
 def _distinct(tuples: pa.Table) -> pa.Table | None:

@@ -20,7 +20,7 @@ from refdelta.ops.bins import Bin, Plan, cube_columns, live, partition_filter, p
 from refdelta.ops.clustering import check_not_clustered, clustered_by
 from refdelta.ops.compaction import Rewriter
 from refdelta.ops.names import find_column
-from refdelta.protocol.types import ArrayType, MapType, StructType
+from refdelta.protocol.types import VARIANT, ArrayType, MapType, StructType
 from refdelta.results import CommitResult
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _sort_column(snapshot: Snapshot, name: str) -> Column:
     path, here = found
     if path[0] in snapshot.partition_columns:
         raise InvalidArgumentError(f"cannot sort by {name!r}: it is a partition column, and each file has one value")
-    if isinstance(here, (StructType, ArrayType, MapType)):
+    if isinstance(here, (StructType, ArrayType, MapType)) or here == VARIANT:
         raise InvalidArgumentError(f"cannot sort by {name!r}: it is {_article(here)}, which has no order")
     if path not in {leaf.path for leaf in _leaves(snapshot)}:
         raise InvalidArgumentError(
@@ -214,7 +214,7 @@ def _leaves(snapshot: Snapshot) -> Iterator[Any]:
 
 
 def _article(kind: Any) -> str:
-    return {StructType: "a struct", ArrayType: "an array", MapType: "a map"}[type(kind)]
+    return {StructType: "a struct", ArrayType: "an array", MapType: "a map"}.get(type(kind), "a variant")
 
 
 def _listed(columns: Sequence[str]) -> list[str]:

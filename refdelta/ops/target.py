@@ -27,7 +27,15 @@ from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_
 from refdelta.protocol.properties import TableProperties, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
 from refdelta.protocol.row_tracking import named_columns
-from refdelta.protocol.types import ArrayType, MapType, StructType, check_field_names, parse_schema, schema_json
+from refdelta.protocol.types import (
+    VARIANT,
+    ArrayType,
+    MapType,
+    StructType,
+    check_field_names,
+    parse_schema,
+    schema_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -259,6 +267,8 @@ def _partition_columns(schema: StructType, partition_by: Iterable[str]) -> tuple
             raise ColumnNotFoundError(name, schema.names, where="the data, and cannot partition the table")
         if isinstance(field.type, (StructType, ArrayType, MapType)):
             raise InvalidArgumentError(f"column {field.name!r} cannot partition the table: it is nested")
+        if field.type == VARIANT:
+            raise InvalidArgumentError(f"column {field.name!r} cannot partition the table: variants cannot be compared")
         if field.name in columns:
             raise InvalidArgumentError(f"partition_by names column {field.name!r} twice")
         columns.append(field.name)

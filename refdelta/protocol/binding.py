@@ -14,6 +14,7 @@ from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.casting import cast_literal, cast_string, convert_value, convertible
 from refdelta.protocol.coercion import coerce, common_type, literal_as, wider
+from refdelta.protocol.collation import has_collation
 from refdelta.protocol.functions import typed_call
 from refdelta.protocol.like import like_tokens
 from refdelta.protocol.predicate import (
@@ -117,13 +118,14 @@ def bind_value(value: Value, schema: StructType | Scope) -> Value:
 
 
 def resolve_column(path: tuple[str, ...], schema: StructType) -> Column:
-    """Find a column or a field of a struct, its names in any case.
+    """Find a column or a field of a struct, its names in any case; its type is that of what it stores.
 
     Raises:
         ColumnNotFoundError: there is none.
         PredicateError: the path goes into an array or a map.
     """
-    return Scope.of(schema).resolve(path)
+    found = Scope.of(schema).resolve(path)
+    return Column(found.path, STRING) if has_collation(found.type) else found
 
 
 def as_value(predicate: Predicate) -> Value:
@@ -147,6 +149,8 @@ def _convert(value: Value, target: DataType, lenient: bool) -> Value:
 
 
 def _call(name: str, args: tuple[Value, ...]) -> Value:
+    for arg in args:
+        _no_collation(arg)  # what a function makes of it has the collation, too
     kinds = [arg.type for arg in args]
     if name in ("+", "-") and DATE in kinds and len(args) == 2:
         return _date_arithmetic(name, args)
@@ -231,6 +235,14 @@ def _like(value: Value, pattern: str, escape: str) -> Predicate:
 def _comparable(value: Value) -> None:
     if is_nested(value.type) or value.type == VARIANT:
         raise PredicateError(f"{_named(value)} is {value.type}; only IS NULL can be asked of it")
+    _no_collation(value)
+
+
+def _no_collation(value: Value) -> None:
+    if has_collation(value.type):
+        raise PredicateError(
+            f"{_named(value)} is {value.type}; strings are compared by their bytes here, so only IS NULL can be asked"
+        )
 
 
 # --- types -------------------------------------------------------------------------------------------------------

@@ -134,6 +134,7 @@ def _set(name: str) -> Active:
     return lambda facts: bool(get(facts.configuration, name))
 
 
+_COLLATIONS = "strings are compared by their bytes here"
 _CATALOG = "its commits go through a catalog, never straight to the store"
 _REDIRECT = "the table is at another place, which only a catalog can check"
 
@@ -188,11 +189,11 @@ _ROWS: tuple[Feature, ...] = (
         drop="history",
     ),
     _unknown_here("catalogManaged", "reader_writer", requires=("inCommitTimestamp",), hint=_CATALOG),
-    _both("variantType", write="never", active=_type("variant"), preview="variantType-preview"),
+    _both("variantType", write="always", active=_type("variant"), preview="variantType-preview"),
     _both(
         "variantShredding",
         requires=("variantType",),
-        write="never",
+        write="always",
         active=_on("delta.enableVariantShredding"),
         preview="variantShredding-preview",
     ),
@@ -218,7 +219,7 @@ _ROWS: tuple[Feature, ...] = (
     ),
     _writer("icebergWriterCompatV1", requires=("icebergCompatV2",), active=_on("delta.enableIcebergWriterCompatV1")),
     _unknown_here("columnMappingUsageTracking", "writer"),
-    _unknown_here("collations", "writer"),
+    _unknown_here("collations", "writer", hint=_COLLATIONS),
     _unknown_here("concurrentIdentityColumns", "writer"),
     _unknown_here(
         "redirectWriterOnly-preview", "writer", active=_set("delta.redirectWriterOnly-preview"), hint=_REDIRECT
@@ -237,8 +238,8 @@ _ROWS: tuple[Feature, ...] = (
         active=_set("delta.coordinatedCommits.commitCoordinator-preview"),
         hint=_CATALOG,
     ),
-    _both("variantType-preview", write="never"),
-    _both("variantShredding-preview", write="never"),
+    _both("variantType-preview", write="always"),
+    _both("variantShredding-preview", write="always"),
     _unknown_here("geospatial", "reader_writer", active=_type("geometry", "geography")),
     _unknown_here("geospatial-dev", "reader_writer"),
     _unknown_here("timestampNanos", "reader_writer"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.protocol.collation import compared_as
 from refdelta.protocol.expression import Column
 from refdelta.protocol.types import DataType, StructType
 
@@ -81,5 +82,5 @@ def _under(alias: str, schema: StructType, path: tuple[str, ...]) -> Column:
             whole = ".".join((*found, name))
             raise ColumnNotFoundError(whole, [".".join((*found, other)) for other in here.names])
         found.append(item.name)
-        here = item.type
+        here = compared_as(item)
     return Column((alias, *found) if alias else tuple(found), here)

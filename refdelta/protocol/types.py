@@ -271,6 +271,8 @@ def _type_from_json(value: Any, path: str, depth: int) -> DataType:
             )
         case "udt":
             raise UnsupportedFeatureError([f"the user-defined type of column {path.lstrip('.')}"], "use")
+        case str(name) if len(value) == 1:
+            return _primitive(name, path)  # as PROTOCOL.md's own example has the elements of an array of variants
         case other:
             raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {other!r}")
 

@@ -1,6 +1,7 @@
 """Variants: their binary form, and what is shredded put together again."""
 
 import json
+import pickle
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from uuid import UUID
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refdelta import DeltaTable
+from refdelta import DeltaTable, variants, write_deltalake
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.variant import VARIANT, unshredded
-from refdelta.errors import DataFileError, PredicateError
+from refdelta.errors import DataFileError, InvalidArgumentError, PredicateError, SchemaMismatchError
 from refdelta.protocol import types
 from refdelta.protocol import variant as form
 
@@ -302,3 +303,140 @@ def test_a_file_with_other_columns_is_named(table):
     pq.write_table(rows, table / "0.parquet")
     with pytest.raises(DataFileError, match=r"its column v is string.*0\.parquet|0\.parquet.*its column v is string"):
         DeltaTable(table).to_pyarrow_table()
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def rows_of(**values):
+    """Rows with a variant alone, in a struct, in an array and in a map."""
+    ids = pa.array([int(name[1:]) for name in values], pa.int64())
+    alone = variants(values.values())
+    places = pa.array(range(len(alone) + 1), pa.int32())
+    columns = {
+        "id": ids,
+        "part": pa.compute.bit_wise_and(ids, 1),
+        "v": alone,
+        "s": pa.StructArray.from_arrays([alone], ["v"]),
+        "a": pa.ListArray.from_arrays(places, alone),
+        "m": pa.MapArray.from_arrays(places, pa.array(["k"] * len(alone)), alone),
+    }
+    return pa.table(columns)
+
+
+def content(path):
+    """What each id has, the same at every depth."""
+    rows = DeltaTable(path).to_pyarrow_table().to_pylist()
+    for row in rows:
+        assert row["s"] == {"v": row["v"]}
+        assert row["a"] == [row["v"]]
+        assert row["m"] == [("k", row["v"])]
+    return {row["id"]: row["v"] for row in rows}
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_every_operation_keeps_variants(tmp_path, vectors):
+    path = tmp_path / "t"
+    write_deltalake(
+        path,
+        rows_of(_1={"a": 1}, _2=None, _3="x"),
+        partition_by=["part"],
+        configuration={"delta.enableDeletionVectors": vectors},
+    )
+    write_deltalake(path, rows_of(_4=[1, {"b": 2.5}], _5=7, _6=8), mode="append")
+    assert DeltaTable(path).delete("id = 5").metrics["num_deleted_rows"] == 1
+    DeltaTable(path).update(updates={"part": "part + 2"}, predicate="id IN (1, 2)")
+    source = rows_of(_3="merged", _9={"new": [None]})
+    merge = DeltaTable(path).merge(source, "t.id = s.id", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    expected = {1: {"a": 1}, 2: None, 3: "merged", 4: [1, {"b": 2.5}], 6: 8, 9: {"new": [None]}}
+    assert content(path) == expected
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).optimize.z_order(["id"])
+    assert content(path) == expected
+    write_deltalake(path, rows_of(_6={"x": 1}, _8=0), mode="overwrite", predicate="part = 0")
+    assert content(path) == {key: expected[key] for key in (1, 2, 3, 9)} | {6: {"x": 1}, 8: 0}
+    DeltaTable(path).restore(0)
+    assert content(path) == {1: {"a": 1}, 2: None, 3: "x"}
+
+
+def test_one_variant_takes_the_place_of_another(tmp_path):
+    write_deltalake(tmp_path / "t", rows_of(_1=1, _2=2))
+    table = DeltaTable(tmp_path / "t")
+    table.update(updates={"v": "s.v"}, predicate="id = 1")
+    table.update(new_values={"v": None}, predicate="id = 2")
+    assert table.to_pyarrow_table(columns=["id", "v"]).to_pylist() == [{"id": 1, "v": 1}, {"id": 2, "v": None}]
+
+
+def test_files_hold_metadata_and_value_and_nothing_else(tmp_path):
+    write_deltalake(tmp_path / "t", rows_of(_1=None, _2={"typed_value": 1}))
+    [uri] = DeltaTable(tmp_path / "t").file_uris()
+    footer = pq.ParquetFile(uri.removeprefix("file://")).schema
+    leaves = {footer.column(i).path: footer.column(i) for i in range(len(footer.names))}
+    assert {"v.metadata", "v.value", "s.v.value", "a.list.element.metadata"} <= leaves.keys()
+    assert not any("typed_value" in path for path in leaves)
+    assert leaves["v.value"].max_definition_level == leaves["v.metadata"].max_definition_level == 1
+    assert pq.read_schema(uri.removeprefix("file://")).field("v").type == GROUP
+    log = (tmp_path / "t" / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [stats] = [json.loads(json.loads(line)["add"]["stats"]) for line in log if "add" in json.loads(line)]
+    assert stats["minValues"].keys() == {"id", "part"}
+    assert (stats["nullCount"]["v"], stats["nullCount"]["s"]) == (1, {"v": 1})
+
+
+def test_a_table_gets_the_feature_with_its_first_variant(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    assert "variantType" not in (DeltaTable(tmp_path / "t").protocol().writer_features or ())
+    write_deltalake(tmp_path / "t", rows_of(_2={"a": 1}).select(["id", "v"]), mode="append", schema_mode="merge")
+    table = DeltaTable(tmp_path / "t")
+    assert "variantType" in table.protocol().reader_features
+    assert sorted(row["id"] for row in table.to_pyarrow_table(filters="v IS NULL").to_pylist()) == [1]
+    with pytest.raises(SchemaMismatchError, match="column v is variant in the table and string in the data"):
+        write_deltalake(tmp_path / "t", pa.table({"id": [3], "v": ["{}"]}), mode="append")
+
+
+def test_shredded_variants_of_others_are_written_whole(tmp_path):
+    kind = pa.struct([pa.field("metadata", pa.binary(), False), *arrow_of(pa.int64())])
+    rows = pa.array([{"metadata": form.encode(1)[0], "typed_value": 1}, None], kind)
+    column = pa.ExtensionArray.from_storage(type(VARIANT)(kind), rows)
+    write_deltalake(tmp_path / "t", pa.table({"v": column}))
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist() == [1, None]
+    broken = pa.array([{"metadata": None, "typed_value": 1}], pa.struct(list(kind)[1:]))
+    broken = pa.StructArray.from_arrays(
+        [pa.nulls(1, pa.binary()), *broken.flatten()], ["metadata", "value", "typed_value"]
+    )
+    column = pa.ExtensionArray.from_storage(type(VARIANT)(broken.type), broken)
+    with pytest.raises(SchemaMismatchError, match="column v: a variant has no metadata"):
+        write_deltalake(tmp_path / "t", pa.table({"v": column}), mode="append")
+
+
+def test_variants_have_no_order(tmp_path):
+    for option in ("partition_by", "cluster_by"):
+        with pytest.raises(InvalidArgumentError, match="variant"):
+            write_deltalake(tmp_path / "t", rows_of(_1=1), **{option: ["v"]})
+    write_deltalake(tmp_path / "t", rows_of(_1=1))
+    with pytest.raises(InvalidArgumentError, match="a variant, which has no order"):
+        DeltaTable(tmp_path / "t").optimize.z_order(["v"])
+
+
+def test_the_type_crosses_processes_and_threads():
+    column = variants([1, None])
+    table = pickle.loads(pickle.dumps(pa.table({"v": column})))
+    assert table["v"].to_pylist() == [1, None]
+    assert hash(table.schema) == hash(pa.schema([("v", VARIANT)]))
+
+
+def test_the_features_under_their_old_names(table):
+    log = table / "_delta_log" / f"{0:020}.json"
+    text = log.read_text()
+    for name in ("variantType", "variantShredding"):
+        text = text.replace(f'"{name}"', f'"{name}-preview"')
+    log.write_text(text)
+    DeltaTable(table).delete("id = 0")
+    write_deltalake(table, pa.table({"id": [99], "v": variants([{"k": 99}])}), mode="append")
+    read = DeltaTable(table)
+    assert read.to_pyarrow_table(columns=["v"], filters="id = 99")["v"].to_pylist() == [{"k": 99}]
+    assert sorted(read.protocol().reader_features) == [
+        "deletionVectors",
+        "variantShredding-preview",
+        "variantType-preview",
+    ]

@@ -409,7 +409,7 @@ def test_new_tables(configuration, type_, made):
     [(ACTIVE[name][0], name) for name in sorted(ACTIVE) if ACTIVE[name][0] and REGISTRY[name].write != "always"]
     + [
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
-        ({"delta.feature.variantType": "supported"}, "variantType"),
+        ({"delta.feature.geospatial": "supported"}, "geospatial"),
     ],
 )
 def test_new_tables_that_we_could_not_write(configuration, name):

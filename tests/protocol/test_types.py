@@ -182,3 +182,9 @@ def test_names_that_differ_in_case_only_are_refused_at_any_depth():
             check_field_names(StructType((StructField("name", LONG), StructField(twin, LONG))))
     with pytest.raises(InvalidArgumentError, match="empty name"):
         check_field_names(StructType((StructField("", LONG),)))
+
+
+def test_a_plain_type_may_stand_in_an_object():
+    """As in PROTOCOL.md's example of a table with variants."""
+    array = {"type": "array", "elementType": {"type": "variant"}, "containsNull": False}
+    assert parse_schema(one(array)).fields[0].type == ArrayType(types.VARIANT, False)
