@@ -373,6 +373,55 @@ class TableAlterer:
             txn.set_default(column, None)
             return txn.commit()
 
+    def set_table_name(self, name: str | None, *, commit_properties: CommitProperties | None = None) -> CommitResult:
+        """Name the table.
+
+        Args:
+            name: its name; None takes it away.
+            commit_properties: as for :meth:`set_table_properties`.
+
+        Raises:
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(commit_properties=commit_properties) as txn:
+            txn.set_table_name(name)
+            return txn.commit()
+
+    def set_table_description(
+        self, description: str | None, *, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Describe the table.
+
+        Args:
+            description: what it is; None takes that away.
+            commit_properties: as for :meth:`set_table_properties`.
+
+        Raises:
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(commit_properties=commit_properties) as txn:
+            txn.set_table_description(description)
+            return txn.commit()
+
+    def set_column_metadata(
+        self, column: str, metadata: Mapping[str, Any], *, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Say something of a column in the schema, such as its ``comment``, which Spark shows.
+
+        Args:
+            column: its name, or a path to a field of a struct.
+            metadata: keys and values; other keys stay, and None takes one away.
+            commit_properties: as for :meth:`set_table_properties`.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            InvalidArgumentError: a key that engines give a meaning: ``delta.*`` and others.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(commit_properties=commit_properties) as txn:
+            txn.set_column_metadata(column, metadata)
+            return txn.commit()
+
     def add_feature(
         self,
         feature: Any,

@@ -28,6 +28,7 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.clustering import cluster_by
 from refdelta.ops.delete import delete
+from refdelta.ops.descriptions import set_column_metadata, set_description, set_name
 from refdelta.ops.features import add_features
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
@@ -359,6 +360,21 @@ class WriteTransaction:
         with self._begin("set_default") as staging:
             if staging is not None:
                 set_default(staging, self._snapshot, column, default)
+
+    def set_table_name(self, name: str | None) -> None:
+        """Name the table, as :meth:`refdelta.alter.TableAlterer.set_table_name`."""
+        self.run("set_table_name", lambda staging, snapshot: set_name(staging, snapshot, name))
+
+    def set_table_description(self, description: str | None) -> None:
+        """Describe the table, as :meth:`refdelta.alter.TableAlterer.set_table_description`."""
+        self.run("set_table_description", lambda staging, snapshot: set_description(staging, snapshot, description))
+
+    def set_column_metadata(self, column: str, metadata: Mapping[str, Any]) -> None:
+        """Describe a column, as :meth:`refdelta.alter.TableAlterer.set_column_metadata`."""
+        self.run(
+            "set_column_metadata",
+            lambda staging, snapshot: set_column_metadata(staging, snapshot, column, metadata),
+        )
 
     def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
         """Add table features, as :meth:`refdelta.alter.TableAlterer.add_feature`."""
