@@ -30,12 +30,14 @@ from refdelta.protocol.paths import VERSIONED, commit_key, parse_log_name
 from refdelta_storage import ObjectNotFoundError, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+    from refdelta.concurrency.places import Traced
+    from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
     from refdelta.protocol.segment import LogFile
 
     Look = Callable[[Sequence[Add]], Iterable[bool]]
+    Trace = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, Traced]]
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
 """What a commit raises where it is certain that nothing became visible. Any other way out (an unknown outcome, an
@@ -91,6 +93,7 @@ def commit(
     seen_at: float | None = None,
     base: LogFile | None = None,
     look: Look | None = None,
+    trace: Trace | None = None,
     inline_vectors: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -109,6 +112,8 @@ def commit(
             another one in its place means that the table was replaced. None: it is not compared.
         look: whether a live row of each of these files, which winners added, answers to what the transaction read.
             Without it, any may.
+        trace: where the rows of files are that winners rearranged, by their ids, as
+            :func:`refdelta.tracing.trace_rows` tells. Without it, they are not found.
         inline_vectors: whether small deletion vectors stand in the log.
         clock: monotonic seconds.
         sleep: waits for seconds.
@@ -119,7 +124,7 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
-    shell = _Shell(store, policy or _POLICY, clock, sleep, uniform, base, look, inline_vectors, seen_at)
+    shell = _Shell(store, policy or _POLICY, clock, sleep, uniform, base, look, trace, inline_vectors, seen_at)
     if seen_at is not None:
         shell.seen[prepared.read_version] = seen_at
     loop = commit_loop(prepared, shell.policy)
@@ -147,6 +152,7 @@ class _Shell:
     uniform: Callable[[float, float], float]
     base: LogFile | None = None
     look: Look | None = None
+    trace: Trace | None = None
     inline_vectors: bool = False
     # When the version that was read was the newest.
     fresh_at: float | None = None
@@ -188,7 +194,7 @@ class _Shell:
         try:
             with store_errors("commit"):
                 return self._request(effect)
-        except (StoreError, DataFileError) as error:
+        except (StoreError, DataFileError, InvalidLogError) as error:
             return effects.Failed(error)
 
     def _request(self, effect: effects.Request) -> effects.Reply:
@@ -219,6 +225,8 @@ class _Shell:
                 started = self.clock()
                 matches = tuple(self.look(files)) if self.look else (True,) * len(files)
                 return effects.Matches(matches, self.clock() - started)
+            case effects.TraceRows(inputs, outputs):
+                return effects.Traces(self.trace(inputs, outputs) if self.trace else {})
             case _:
                 assert_never(effect)
 

@@ -33,6 +33,7 @@ from refdelta.hooks import after_commit, failed
 from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.row_tracking import is_enabled
 from refdelta.provenance import Description, commit_clock, commit_info, now_ms, row_ids, row_tags, texts
 from refdelta.questions import Matches, Questions
 from refdelta.results import CommitProperties, CommitResult, checked
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from refdelta.concurrency.places import Traced
     from refdelta.engine.executor import Executor
     from refdelta.protocol.predicate import Predicate
     from refdelta_storage import Store
@@ -321,6 +323,7 @@ class Staging:
                 seen_at=self._seen_at,
                 base=self.snapshot.segment.last_commit if self.snapshot else None,
                 look=self._look,
+                trace=self._trace,
                 inline_vectors=self._table_properties.inline_deletion_vectors,
             )
         except CERTAIN_FAILURES:
@@ -383,6 +386,11 @@ class Staging:
     def _look(self, files: Sequence[Add]) -> Iterator[bool]:
         return self._questions.look(self.snapshot, files) if self.snapshot else iter(())
 
+    def _trace(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, Traced]:
+        from refdelta.tracing import trace_rows
+
+        return trace_rows(self.snapshot, inputs, outputs) if self.snapshot else {}
+
     def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:
         return None if self._group_metrics is None else texts(self._group_metrics(groups))
 
@@ -418,6 +426,7 @@ class Staging:
             partition_columns=columns,
             parse=lambda sql: parse_predicate(sql, schema),
             metadata=snapshot.metadata,
+            tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
         )
 
     @property

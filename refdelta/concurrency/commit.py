@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyroaring import BitMap64
 
-from refdelta.concurrency.conflict import Clear, Conflict, NeedRows, NeedVectors, check
+from refdelta.concurrency.conflict import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
 from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
     Answer,
@@ -60,6 +60,8 @@ from refdelta.concurrency.effects import (
     ReadCommits,
     ReadVectors,
     Reply,
+    TraceRows,
+    Traces,
     Unknown,
     Vectors,
     Withdraw,
@@ -67,7 +69,7 @@ from refdelta.concurrency.effects import (
     Yes,
 )
 from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
-from refdelta.concurrency.standing import Standing
+from refdelta.concurrency.standing import Standing, Untold
 from refdelta.concurrency.summary import CommitSummary, summarize, summarize_together, whole_number
 from refdelta.errors import (
     CommitFailedError,
@@ -251,6 +253,8 @@ class _Loop:
                     standing.files.learn(descriptors, (yield from self._read_vectors(descriptors, behind)))
                 case NeedRows(files):
                     yield from self._look_at_rows(files)
+                case NeedPlaces(untold):
+                    yield from self._trace_rows(winner, untold)
                 case Clear():
                     break
         if standing.advance(winner):
@@ -323,6 +327,14 @@ class _Loop:
                 lookout.answer(files, found, seconds)
             case Failed(error):
                 lookout.fail(files, str(error))
+
+    def _trace_rows(self, winner: CommitSummary, untold: Untold) -> Generator[Effect, Reply, None]:
+        match (yield from _ask(TraceRows(untold.inputs, untold.outputs), Traces)):
+            case Traces(moves):
+                self.standing.learn(untold, winner, moves)
+            case Failed(error):
+                why = f"rows that were rearranged {untold.who(winner)} cannot be looked for: {error}"
+                self.standing.lookout.reasons[why] = None
 
     def _catch_up(self) -> Generator[Effect, Reply, bool]:
         """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""

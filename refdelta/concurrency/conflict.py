@@ -10,9 +10,9 @@ A rule may need to know more first: what deletion vectors hold, or whether rows 
 Then it says so, the shell finds out, and the rules are asked again.
 
 Number 6 of the contract is no rule that fires: a compaction moves rows, and
-:meth:`~refdelta.concurrency.standing.Standing.advance` follows them; where they cannot be followed it is a removal of
-its inputs, for rules 8 and 9. Nor is number 5: in-commit timestamps and the row ids of new files are given anew behind
-each winner (:mod:`refdelta.concurrency.draft`).
+:meth:`~refdelta.concurrency.standing.Standing.advance` follows them, by the places that it records or else by the ids
+of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Nor is number 5: in-commit
+timestamps and the row ids of new files are given anew behind each winner (:mod:`refdelta.concurrency.draft`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 
 from refdelta import errors
 from refdelta.concurrency.rows import shown
-from refdelta.concurrency.standing import Standing
+from refdelta.concurrency.standing import Standing, Untold
 from refdelta.concurrency.summary import CommitSummary
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 
@@ -69,7 +69,15 @@ class NeedRows(msgspec.Struct, frozen=True):
     files: tuple[Add, ...]
 
 
-Found = Dispute | NeedVectors | NeedRows | None
+class NeedPlaces(msgspec.Struct, frozen=True):
+    """It takes to find the rows of files in others, by their ids, to decide; what is found is to be given to
+    ``Standing.learn``.
+    """
+
+    untold: Untold
+
+
+Found = Dispute | NeedVectors | NeedRows | NeedPlaces | None
 """None: the rule does not fire."""
 
 Test = Callable[[Standing, CommitSummary], Found]
@@ -155,9 +163,11 @@ def _same_application(ours: Standing, winner: CommitSummary) -> Found:
 
 
 def _with_vectors(test: Test) -> Test:
-    """A test that looks at rows: first the deletion vectors must be known."""
+    """A test that looks at rows: first their places and the deletion vectors must be known."""
 
     def asked(ours: Standing, winner: CommitSummary) -> Found:
+        if (untold := ours.places_needed(winner)) is not None:
+            return NeedPlaces(untold)
         needed = ours.vectors_needed(winner)
         return NeedVectors(needed) if needed else test(ours, winner)
 
@@ -304,7 +314,7 @@ RULES: tuple[Rule, ...] = (
 """The rules, in the order in which they are asked."""
 
 
-Verdict = Clear | Conflict | NeedVectors | NeedRows
+Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces
 
 
 def check(ours: Standing, winner: CommitSummary, rules: Sequence[Rule] = RULES) -> Verdict:

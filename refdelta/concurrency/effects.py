@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 from pyroaring import BitMap64
 
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.concurrency.places import Traced
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 
 # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -85,7 +87,21 @@ class LookAtRows(msgspec.Struct, frozen=True):
     files: tuple[Add, ...]
 
 
-Request = Confirm | PutIfAbsent | ReadCommits | NewestVersion | Withdraw | ReadVectors | WriteVectors | LookAtRows
+class TraceRows(msgspec.Struct, frozen=True):
+    """Where are the rows of these files, by their ids? Reply: :class:`Traces` or :class:`Failed`.
+
+    Attributes:
+        inputs: files that a winner rearranged, as its log has them.
+        outputs: the files in which their rows are now.
+    """
+
+    inputs: tuple[Remove, ...]
+    outputs: tuple[Add, ...]
+
+
+Request = (
+    Confirm | PutIfAbsent | ReadCommits | NewestVersion | Withdraw | ReadVectors | WriteVectors | LookAtRows | TraceRows
+)
 """What the store is asked for."""
 
 Effect = Request | Pause
@@ -157,10 +173,20 @@ class Matches(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Traces(msgspec.Struct, frozen=True):
+    """Where the rows of files are, by path as :func:`~refdelta.protocol.paths.same_path` has it; without those files a
+    live row of which was not found.
+    """
+
+    moves: Mapping[str, Traced]
+
+
 class Failed(msgspec.Struct, frozen=True):
     """The store refused or failed, and nothing was changed by this effect. The error is what the user is to see."""
 
     error: Exception
 
 
-Reply = Created | Exists | Unknown | Answer | Commits | Newest | Elapsed | Vectors | Descriptors | Matches | Failed
+Reply = (
+    Created | Exists | Unknown | Answer | Commits | Newest | Elapsed | Vectors | Descriptors | Matches | Traces | Failed
+)

@@ -10,11 +10,11 @@ from pyroaring import BitMap64
 
 from refdelta.concurrency import held as holding
 from refdelta.concurrency.groups import Regrouping
-from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Touch, vector_id
+from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Revised, Touch, vector_id
 from refdelta.concurrency.places import Move
 from refdelta.concurrency.rows import ALL, NONE, Rows, any_of, union
 from refdelta.concurrency.summary import CommitSummary
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.protocol.paths import same_path
 
 
@@ -131,7 +131,7 @@ class Files:
             if path in self.pinned and not isinstance(touch, Renewed):
                 yield _written(path, winner)
         for group in self._touched_groups(touches).values():
-            if group.group.permuted or not self.vectors:
+            if group.scattered or not self.vectors:
                 yield from (group.inputs[path].entry.path for path in group.touched(touches))
 
     def back(self, path: str, add: Add, winner: CommitSummary) -> BitMap64:
@@ -141,6 +141,29 @@ class Files:
         vectors = self._facing.vectors
         before = holding.bits(winner.removed[path].deletion_vector, vectors)
         return before - holding.bits(add.deletion_vector, vectors)
+
+    def untold(self, winner: CommitSummary) -> list[Remove]:
+        """The files that a winner has rearranged, without saying where their rows are, and of which that matters."""
+        if not winner.rearranges or (self.left_alone(winner) and not self.everything):
+            return []
+        gone = winner.removed.keys() - winner.added.keys() - winner.moves.keys()
+        known = gone if self.everything else gone & self.held.keys()
+        return [winner.removed[path] for path in sorted(known - self.pinned.keys())]
+
+    def scattered(self, winner: CommitSummary) -> dict[int, Regrouping]:
+        """The groups of which a winner deleted rows that nobody knows the places of, by number."""
+        if not self.vectors or not self.groups:
+            return {}
+        touches = self.touches(winner)
+        return {
+            number: group
+            for number, group in self._touched_groups(touches).items()
+            if group.scattered and all(isinstance(touch, Revised) for touch in group.touched(touches).values())
+        }
+
+    def place(self, number: int, moves: Mapping[str, Move]) -> None:
+        """Take note of where the rows of a group's inputs are."""
+        self.groups[number] = dataclasses.replace(self.groups[number], moves=moves)
 
     # --- deletion vectors ---
 
@@ -225,7 +248,7 @@ class Files:
     def _advance_everything(self, winner: CommitSummary, now: dict[str, Held]) -> None:
         """Of a compacted file, who read every row knows those that come from files which it saw."""
         moved = self.unseen & winner.moves.keys()
-        mixed = {span.output for path in moved for span in winner.moves[path].spans} | now.keys()
+        mixed = {output for path in moved for output in winner.moves[path].outputs} | now.keys()
         seen = dict.fromkeys(mixed, NONE)
         for path, move in winner.moves.items():
             if mixed and path not in moved and path not in self.held:

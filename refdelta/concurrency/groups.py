@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 from pyroaring import BitMap64
 
-from refdelta.concurrency.edits import tombstone, with_vector
+from refdelta.concurrency.edits import num_records, tombstone, with_vector
 from refdelta.concurrency.held import Renewed, Revised, Touch, Vectors, bits
 from refdelta.concurrency.places import Group, Move, Output, moves
 from refdelta.concurrency.rows import NONE
@@ -40,7 +40,8 @@ class Regrouping:
     Attributes:
         group: as it was staged.
         inputs: its inputs as they stand, by path as :func:`~refdelta.protocol.paths.same_path` has it.
-        moves: where the rows of each input are, likewise; none where rows changed their order.
+        moves: where the rows of each input are, likewise; none where rows changed their order and have not been found
+            by their ids.
         hidden: rows of its outputs that others deleted meanwhile, likewise.
     """
 
@@ -60,6 +61,11 @@ class Regrouping:
         placed = {} if group.permuted else moves((output.add.path, output.places) for output in group.outputs)
         return cls(group, inputs, placed, {})
 
+    @property
+    def scattered(self) -> bool:
+        """Whether nobody knows yet where a row of the inputs is."""
+        return self.group.permuted and not self.moves
+
     def touched(self, touches: Touches) -> dict[str, Touch]:
         """What a winner did to the inputs, more than to say other words about them."""
         found = ((path, touches[path]) for path in self.inputs if path in touches)
@@ -67,7 +73,7 @@ class Regrouping:
 
     def vectors_needed(self, touches: Touches) -> Iterator[DeletionVectorDescriptor | None]:
         """The deletion vectors without which :meth:`behind` cannot say."""
-        if not self.group.permuted:
+        if not self.scattered:
             for touch in self.touched(touches).values():
                 if isinstance(touch, Revised):
                     yield touch.add.deletion_vector
@@ -129,4 +135,4 @@ class Regrouping:
 
 
 def _rows_in(output: Output) -> int:
-    return sum(place.rows for place in output.places)
+    return sum(place.rows for place in output.places) or num_records(output.add) or 0

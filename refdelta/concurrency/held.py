@@ -139,12 +139,12 @@ def vectors_needed(held: Held, touch: Touch, winner: CommitSummary) -> Iterator[
             yield add.deletion_vector
             if held.hidden is None:
                 yield held.vector
-        case Move(vector, spans):
+        case Move(vector):
             if isinstance(held.read, BitMap64) or isinstance(held.gone, BitMap64):
                 yield vector
             if any_of(held.gone):
-                for span in spans:
-                    yield winner.added[span.output].deletion_vector
+                for output in touch.outputs:
+                    yield winner.added[output].deletion_vector
 
 
 def outcome(path: str, held: Held, touch: Touch, winner: CommitSummary, vectors: Vectors) -> Outcome:
@@ -174,7 +174,7 @@ def _lost(read: Rows, before: BitMap64, after: BitMap64) -> Rows:
 
 def _moved(held: Held, move: Move, winner: CommitSummary, vectors: Vectors) -> Outcome:
     exact = isinstance(held.read, BitMap64) or isinstance(held.gone, BitMap64)
-    hidden = bits(move.vector, vectors) if exact else NONE
+    hidden = bits(move.vector, vectors) if exact else NONE  # of a traced move there is no vector
     read, lost = move.follow(held.read, hidden)
     gone, _ = move.follow(held.gone, hidden)
     now = {}
@@ -193,9 +193,7 @@ def _moved(held: Held, move: Move, winner: CommitSummary, vectors: Vectors) -> O
 
 def _rows_in(output: str, winner: CommitSummary) -> int:
     """How many rows a file has that a compaction wrote."""
-    return max(
-        span.offset + span.rows for move in winner.moves.values() for span in move.spans if span.output == output
-    )
+    return max(move.extent(output) for move in winner.moves.values())
 
 
 def joined(one: Held, other: Held) -> Held:

@@ -21,6 +21,9 @@ from refdelta.protocol.predicate import Predicate, column_refs
 from refdelta.protocol.replay import file_key
 from refdelta.protocol.types import ArrayType, MapType, StructType
 
+_TRACED_BYTES = 48
+"""How many bytes it takes to find a row by its id, about."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBudget:
@@ -69,6 +72,16 @@ class Lookout:
             )
         if self._seconds >= budget.seconds:
             return f"looking at winners' new files took all of the budget of {budget.seconds:g} seconds"
+        return None
+
+    def too_many_to_trace(self, files: Sequence[Add]) -> str | None:
+        """Why rows cannot be looked for by their ids in these files; None where they can."""
+        counts = [num_records(add) for add in files]
+        known = [count for count in counts if count is not None]
+        if len(known) < len(counts):
+            return "files that winners rearranged do not say how many rows they have"
+        if sum(known) * _TRACED_BYTES > self.budget.size:
+            return f"the rows of files that winners rearranged are beyond the budget of {self.budget.size:,} bytes"
         return None
 
     def knows(self, add: Add) -> bool:

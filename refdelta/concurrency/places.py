@@ -3,17 +3,19 @@
 A compaction writes the live rows of its inputs one after the other, in the order of each file. So the place of a row
 follows from its number among the live rows of its input, as the compaction read it: from the record here, and never
 from the removes of the log, whose vectors may have grown since (concurrency.md, "Validation", number 6).
+
+Where there is no record, rows of a table that tracks rows are found by their ids, see :class:`Traced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from pyroaring import BitMap64
 
-from refdelta.concurrency.rows import NONE, All, Rows, renumber
+from refdelta.concurrency.rows import NONE, All, Rows, carry, renumber
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 from refdelta.protocol.paths import same_path
 
@@ -68,7 +70,7 @@ class Group(msgspec.Struct, frozen=True):
     Attributes:
         inputs: the files that go.
         outputs: the files that come.
-        permuted: whether rows changed their order (ZORDER), so that nobody can say where one is.
+        permuted: whether rows changed their order (ZORDER), so that only their ids can say where one is.
     """
 
     inputs: tuple[Input, ...]
@@ -103,6 +105,15 @@ class Move(msgspec.Struct, frozen=True):
     vector: DeletionVectorDescriptor | None
     spans: tuple[Span, ...]
 
+    @property
+    def outputs(self) -> Collection[str]:
+        """Where to."""
+        return {span.output for span in self.spans}
+
+    def extent(self, output: str) -> int:
+        """How many rows an output has at least, by those that went there."""
+        return max((span.offset + span.rows for span in self.spans if span.output == output), default=0)
+
     def within(self, outputs: Container[str]) -> Move:
         """The same, to these outputs only; rows that went to others are lost."""
         return Move(self.vector, tuple(span for span in self.spans if span.output in outputs))
@@ -128,6 +139,48 @@ class Move(msgspec.Struct, frozen=True):
             if len(part):
                 found[span.output] = found.get(span.output, NONE) | part
         return found, lost
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Rows of an input that went to one output, one by one.
+
+    Attributes:
+        output: the output's path, as :func:`~refdelta.protocol.paths.same_path` has it.
+        at: their positions in the input, ascending, as :func:`~refdelta.concurrency.rows.carry` takes them.
+        to: their positions in the output, likewise.
+        records: how many rows the output has.
+    """
+
+    output: str
+    at: bytes
+    to: bytes
+    records: int
+
+
+class Traced(Move, frozen=True):
+    """Where all live rows of one input went that have ids by which they were found, in whatever order they are now
+    (PROTOCOL.md, "Row Tracking").
+
+    Attributes:
+        parts: by output.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def outputs(self) -> Collection[str]:
+        """Where to."""
+        return {part.output for part in self.parts}
+
+    def extent(self, output: str) -> int:
+        """How many rows an output has."""
+        return max((part.records for part in self.parts if part.output == output), default=0)
+
+    def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:  # noqa: ARG002
+        """As :meth:`Move.follow`; ``hidden`` is not needed."""
+        found = {part.output: carry(rows, part.at, part.to) for part in self.parts}
+        lost = 0 if isinstance(rows, All) else len(rows) - sum(map(len, found.values()))
+        return {output: places for output, places in found.items() if len(places)}, lost
 
 
 def moves(outputs: Iterable[tuple[str, Sequence[Place]]]) -> dict[str, Move]:

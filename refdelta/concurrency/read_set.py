@@ -29,6 +29,7 @@ class ReadTable:
         partition_columns: its partition columns.
         parse: makes a predicate of the SQL text that a winner recorded; raises ``DeltaError`` for what it cannot
             read. None where no winner's text is to be understood: each is taken to have read everything.
+        tracks_rows: whether rows keep ids, by which they can be found in whichever files they are.
         metadata: its metaData. A winner that writes the same again changes nothing; None where any counts as a change.
     """
 
@@ -36,6 +37,7 @@ class ReadTable:
     partition_columns: tuple[str, ...] = ()
     parse: Callable[[str], Predicate] | None = None
     metadata: Metadata | None = None
+    tracks_rows: bool = False
 
     @property
     def has_identity_columns(self) -> bool:

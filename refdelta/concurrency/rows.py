@@ -82,6 +82,25 @@ def renumber(rows: BitMap64, hidden: BitMap64, spans: Sequence[tuple[int, int, i
     return found
 
 
+def carry(rows: Rows, at: bytes, to: bytes) -> BitMap64:
+    """Where rows of a file are of which it is known where each one went.
+
+    Args:
+        rows: positions in the file, or all rows that went somewhere.
+        at: positions in the file, ascending, as unsigned 64-bit numbers of this machine.
+        to: for each the position in the other file, likewise.
+
+    Returns:
+        Positions in the other file. Rows that went nowhere are left out.
+    """
+    import numpy as np
+
+    places = np.frombuffer(to, np.uint64)
+    if not isinstance(rows, All):
+        places = places[np.isin(np.frombuffer(at, np.uint64), _as_array(rows), assume_unique=True)]
+    return BitMap64(array.array("Q", np.sort(places).tobytes()))
+
+
 def _as_array(rows: BitMap64) -> np.ndarray[Any, np.dtype[np.uint64]]:
     import numpy as np
 

@@ -21,7 +21,7 @@ from refdelta.concurrency.held import Held, Renewed, vector_id
 from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.concurrency.lookout import Lookout, RowBudget, only, unfit
 from refdelta.concurrency.matching import Matcher
-from refdelta.concurrency.places import Group
+from refdelta.concurrency.places import Group, Move
 from refdelta.concurrency.precedence import Effects, Precedence
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.refresh import known_vectors, take_over
@@ -50,6 +50,25 @@ class Work:
     vectors: bool = False
     row_level: bool = False
     now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Files whose rows went elsewhere, without anybody saying where to.
+
+    Attributes:
+        inputs: the files, as the log says or is to say.
+        outputs: the files that hold their rows.
+        group: the number of the group of ours that they are of; None for files that the winner rearranged.
+    """
+
+    inputs: tuple[Remove, ...]
+    outputs: tuple[Add, ...]
+    group: int | None = None
+
+    def who(self, winner: CommitSummary) -> str:
+        """Who rearranged them, for a reason."""
+        return f"by version {winner.version}" if self.group is None else "by this transaction"
 
 
 @dataclass(slots=True)
@@ -95,6 +114,8 @@ class Standing:
     _asked: tuple[CommitSummary, Sequence[Add]] | None = None
     _open: tuple[CommitSummary, Sequence[Add]] | None = None
     _apart: CommitSummary | None = None
+    # Of which winners, and which groups of ours, rows were looked for.
+    _traced: set[tuple[int, int | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         groups = dict(enumerate(map(Regrouping.of, self.work.groups)))
@@ -225,6 +246,39 @@ class Standing:
         if not self.work.row_level and not keys.isdisjoint(winner.added):
             return "the table has partition columns, or rows were not to be compared (row_level)"
         return None
+
+    def places_needed(self, winner: CommitSummary) -> Untold | None:
+        """The files whose rows must be found by their ids before it can be said what the winner did to them; None where
+        there is nothing to be found, or no means to.
+        """
+        if self.table is None or not self.table.tracks_rows:
+            return None
+        for wanted in self._untold(winner):
+            if (winner.version, wanted.group) in self._traced:
+                continue
+            self._traced.add((winner.version, wanted.group))
+            why = self.lookout.too_many_to_trace(wanted.outputs)
+            if why is None:
+                return wanted
+            self.lookout.reasons[why] = None
+        return None
+
+    def _untold(self, winner: CommitSummary) -> Iterator[Untold]:
+        if inputs := self.files.untold(winner):
+            yield Untold(tuple(inputs), tuple(map(winner.with_statistics, winner.adds)))
+        for number, group in self.files.scattered(winner).items():
+            own = [tombstone(one.add, now_ms=self.work.now_ms, data_change=False) for one in group.group.inputs]
+            yield Untold(tuple(own), tuple(output.add for output in group.group.outputs), number)
+
+    def learn(self, wanted: Untold, winner: CommitSummary, found: Mapping[str, Move]) -> None:
+        """Take note of where the rows of files are, if all of them were found."""
+        if len(found) < len(wanted.inputs):
+            who = wanted.who(winner)
+            self.lookout.reasons[f"the ids of rows that were rearranged {who} are in none of the new files"] = None
+        elif wanted.group is None:
+            winner.learn(found)
+        else:
+            self.files.place(wanted.group, found)
 
     def vectors_needed(self, winner: CommitSummary) -> tuple[DeletionVectorDescriptor, ...]:
         """The deletion vectors that must be read before it can be said what the winner did to rows."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -129,6 +129,10 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = recorded_moves(self.row_places)
         # An output without a live row is recorded, and not added.
         return {path: move.within(self.added) for path, move in found.items() if path in self.removed}
+
+    def learn(self, traced: Mapping[str, Move]) -> None:
+        """Take note of where rows of files went of which it does not say so."""
+        self.moves.update(traced)
 
     @functools.cached_property
     def new_rows(self) -> tuple[Add, ...]:

@@ -47,7 +47,6 @@ class LeanRemove(Remove, frozen=True, kw_only=True, gc=False, rename="camel", fo
     extended_file_metadata: bool | None = _passed_over("extendedFileMetadata")
     stats: str | None = _passed_over("stats")
     tags: dict[str, str | None] | None = _passed_over("tags")
-    base_row_id: int | None = _passed_over("baseRowId")
     default_row_commit_version: int | None = _passed_over("defaultRowCommitVersion")
 
 

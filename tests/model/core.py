@@ -6,6 +6,7 @@ written or read, and many more histories can be run.
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import json
 from collections import defaultdict
@@ -27,7 +28,7 @@ from refdelta.concurrency import effects
 from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.concurrency.places import Group, Input, Output, Part, Place, Traced
 from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.rows import ALL, Rows
 from refdelta.concurrency.standing import Work
@@ -116,9 +117,13 @@ class Core(Branches):
         self._numbers = count()
         self._predicates = {}
         self._rows: dict[str, tuple[Values, ...]] = {}
+        self._ids: dict[str, tuple[int, ...]] = {}
         self._bitmaps: dict[str, BitMap64] = {}
         self._table = ReadTable(
-            schema=SCHEMA, partition_columns=("a",) if layout.partitioned else (), parse=self._parse
+            schema=SCHEMA,
+            partition_columns=("a",) if layout.partitioned else (),
+            parse=self._parse,
+            tracks_rows=layout.tracked,
         )
         adds = [add for rows in WRITES for add in self._write(rows)]
         created = encode_commit(
@@ -153,13 +158,16 @@ class Core(Branches):
 
     # --- files ---
 
-    def _write(self, rows: Iterable[Values], *, data_change: bool = True) -> list[Add]:
+    def _write(
+        self, rows: Iterable[Values], *, data_change: bool = True, ids: Iterable[int] | None = None
+    ) -> list[Add]:
         by_partition = defaultdict(list)
-        for row in rows:
-            by_partition[row[1] if self.layout.partitioned else None].append(row)
-        return [self._file(a, tuple(held), data_change) for a, held in by_partition.items()]
+        for row, row_id in zip(rows, self._numbers if ids is None else ids, strict=False):
+            by_partition[row[1] if self.layout.partitioned else None].append((row, row_id))
+        return [self._file(a, held, data_change) for a, held in by_partition.items()]
 
-    def _file(self, a: int | None, rows: tuple[Values, ...], data_change: bool) -> Add:
+    def _file(self, a: int | None, held: Sequence[tuple[Values, int]], data_change: bool) -> Add:
+        rows = tuple(row for row, _ in held)
         columns = {"k": [k for k, _ in rows]} | ({} if a is not None else {"a": [a for _, a in rows]})
         stats = {
             "numRecords": len(rows),
@@ -169,6 +177,7 @@ class Core(Branches):
         }
         path = f"file-{next(self._numbers)}"
         self._rows[path] = rows
+        self._ids[path] = tuple(row_id for _, row_id in held)
         return Add(
             path=path,
             partition_values={} if a is None else {"a": str(a)},
@@ -282,7 +291,8 @@ class Core(Branches):
         live = list(version.content.values())
         staging.reads = staging.reads.with_files(file.add for file in live)
         staging.actions += [tombstone(file.add, now_ms=1, data_change=False) for file in live]
-        staging.actions += self._write((row for file in live for row in file.live), data_change=False)
+        rows = [(row, self._ids[file.path][place]) for file in live for place, row in file.numbered()]
+        staging.actions += self._write([row for row, _ in rows], data_change=False, ids=[row_id for _, row_id in rows])
 
     def _restore(self, staging: _Staging, version: Version) -> None:
         """Files that are not as they were in version 0 go, and come as they were."""
@@ -313,11 +323,13 @@ class Core(Branches):
 
     def _group(self, files: Sequence[File], case: Case) -> Group:
         rows = [(file, number, row) for file in files for number, row in enumerate(file.live)]
+        ids = {file.path: [self._ids[file.path][place] for place, _ in file.numbered()] for file in files}
         if case is SORT:
             rows.sort(key=lambda one: one[2])
         outputs = []
         for held in _pieces(rows, COMPACTED):
-            (add,) = self._write([row for _, _, row in held], data_change=False)
+            kept = [ids[file.path][number] for file, number, _ in held]
+            (add,) = self._write([row for _, _, row in held], data_change=False, ids=kept)
             outputs.append(Output(add, () if case is SORT else tuple(_places(held))))
         return Group(tuple(Input(file.add, file.hidden) for file in files), tuple(outputs), permuted=case is SORT)
 
@@ -360,12 +372,38 @@ class Core(Branches):
                 assert case.statement.reads is not None
                 rows = [self._standing(add).live for add in files]
                 return effects.Matches(tuple(any(case.statement.reads(*row) for row in live) for live in rows), 0.0)
+            case effects.TraceRows(inputs, outputs):
+                return effects.Traces(self._traces(inputs, outputs))
             case effects.Pause():
                 return effects.Elapsed(0.0)
         raise AssertionError(effect)
 
+    def _traces(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, Traced]:
+        places = {row_id: (add.path, i) for add in outputs for i, row_id in enumerate(self._ids[add.path])}
+        found = {}
+        for remove in inputs:
+            hidden = self._bitmap(remove.deletion_vector)
+            where = [(at, *places[row_id]) for at, row_id in enumerate(self._ids[remove.path]) if at not in hidden]
+            found[remove.path] = Traced(
+                None,
+                (),
+                tuple(
+                    Part(
+                        path,
+                        *(_numbers(one[n] for one in where if one[1] == path) for n in (0, 2)),
+                        len(self._rows[path]),
+                    )
+                    for path in sorted({path for _, path, _ in where})
+                ),
+            )
+        return found
+
     def files(self, version: Version) -> list[tuple[str, dict[str, str | None], list[Values]]]:
         return [(path, file.add.partition_values, file.live) for path, file in version.content.items()]
+
+
+def _numbers(numbers: Iterable[int]) -> bytes:
+    return array.array("Q", numbers).tobytes()
 
 
 def _pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -105,6 +105,7 @@ class Engine(Branches):
                 "delta.isolationLevel": self.level,
                 "delta.enableDeletionVectors": str(self.layout.vectors).lower(),
                 "refdelta.inlineDeletionVectors": "true",
+                "delta.enableRowTracking": str(self.layout.tracked).lower(),
             },
         )
         for values in WRITES:
@@ -115,7 +116,8 @@ class Engine(Branches):
                 self.store.put(info.key, made.get(info.key))
             made.delete([info.key])
         created = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
-        return encode_commit([created, snapshot.protocol, snapshot.metadata, *to_adds(snapshot.files)])
+        small = [snapshot.protocol, snapshot.metadata, *snapshot.domains.values()]
+        return encode_commit([created, *small, *to_adds(snapshot.files)])
 
     def check_out(self, log: tuple[bytes, ...]) -> None:
         """Make this the log of the store."""
@@ -175,6 +177,10 @@ class Engine(Branches):
 
     def files(self, version: Version) -> list[tuple[str, dict[str, str | None], list[Values]]]:
         found = []
+        if self.layout.tracked:
+            ids = plan_scan(version.content, ["_metadata.row_id"]).to_table().column(0).to_pylist()
+            if None in ids or len(set(ids)) < len(ids):
+                raise Wrong(f"the ids of rows are {ids}: {version}")
         for i, add in enumerate(to_adds(version.content.files)):
             vector = add.deletion_vector
             name = add.path, vector and vector.unique_id

@@ -31,11 +31,13 @@ class Layout:
         partitioned: whether by colour.
         vectors: whether deletion vectors are enabled.
         asked: whether transactions ask that rows decide over conflicts, or that files do; None: neither.
+        tracked: whether rows keep ids.
     """
 
     partitioned: bool = False
     vectors: bool = False
     asked: bool | None = None
+    tracked: bool = False
 
     @property
     def by_rows(self) -> bool:
@@ -45,12 +47,14 @@ class Layout:
     @property
     def table(self) -> Layout:
         """The table alone, whatever transactions ask for."""
-        return Layout(self.partitioned, self.vectors)
+        return Layout(self.partitioned, self.vectors, tracked=self.tracked)
 
     def __str__(self) -> str:
         words = ["partitioned by colour" if self.partitioned else "unpartitioned"]
         if self.vectors:
             words.append("vectors")
+        if self.tracked:
+            words.append("tracked")
         if self.asked is not None:
             words.append("by rows" if self.asked else "by files")
         return ", ".join(words)
@@ -59,5 +63,7 @@ class Layout:
 PLAIN, PARTITIONED = Layout(), Layout(partitioned=True)
 ROWS, PARTITIONED_ROWS = Layout(vectors=True), Layout(partitioned=True, vectors=True, asked=True)
 FILES, PARTITIONED_FILES = Layout(vectors=True, asked=False), Layout(partitioned=True, vectors=True)
+
+TRACKED, TRACKED_FILES = Layout(vectors=True, tracked=True), Layout(vectors=True, asked=False, tracked=True)
 
 LAYOUTS = (PLAIN, PARTITIONED, ROWS, FILES, PARTITIONED_ROWS, PARTITIONED_FILES)

@@ -44,7 +44,8 @@ Why the engine is below the judge where it is:
 - Without deletion vectors, or where rows are not compared, operations on different rows of one file conflict.
 - By rows, a MERGE that matches a row and leaves it alone has read it: it conflicts with an UPDATE of that row, although
   it would find the row again.
-- RESTORE and overwrites read everything, and OPTIMIZE ZORDER does not say where rows went.
+- RESTORE and overwrites read everything, and OPTIMIZE ZORDER does not say where rows went; these tables do not track
+  rows, by whose ids it could be followed.
 - A change of properties fails every concurrent write, as the documentation promises, even where an order exists.
 - At WriteSerializable only blind appends change their place in the order, and transactions that skip them. The judge
   takes any order.

@@ -21,13 +21,23 @@ import pytest
 
 from model import tables
 from model.branches import Refusal, Version
-from model.cases import ALL, BASIC, BY_HAND, CYCLE, DELETE_K2, MAINTENANCE, MORE, Case
+from model.cases import ALL, BASIC, BY_HAND, CYCLE, DELETE_K2, MAINTENANCE, MERGE_SOME, MORE, SORT, Case
 from model.core import Core
 from model.engine import Engine
 from model.entries import Wrong
 from model.exhaustive import explore, pairs, shapes
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
-from model.layouts import FILES, LAYOUTS, PARTITIONED, PARTITIONED_ROWS, PLAIN, ROWS, Layout
+from model.layouts import (
+    FILES,
+    LAYOUTS,
+    PARTITIONED,
+    PARTITIONED_ROWS,
+    PLAIN,
+    ROWS,
+    TRACKED,
+    TRACKED_FILES,
+    Layout,
+)
 from refdelta.concurrency import commit, conflict, groups, held, standing
 from refdelta.concurrency.files import Files
 from refdelta.concurrency.groups import Regrouping
@@ -35,6 +45,8 @@ from refdelta.concurrency.held import Held
 from refdelta.concurrency.rows import NONE, any_of
 from refdelta.concurrency.summary import CommitSummary
 from refdelta.staging import Staging
+
+REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
 OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else BASIC
 
@@ -113,6 +125,46 @@ def test_the_rules_alone_decide_as_in_the_engine(level, layout):
 
     rules, engine = (outcomes(kind(level, layout)) for kind in (tables.core, tables.engine))
     assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
+
+
+@each(TRACKED, TRACKED_FILES)
+def test_pairs_where_rows_are_tracked_through_the_engine(layout, say):
+    all_of(tables.engine(WRITE_SERIALIZABLE, layout), of_two(layout), 2, say)
+
+
+@pytest.mark.parametrize(
+    ("level", "layout"),
+    [(SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED_FILES)],
+    ids=str,
+)
+def test_triples_where_rows_are_tracked_through_the_rules(level, layout, say):
+    all_of(tables.core(level, layout), (*OF_THREE, BY_HAND), 3, say)
+
+
+def test_maintenance_between_changes_where_rows_are_tracked(say):
+    all_of(Core(SERIALIZABLE, TRACKED), (SORT, BY_HAND, MERGE_SOME, DELETE_K2), 4, say)
+
+
+def test_the_rules_alone_decide_as_in_the_engine_where_rows_are_tracked():
+    def outcomes(table):
+        for first, second, winner, staged in pairs(table, ALL):
+            outcome = table.commit(winner, staged)
+            yield first.name, second.name, outcome.rule if isinstance(outcome, Refusal) else "committed"
+
+    rules, engine = (outcomes(kind(WRITE_SERIALIZABLE, TRACKED)) for kind in (tables.core, tables.engine))
+    assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
+
+
+def test_nobody_loses_to_a_sort_who_changes_rows():
+    """Where rows are tracked, changes go after ZORDER and after compactions that keep no record."""
+    for kind in (tables.core, tables.engine):
+        table = kind(SERIALIZABLE, TRACKED)
+        lost = {
+            (first.kind, second.kind)
+            for first, second, winner, staged in pairs(table, (*ALL, BY_HAND))
+            if first in (SORT, BY_HAND) and isinstance(table.commit(winner, staged), Refusal)
+        }
+        assert {second for _, second in lost} <= REARRANGING, lost
 
 
 def test_the_longer_cycle_is_broken_at_its_last_link():

@@ -1,0 +1,105 @@
+"""Where the rows of files that somebody rewrote are now, by their ids (PROTOCOL.md, "Row Tracking").
+
+Whoever compacts or sorts a table that tracks rows keeps the ids of the rows, however it orders them. So each live row
+of a file that went is found in one of the files that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from refdelta.concurrency.edits import num_records
+from refdelta.concurrency.places import Part, Traced
+from refdelta.engine.arrays import one_array
+from refdelta.engine.dv import Vectors
+from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, read_file
+from refdelta.errors import InvalidLogError
+from refdelta.protocol.paths import data_key, same_path
+from refdelta.protocol.row_tracking import ROW_ID, hidden_columns
+
+if TYPE_CHECKING:
+    from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
+
+    Numbers = np.ndarray[Any, np.dtype[Any]]
+
+
+def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, Traced]:
+    """Where the rows of files are now.
+
+    Args:
+        snapshot: of a table that tracks rows.
+        inputs: files that were removed, as the log says.
+        outputs: the files that hold their rows.
+
+    Returns:
+        By the path of an input; without those that have a live row of which no id was found, or twice.
+
+    Raises:
+        DataFileError: a file cannot be read.
+        InvalidLogError: an entry does not say what it takes to read it.
+    """
+    read = _Reader.of(snapshot, [*inputs, *outputs])
+    found = [read.ids(add) for add in outputs]
+    if not found:
+        return {}
+    ids = np.concatenate([own for own, _ in found])
+    places = np.concatenate([positions for _, positions in found])
+    files = np.repeat(np.arange(len(found)), [len(own) for own, _ in found])
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    if len(ids) and (ids[1:] == ids[:-1]).any():
+        return {}
+    moves = {}
+    for remove in inputs:
+        wanted, at = read.ids(remove)
+        index = np.searchsorted(ids, wanted)
+        if len(wanted) and (not len(ids) or (ids[np.minimum(index, len(ids) - 1)] != wanted).any()):
+            continue
+        rows = order[index]
+        moves[same_path(remove.path)] = Traced(None, (), tuple(_parts(outputs, files[rows], at, places[rows])))
+    return moves
+
+
+def _parts(outputs: Sequence[Add], files: Numbers, at: Numbers, to: Numbers) -> Sequence[Part]:
+    found = []
+    for number in np.unique(files).tolist():
+        own, add = files == number, outputs[number]
+        found.append(Part(same_path(add.path), at[own].tobytes(), to[own].tobytes(), num_records(add) or 0))
+    return found
+
+
+class _Reader:
+    """Reads the ids of rows."""
+
+    def __init__(self, snapshot: Snapshot, plan: ReadPlan, vectors: Vectors) -> None:
+        self._store, self._plan, self._vectors = snapshot.store, plan, vectors
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, files: Sequence[Add | Remove]) -> _Reader:
+        column = next(f for f in hidden_columns(snapshot.metadata.configuration or {}) if f.name == ROW_ID)
+        plan = ReadPlan((column,), by_id=snapshot.column_mapping_mode == "id", positions=True)
+        vectors: list[DeletionVectorDescriptor] = [f.deletion_vector for f in files if f.deletion_vector is not None]
+        return cls(snapshot, plan, Vectors(snapshot.store, vectors))
+
+    def ids(self, entry: Add | Remove) -> tuple[Numbers, Numbers]:
+        """The ids of a file's live rows, and their positions, ascending."""
+        if entry.size is None:
+            raise InvalidLogError(f"the log does not say the size of {entry.path}")
+        file = ScanFile(
+            key=data_key(entry.path, self._store.uri),
+            size=entry.size,
+            deletion_vector=entry.deletion_vector,
+            vectors=None if entry.deletion_vector is None else self._vectors,
+            base_row_id=entry.base_row_id,
+        )
+        batches = list(read_file(self._store, file, self._plan))
+        table = pa.Table.from_batches(batches, self._plan.schema)
+        if table.column(ROW_ID).null_count:
+            raise InvalidLogError(f"{entry.path} has rows without ids")
+        ids, positions = (one_array(table.column(name)) for name in (ROW_ID, POSITION.name))
+        return ids.to_numpy(zero_copy_only=False), positions.to_numpy(zero_copy_only=False)
