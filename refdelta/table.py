@@ -18,6 +18,7 @@ from refdelta.location import open_location, with_others
 
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
+    import datetime as dt
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -344,6 +345,43 @@ class DeltaTable:
     def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
         """All rows as a pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
+
+    def load_cdf(
+        self,
+        starting_version: int | None = None,
+        ending_version: int | None = None,
+        starting_timestamp: str | dt.datetime | None = None,
+        ending_timestamp: str | dt.datetime | None = None,
+        columns: Sequence[str] | None = None,
+        predicate: Any = None,
+        allow_out_of_range: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Stream what versions changed, row by row: the table's change data feed (PROTOCOL.md, "Change Data Files").
+
+        Behind the columns of the table are ``_change_type`` (``insert``, ``delete``, ``update_preimage`` and
+        ``update_postimage``), ``_commit_version`` and ``_commit_timestamp``. The rows of a version stand together, in
+        the order of versions.
+
+        Args:
+            starting_version: the first version; 0 unless said.
+            ending_version: the last version; the one that this handle sees unless said, or where it is newer.
+            starting_timestamp: a datetime or ISO 8601 string (UTC where it names no zone) in place of a version: the
+                first version is the first that was committed then or later.
+            ending_timestamp: likewise: the last version is the last that was committed by then.
+            columns: names of columns, in the order wanted; None for all.
+            predicate: as :meth:`scan` takes it; it may ask for the three columns, too.
+            allow_out_of_range: whether changes that begin behind the newest version are none, and not an error.
+
+        Raises:
+            InvalidArgumentError: an end before the beginning, or a version at which ``delta.enableChangeDataFeed`` was
+                not true.
+            VersionNotFoundError: a version is not there, or no longer.
+            SchemaMismatchError: columns were renamed, dropped or given another type between these versions.
+        """
+        from refdelta.ops.change_feed import Range, changes
+
+        asked = Range(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
+        return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
     def count(self) -> int:
         """How many rows the table has: from statistics where all files carry them, else by reading."""

@@ -1,34 +1,51 @@
-"""``refdelta read``: rows of a table as text, CSV, JSON lines or Parquet."""
+"""``refdelta read`` and ``refdelta changes``: rows of a table as text, CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from refdelta.cli import printable
-from refdelta.cli.app import app, at_a_version, names, on_a_table, open_table
+from refdelta.cli.app import Command, app, at_a_version, names, on_a_table, open_table
 from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
 from refdelta.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _SHOWN = 20
+
+
+def _rows(command: Command) -> Command:
+    """The options that say which rows are printed, and how."""
+    for decorate in (
+        click.option(
+            "--output", metavar="FILE", type=click.Path(dir_okay=False), help="A file instead of standard output."
+        ),
+        click.option(
+            "--format",
+            "shape",
+            type=click.Choice(FORMATS),
+            help="How rows are written; 'table' unless said, 'json' with --json.",
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=0), help=f"At most so many rows; a table shows {_SHOWN} unless said."
+        ),
+        click.option(
+            "--where", "predicate", metavar="SQL", help="Only rows that match, e.g. \"carrier = 'UA' and month < 3\"."
+        ),
+        click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order."),
+    ):
+        command = decorate(command)
+    return command
 
 
 @app.command()
 @on_a_table
 @at_a_version
-@click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order.")
-@click.option(
-    "--where", "predicate", metavar="SQL", help="Only rows that match, e.g. \"carrier = 'UA' and month < 3\"."
-)
-@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many rows; a table shows {_SHOWN} unless said.")
-@click.option(
-    "--format",
-    "shape",
-    type=click.Choice(FORMATS),
-    help="How rows are written; 'table' unless said, 'json' with --json.",
-)
-@click.option("--output", metavar="FILE", type=click.Path(dir_okay=False), help="A file instead of standard output.")
+@_rows
 @click.option("--explain", is_flag=True, help="Read nothing: say which files would be read, and which not and why.")
 def read(
     table: str,
@@ -47,11 +64,50 @@ def read(
     scan = open_table(table, storage_options, version).scan(columns=columns, predicate=predicate)
     if explain:
         click.echo(printable(str(scan.explain())))
-    elif shape == "table":
-        if echo_rows(scan.to_reader(), _SHOWN if limit is None else limit) and limit is None:
+    else:
+        _print(scan.to_reader(), shape, limit, output)
+
+
+@app.command()
+@on_a_table
+@click.option("--from", "first", metavar="N|TIME", help="The first version, or since when; version 0 unless said.")
+@click.option("--to", "last", metavar="N|TIME", help="The last version, or until when; the newest unless said.")
+@_rows
+def changes(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    first: str | None,
+    last: str | None,
+    columns: list[str] | None,
+    predicate: str | None,
+    limit: int | None,
+    shape: str | None,
+    output: str | None,
+) -> None:
+    """Print what changed in TABLE, row by row: its change data feed.
+
+    Behind the columns of the table are _change_type, _commit_version and _commit_timestamp. Versions at which
+    delta.enableChangeDataFeed was not true have no feed.
+    """
+    shape = _shape(shape, output, as_json)
+    opened = open_table(table, storage_options, None)
+    rows = opened.load_cdf(**_end("starting", first), **_end("ending", last), columns=columns, predicate=predicate)
+    _print(rows, shape, limit, output)
+
+
+def _end(which: str, said: str | None) -> dict[str, Any]:
+    """One end of a range of versions, as ``load_cdf`` takes it."""
+    number = said is not None and said.isdecimal()
+    return {f"{which}_version": int(said)} if said and number else {f"{which}_timestamp": said}
+
+
+def _print(rows: pa.RecordBatchReader, shape: str, limit: int | None, output: str | None) -> None:
+    if shape == "table":
+        if echo_rows(rows, _SHOWN if limit is None else limit) and limit is None:
             click.echo(f"... the first {_SHOWN} rows; --limit N shows more", err=True)
     else:
-        write_rows(limited(scan.to_reader(), limit), shape, output)
+        write_rows(limited(rows, limit), shape, output)
 
 
 def _shape(shape: str | None, output: str | None, as_json: bool) -> str:

@@ -111,9 +111,10 @@ def _id_of(item: pa.Field) -> int | None:
 
 
 def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.Field | None:
-    if by_id:
-        number = field_id(wanted)
-        return next((item for item in candidates if number is not None and _id_of(item) == number), None)
+    number = field_id(wanted) if by_id else None
+    # The change data feed's own column has none.
+    if number is not None:
+        return next((item for item in candidates if _id_of(item) == number), None)
     name = physical_name(wanted)
     exact = next((item for item in candidates if item.name == name), None)
     # Spark compares names without regard to case, and so do tables that it wrote under another spelling.

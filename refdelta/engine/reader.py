@@ -53,6 +53,7 @@ class ScanFile:
         rows: the positions of the rows that are wanted; None for all.
         base_row_id: the id of its first row, unless the row carries one.
         commit_version: the version in which its rows were changed last, unless they carry one.
+        only: a deletion vector that names them; None where none does.
     """
 
     key: str
@@ -63,6 +64,7 @@ class ScanFile:
     rows: BitMap64 | None = None
     base_row_id: int | None = None
     commit_version: int | None = None
+    only: DeletionVectorDescriptor | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class OpenFile:
 def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[OpenFile]:
     """Open a file and its deletion vector. Arguments and errors as for :func:`read_file`."""
     deleted = deleted_rows(store, file)
+    if file.only is not None:
+        file = replace(file, rows=load_deletion_vector(store, file.only) - deleted)
     with data_errors(file.key), _opened(store, file) as parquet:
         batches = _rows(parquet, plan, file, deleted)
         yield OpenFile(int(parquet.metadata.num_rows), deleted, batches)

@@ -96,6 +96,9 @@ class ScanExplanation:
         return "\n".join(lines)
 
 
+ONLY = "only\n"
+"""A further column of a list of files: a deletion vector that names the rows which are wanted of each, or null."""
+
 _SHOWN = 20
 _SMALL_BYTES = 2**18
 
@@ -315,6 +318,7 @@ def scan_files(scan: Scan) -> list[ScanFile]:
         files.column("deletionVector").to_pylist(),
         files.column("baseRowId").to_pylist(),
         files.column("defaultRowCommitVersion").to_pylist(),
+        files.column(ONLY).to_pylist() if ONLY in files.column_names else [None] * files.num_rows,
         strict=True,
     )
     planned = [
@@ -325,8 +329,9 @@ def scan_files(scan: Scan) -> list[ScanFile]:
             deletion_vector=None if vector is None else to_descriptor(vector),
             base_row_id=base,
             commit_version=since,
+            only=None if only is None else to_descriptor(only),
         )
-        for i, (path, size, vector, base, since) in enumerate(rows)
+        for i, (path, size, vector, base, since, only) in enumerate(rows)
     ]
     vectors = Vectors(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
     return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]

@@ -81,6 +81,22 @@ def version_at(store: Store, timestamp_ms: int) -> int:
     return rules.version_at(timestamp_ms, commits, since, lambda version: _stamp(store, version))
 
 
+def version_since(store: Store, timestamp_ms: int) -> int:
+    """The first version that was committed at a time or behind it; the one behind the newest, where none was.
+
+    Args:
+        store: the table's folder.
+        timestamp_ms: the time, in milliseconds since 1970 (UTC).
+
+    Raises:
+        TableNotFoundError: there is no log.
+    """
+    try:
+        return version_at(store, timestamp_ms - 1) + 1
+    except VersionNotFoundError:
+        return readable_commits(list_log(store))[0][0]
+
+
 def readable_commits(listing: Listing) -> list[tuple[int, int]]:
     """Version and file time of each commit of a listing whose version can still be rebuilt, oldest first."""
     commits, checkpoints = [], []

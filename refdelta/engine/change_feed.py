@@ -1,0 +1,179 @@
+"""Reading the change data feed: versions' change files, or what follows from the files that they add and remove.
+
+The feed of some versions is read as two tables would be: one of change files, which have the kind of each change
+beside the row, and one of data files, all rows of which changed in the same way. What is the same for all rows of a
+file - the version, its time - is a partition column of these tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from refdelta.engine.live import LiveFiles
+from refdelta.engine.reader import read_file
+from refdelta.engine.scan import ONLY, Scan, plan_scan, scan_files
+from refdelta.engine.state import adds_table
+from refdelta.protocol.actions import Add
+from refdelta.protocol.change_feed import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    FEED_COLUMNS,
+    Change,
+    check_columns,
+)
+from refdelta.protocol.types import StructType, schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from refdelta.engine.reader import ReadPlan, ScanFile
+    from refdelta.engine.snapshot import Snapshot
+
+_VERSION = "version\n"
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What one version changed.
+
+    Attributes:
+        version: the version.
+        time_ms: when it was committed, in milliseconds since 1970 (UTC).
+        changes: the rows, by file.
+    """
+
+    version: int
+    time_ms: int
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeScan:
+    """A read of the change data feed, planned and not yet begun. It may be run as often as wanted.
+
+    Anything that takes Arrow streams takes it: it has ``__arrow_c_stream__``.
+
+    Attributes:
+        recorded: the scan of change files.
+        derived: that of files all rows of which were inserted, or all deleted.
+    """
+
+    recorded: Scan
+    derived: Scan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows: the columns asked for, all of them with the feed's own behind them."""
+        return self.derived.schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches, version by version.
+
+        Raises:
+            DataFileNotFoundError: a file that the log names is gone, as VACUUM removes those of old versions.
+            DataFileError: a file is damaged or is not Parquet.
+            UnsafePathError: a path of the log leaves the table.
+        """
+        tasks = [
+            (version, file, scan.plan)
+            for scan in (self.recorded, self.derived)
+            for version, file in zip(scan.files.column(_VERSION).to_pylist(), scan_files(scan), strict=True)
+        ]
+        tasks.sort(key=lambda task: task[0])
+        return self.derived.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
+
+    def _read(self, task: tuple[int, ScanFile, ReadPlan]) -> Iterator[pa.RecordBatch]:
+        _, file, plan = task
+        return read_file(self.derived.store, file, plan)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory. Raises as :meth:`to_batches`."""
+        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow C stream, read while they are consumed."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def plan_changes(
+    snapshot: Snapshot, versions: Iterable[VersionChanges], columns: Sequence[str] | None = None, predicate: Any = None
+) -> ChangeScan:
+    """Plan a read of what some versions changed.
+
+    Implements PROTOCOL.md, "Change Data Files".
+
+    Args:
+        snapshot: the version with the schema of which the rows are read.
+        versions: what they changed.
+        columns: the columns that come out, in this order, those of the feed among them; None for all.
+        predicate: as for ``scan.plan_scan``; it may ask for the columns of the feed, too.
+
+    Raises:
+        InvalidArgumentError: the table has a column with a name of the feed's own.
+        ColumnNotFoundError: there is no such column.
+        PredicateError: the predicate cannot be parsed or bound.
+    """
+    check_columns(snapshot.schema)
+    changed = [(one, change) for one in versions for change in one.changes]
+    recorded = [pair for pair in changed if pair[1].kind is None]
+    derived = [pair for pair in changed if pair[1].kind is not None]
+    return ChangeScan(
+        plan_scan(_as_table(snapshot, recorded, recorded=True), columns, predicate),
+        plan_scan(_as_table(snapshot, derived, recorded=False), columns, predicate),
+    )
+
+
+def with_feed_columns(schema: StructType) -> StructType:
+    """A table's schema with the columns of the feed behind it."""
+    return StructType((*schema.fields, *FEED_COLUMNS))
+
+
+def _as_table(snapshot: Snapshot, changed: Sequence[tuple[VersionChanges, Change]], *, recorded: bool) -> Snapshot:
+    """The feed as a version of a table."""
+    alike = [COMMIT_VERSION, COMMIT_TIMESTAMP] if recorded else list(FEED_COLUMNS)
+    metadata = msgspec.structs.replace(
+        snapshot.metadata,
+        schema_string=schema_json(with_feed_columns(snapshot.schema)),
+        partition_columns=[*snapshot.partition_columns, *(field.name for field in alike)],
+    )
+    adds = [
+        Add(
+            path=change.path,
+            partition_values={**change.partition_values, **_feed_values(version, change)},
+            size=change.size,
+            modification_time=version.time_ms,
+            data_change=True,
+            deletion_vector=change.deletion_vector,
+        )
+        for version, change in changed
+    ]
+    wanted = [
+        msgspec.structs.replace(add, deletion_vector=change.only)
+        for add, (_, change) in zip(adds, changed, strict=True)
+    ]
+    files = adds_table(adds).append_column(ONLY, adds_table(wanted).column("deletionVector"))
+    files = files.append_column(_VERSION, pa.array([version.version for version, _ in changed], pa.int64()))
+    return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _feed_values(version: VersionChanges, change: Change) -> dict[str, str | None]:
+    time = _EPOCH + timedelta(milliseconds=version.time_ms)
+    return {
+        COMMIT_VERSION.name: str(version.version),
+        COMMIT_TIMESTAMP.name: time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        CHANGE_TYPE.name: change.kind,
+    }

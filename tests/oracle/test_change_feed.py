@@ -1,0 +1,142 @@
+"""The change data feed between the engines: each reads what the other recorded, and derives the rest alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import spark_tables
+from comparison import assert_same_table, rows
+from refdelta import DeltaTable, errors
+from refdelta.protocol.actions import Cdc
+from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.paths import commit_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+VECTORS = {"delta.enableDeletionVectors": "true"}
+KINDS = {
+    "plain": ((), FEED),
+    "vectors": ((), {**FEED, **VECTORS}),
+    "partitions": (("p",), FEED),
+    "mapped": (("p",), {**FEED, **VECTORS, "delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}),
+    "by id": ((), {**FEED, "delta.columnMapping.mode": "id", "delta.enableInCommitTimestamps": "true"}),
+}
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("s", pa.struct([("x", pa.int32()), ("t", pa.string())]))])
+STATEMENTS = [
+    "INSERT INTO {t} SELECT id, if(id % 4 = 3, null, concat('p ', id % 4)), struct(int(id), string(id)) FROM range(20)",
+    "UPDATE {t} SET s = named_struct('x', -1, 't', 'new') WHERE id % 5 = 0",
+    "DELETE FROM {t} WHERE id % 7 = 1",
+    """
+    MERGE INTO {t} t USING (SELECT id * 2 AS id FROM range(8, 14)) s ON t.id = s.id
+    WHEN MATCHED AND s.id < 18 THEN DELETE WHEN MATCHED THEN UPDATE SET p = 'moved'
+    WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, 'p 0')
+    """,
+    "DELETE FROM {t} WHERE p = 'p 1'",
+    "ALTER TABLE {t} ADD COLUMNS (later DATE)",
+    "INSERT INTO {t} VALUES (100, 'p 2', null, DATE'2026-01-01'), (101, null, null, null)",
+    "INSERT INTO {t} REPLACE WHERE p = 'p 2' SELECT 102, 'p 2', null, null",
+    "OPTIMIZE {t}",
+    "RESTORE TABLE {t} TO VERSION AS OF 4",
+    "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    "DELETE FROM {t}",
+]
+
+
+def feed(spark: Any, path: Path, **options: Any) -> pa.Table:
+    """What delta-spark reads."""
+    return spark.read.format("delta").option("readChangeFeed", "true").options(**options).load(str(path)).toArrow()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
+    partitions, properties = KINDS[kind]
+    spark_tables.create(quick_spark, tmp_path, SCHEMA, partitions, properties)
+    for statement in STATEMENTS:
+        spark_tables.sql(quick_spark, tmp_path, statement)
+    table = DeltaTable(tmp_path)
+    last = table.version()
+    assert last >= len(STATEMENTS) - 1
+    whole = table.load_cdf().read_all()
+    theirs = feed(quick_spark, tmp_path, startingVersion=0)
+    if kind == "by id":  # delta-spark gives the files' times here, against PROTOCOL.md
+        theirs = theirs.drop_columns(["_commit_timestamp"])
+        assert_same_table(whole.drop_columns(["_commit_timestamp"]), theirs)
+    else:
+        assert_same_table(whole, theirs)
+    assert whole.column("_commit_version").to_pylist() == sorted(whole.column("_commit_version").to_pylist())
+    told = {entry["version"]: entry["timestamp"] for entry in table.history()}
+    stamps = zip(
+        whole.column("_commit_version").to_pylist(), whole.column("_commit_timestamp").to_pylist(), strict=True
+    )
+    assert {version: round(time.timestamp() * 1000) for version, time in stamps}.items() <= told.items()
+    # Each range by versions, by times, and with a filter and columns, is a part of it.
+    picked = ["_change_type", "id", "_commit_version"]
+    for first, end in [(2, 4), (3, 3), (4, last)]:
+        part = table.load_cdf(first, end, columns=picked, predicate="id < 100 and _change_type <> 'delete'").read_all()
+        keep = [
+            row
+            for row in whole.select(picked).to_pylist()
+            if first <= row["_commit_version"] <= end and row["id"] < 100 and row["_change_type"] != "delete"
+        ]
+        assert rows(part) == rows(pa.Table.from_pylist(keep, part.schema))
+        times = [datetime.fromtimestamp(told[v] / 1000, UTC).isoformat() for v in (first, end)]
+        by_time = table.load_cdf(starting_timestamp=times[0], ending_timestamp=times[1]).read_all()
+        assert rows(by_time) == rows(table.load_cdf(first, end).read_all())
+    added = table.load_cdf(2, 4, columns=["later"]).read_all()
+    assert added.column("later").null_count == added.num_rows > 0
+
+
+def test_what_cannot_be_read_is_refused_by_both(quick_spark, tmp_path):
+    spark = quick_spark
+    spark_tables.create(spark, tmp_path, SCHEMA, (), {**FEED, "delta.columnMapping.mode": "name"})
+    for statement in [
+        STATEMENTS[0],
+        "ALTER TABLE {t} RENAME COLUMN s TO r",
+        "UPDATE {t} SET r = null WHERE id = 3",
+        "ALTER TABLE {t} UNSET TBLPROPERTIES ('delta.enableChangeDataFeed')",
+        "DELETE FROM {t} WHERE id = 4",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        "DELETE FROM {t} WHERE id = 5",
+    ]:
+        spark_tables.sql(spark, tmp_path, statement)
+    table = DeltaTable(tmp_path)
+
+    def both(first: int, last: int | None) -> type[Exception] | None:
+        options = {"startingVersion": first} | ({} if last is None else {"endingVersion": last})
+        try:
+            ours = table.load_cdf(first, last).read_all()
+        except errors.DeltaError as error:
+            with pytest.raises(Exception):  # noqa: B017, PT011 - of several classes of Java's
+                feed(spark, tmp_path, **options)
+            return type(error)
+        assert_same_table(ours, feed(spark, tmp_path, **options))
+        return None
+
+    assert both(0, 1) is None  # with the columns of that time
+    assert both(0, 2) is errors.SchemaMismatchError
+    assert both(2, 3) is None
+    assert both(2, 4) is errors.InvalidArgumentError
+    assert both(5, 5) is errors.InvalidArgumentError
+    assert both(6, None) is None
+    assert both(6, 99) is None  # up to the newest
+    assert both(8, None) is errors.VersionNotFoundError
+    assert both(3, 2) is errors.InvalidArgumentError
+    assert table.load_cdf(8, allow_out_of_range=True).read_all().num_rows == 0
+    late = datetime.now(UTC) + timedelta(days=1)
+    with pytest.raises(errors.VersionNotFoundError):
+        table.load_cdf(starting_timestamp=late)
+    assert table.load_cdf(starting_timestamp=late, allow_out_of_range=True).read_all().num_rows == 0
+
+
+def change_files(path: Path, version: int) -> list[Cdc]:
+    key = commit_key(version)
+    actions = decode_commit((path / key).read_bytes(), key)
+    return [action for action in actions if isinstance(action, Cdc)]
