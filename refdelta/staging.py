@@ -30,7 +30,8 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.hooks import after_commit, failed
-from refdelta.protocol.actions import Add, AnyAction, Remove, Txn
+from refdelta.protocol.actions import Add, AnyAction, Cdc, Metadata, Remove, Txn
+from refdelta.protocol.change_feed import is_fed
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.row_tracking import is_enabled
@@ -104,7 +105,7 @@ class Staging:
         self._edits: dict[str, Edit] = {}
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
-        self._written: list[Add] = []
+        self._written: list[Add | Cdc] = []
         given = getattr(self.properties, "app_transactions", None) or ()
         told = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in given]
         told += [] if app_id is None else [(app_id, app_version, None)]
@@ -243,14 +244,30 @@ class Staging:
         """The actions that were added so far."""
         return tuple(self._actions)
 
-    def stage_written(self, adds: list[Add]) -> None:
-        """Add data files that this transaction wrote, and will remove again if it does not commit."""
-        self.own_files(adds)
-        self._actions.extend(adds)
+    @property
+    def table_to_come(self) -> Snapshot | None:
+        """The snapshot with the metadata that is staged, if any; None where the table is new."""
+        staged = next((a for a in reversed(self._actions) if isinstance(a, Metadata)), None)
+        return dataclasses.replace(self.snapshot, metadata=staged) if self.snapshot and staged else self.snapshot
 
-    def own_files(self, adds: Iterable[Add]) -> None:
+    @property
+    def is_fed(self) -> bool:
+        """Whether what changes is to be recorded: ``delta.enableChangeDataFeed`` is true."""
+        return self.snapshot is not None and is_fed(self.snapshot.metadata)
+
+    @property
+    def change_files(self) -> int:
+        """How many change files are staged. Where there are any, readers take what changed from them alone."""
+        return sum(isinstance(action, Cdc) for action in self._actions)
+
+    def stage_written(self, files: Sequence[Add | Cdc]) -> None:
+        """Add files that this transaction wrote, and will remove again if it does not commit."""
+        self.own_files(files)
+        self._actions.extend(files)
+
+    def own_files(self, files: Iterable[Add | Cdc]) -> None:
         """Take charge of files that this transaction wrote: they are removed where the commit does not name them."""
-        self._written.extend(adds)
+        self._written.extend(files)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

@@ -37,6 +37,7 @@ from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
 from refdelta.ops.overwrite import overwrite, replace_where
 from refdelta.ops.reorg_uniform import upgrade_uniform
 from refdelta.ops.restore import restore
+from refdelta.ops.rewrite import record_inserts
 from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.row_ids import backfill
 from refdelta.ops.source import Source, open_source
@@ -455,6 +456,8 @@ class WriteTransaction:
         """
         self._check_open("commit")
         self._over = "ended by a commit that failed"
+        with self._staging:
+            record_inserts(self._staging, self._appended.adds)
         result = CommitResult(version=None) if self._staging.already_recorded else self._staging.commit()
         self._over = "committed"
         if self._report:

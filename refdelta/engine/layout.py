@@ -179,9 +179,11 @@ class Layout:
         return path + "/"
 
 
-def file_name(sequence: int, unique: str, codec: str) -> str:
-    """The name of a data file, as delta-spark has it: the number of the file in its write, and the write's UUID."""
-    return f"part-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
+def file_name(sequence: int, unique: str, codec: str, *, changes: bool = False) -> str:
+    """The name of a data file, or a change file, as delta-spark has it: the number of the file in its write, and the
+    write's UUID.
+    """
+    return f"{'cdc' if changes else 'part'}-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
 
 
 def codec_of(name: str | None) -> str:

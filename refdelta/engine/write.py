@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.dictionaries import joined, text_size
@@ -22,7 +23,8 @@ from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.executor import cores
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.protocol.actions import Add
+from refdelta.protocol.actions import Add, Cdc
+from refdelta.protocol.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
 from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.paths import data_key, encode_path
 from refdelta.protocol.properties import TableProperties
@@ -104,9 +106,7 @@ def write_files(
 
     On any error, those of ``data`` included, the files written so far are removed, as far as the store lets us.
     """
-    target = properties.target_file_size or TARGET_FILE_SIZE if target_file_size is None else target_file_size
-    if target <= 0:
-        raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
+    target = _target_size(properties, target_file_size)
     layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
@@ -121,6 +121,114 @@ def write_files(
     except BaseException:
         _delete(store, encoder.abort())
         raise
+    return _adds(layout, files, data_change)
+
+
+def write_changes(
+    store: Store,
+    data: Iterable[pa.RecordBatch],
+    *,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    clustering: Collection[ColumnPath] = (),
+    target_file_size: int | None = None,
+    feed: bool = True,
+    only: bool = False,
+    unique: str | None = None,
+) -> tuple[list[Add], list[Cdc]]:
+    """Write rows that say what becomes of them as data files and change files of a table; nothing is committed.
+
+    Implements PROTOCOL.md, "Change Data Files".
+
+    Args:
+        store: the table's folder.
+        data: record batches of ``schema`` with one more column behind, :data:`CHANGE`. A row is in a change file unless
+            that is null, and in a data file unless it says that the row is there no more.
+        schema: as for :func:`write_files`, like the arguments that follow. The ids of rows are not in change
+            files.
+        partition_columns: see there.
+        properties: see there.
+        clustering: see there.
+        target_file_size: see there.
+        feed: False for rows that do not say it: then there are no change files.
+        only: whether the data files are there already, and none are written.
+        unique: see there.
+
+    Returns:
+        One action a data file, and one a change file.
+
+    Raises as :func:`write_files`.
+    """
+    if not feed:
+        files = write_files(
+            store,
+            data,
+            schema=schema,
+            partition_columns=partition_columns,
+            properties=properties,
+            clustering=clustering,
+            target_file_size=target_file_size,
+            unique=unique,
+        )
+        return files, []
+    target, codec = _target_size(properties, target_file_size), codec_of(properties.compression_codec)
+    own, materialized = without_hidden(schema), properties.writes_partition_columns
+    layout = Layout.of(schema, partition_columns, materialized=materialized)
+    recorded = Layout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)
+    leaves = stats_leaves(own, partition_columns, properties, clustering)
+    workers = max(1, min(8, cores()) // 2)
+    encoders = [
+        Encoder(store, layout.schema, leaves, codec, workers),
+        Encoder(store, recorded.schema, [], codec, workers),
+    ]
+    unique = unique or _names.get()()
+    rows = _Router(layout, encoders[0], codec, target, unique)
+    changes = _Router(recorded, encoders[1], codec, target, unique, changes=True)
+    try:
+        for batch in _even(data, rows.row_group_bytes):
+            stay = batch.slice(0, 0) if only else rows_that_stay(batch)
+            if stay.num_rows:
+                rows.add(stay)
+            changed = batch.filter(pc.is_valid(batch.column(CHANGE.name)))
+            if changed.num_rows:
+                changes.add(changed.rename_columns([*changed.schema.names[:-1], CHANGE_TYPE.name]))
+        made, change_files = rows.finish(), changes.finish()
+    except BaseException:
+        _delete(store, [key for encoder in encoders for key in encoder.abort()])
+        raise
+    cdcs = [
+        Cdc(path=encode_path(file.key), partition_values=recorded.values(key), size=file.size, data_change=False)
+        for key, file in change_files
+    ]
+    return _adds(layout, made, True), cdcs
+
+
+CHANGE = pa.field("change_type\n", pa.string())
+"""The column that says what becomes of a row; the line break keeps any column of a table from having the name."""
+_GONE = pa.array([DELETE, BEFORE_UPDATE])
+
+
+def marked(batch: pa.RecordBatch, kind: str | None) -> pa.RecordBatch:
+    """Rows, all of which the same becomes of: with the column :data:`CHANGE`."""
+    kinds = pa.nulls(batch.num_rows, CHANGE.type) if kind is None else pa.repeat(kind, batch.num_rows)
+    return batch.append_column(CHANGE, kinds)
+
+
+def rows_that_stay(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Of rows that say what becomes of them those that are in the table then, without the column that says it."""
+    gone = pc.is_in(batch.column(CHANGE.name), value_set=_GONE)
+    return batch.drop_columns([CHANGE.name]).filter(pc.invert(gone))
+
+
+def _target_size(properties: TableProperties, asked: int | None) -> int:
+    target = properties.target_file_size or TARGET_FILE_SIZE if asked is None else asked
+    if target <= 0:
+        raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
+    return target
+
+
+def _adds(layout: Layout, files: Iterable[tuple[PartitionKey, DataFile]], data_change: bool) -> list[Add]:
     return [
         Add(
             path=encode_path(file.key),
@@ -134,12 +242,12 @@ def write_files(
     ]
 
 
-def abort_files(store: Store, adds: Iterable[Add]) -> None:
+def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:
     """Remove the files of actions that will not be committed, as far as the store lets us."""
     keys = []
-    for add in adds:
+    for file in files:
         with suppress(DeltaError):
-            keys.append(data_key(add.path, store.uri))
+            keys.append(data_key(file.path, store.uri))
     _delete(store, keys)
 
 
@@ -163,7 +271,10 @@ class _Partition:
 class _Router:
     """Brings every row to a file of its partition."""
 
-    def __init__(self, layout: Layout, encoder: Encoder, codec: str, target: int, unique: str):
+    def __init__(
+        self, layout: Layout, encoder: Encoder, codec: str, target: int, unique: str, *, changes: bool = False
+    ):
+        self._changes = changes
         self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target
         self.row_group_bytes = max(_LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, target))
         self._partitions: dict[PartitionKey, _Partition] = {}
@@ -221,8 +332,9 @@ class _Router:
         if file is None:
             if len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open.values())))
-            name = file_name(len(self._files), self._unique, self._codec)
-            file = partition.file = self._encoder.open(partition.folder + name)
+            name = file_name(len(self._files), self._unique, self._codec, changes=self._changes)
+            folder = FOLDER + partition.folder if self._changes else partition.folder
+            file = partition.file = self._encoder.open(folder + name)
             self._files.append((partition.key, file))
         self._open.pop(partition.key, None)
         self._open[partition.key] = partition

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
-from refdelta.engine.write import write_files
+from refdelta.engine.write import CHANGE, rows_that_stay, write_changes
 from refdelta.ops.identity import changes_with_marks, check_numbers_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.ops.source import Rows
     from refdelta.ops.target import Target
-    from refdelta.protocol.actions import Add
+    from refdelta.protocol.actions import Add, Cdc
     from refdelta.staging import Staging
     from refdelta_storage import Store
 
@@ -32,12 +32,14 @@ class Written:
         rows: how many rows they hold.
         ours: whether they were written for this commit, and go where it fails; else they are the caller's.
         marks: the numbers that identity columns were given last, by physical name.
+        changes: change files that were written with them.
     """
 
     adds: list[Add]
     rows: int
     ours: bool = True
     marks: Mapping[str, int] = field(default_factory=dict)
+    changes: Sequence[Cdc] = ()
 
     @property
     def size(self) -> int:
@@ -54,12 +56,15 @@ class FileWriter:
         target: what the table will be.
         target_file_size: in bytes; None for the table's own.
         check: called with every batch in the table's schema before it is written; raises what it objects to.
+        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
+            written, too.
     """
 
     store: Store
     target: Target
     target_file_size: int | None = None
     check: Callable[[pa.RecordBatch], None] | None = None
+    feed: bool = False
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, unique: str | None = None) -> Written:
         """Write batches; nothing is staged.
@@ -74,32 +79,47 @@ class FileWriter:
             ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
         """
         target = self.target
-        target.rules.check_given(schema.names)
-        made = target.rules.left_out(schema.names)
-        fitter = plan_fit(schema, target.schema, made)
+        own = self._own(schema)
+        target.rules.check_given(own.names)
+        made = target.rules.left_out(own.names)
+        fitter = plan_fit(own, target.schema, made)
         rows = 0
 
         def fitted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             for batch in batches:
-                fit = target.rules.complete(fitter.apply(batch), made, rows)
-                rows += batch.num_rows
-                target.rules.hold(fit, made)
+                given = batch.drop_columns([CHANGE.name]) if self.feed else batch
+                fit = new = target.rules.complete(fitter.apply(given), made, rows)
+                if self.feed:
+                    fit = fit.append_column(CHANGE, batch.column(CHANGE.name))
+                    new = rows_that_stay(fit)
+                rows += new.num_rows
+                target.rules.hold(new, made)
                 if self.check:
-                    self.check(fit)
+                    self.check(new)
                 yield fit
 
-        adds = write_files(
+        whole = to_arrow(target.schema)
+        adds, changes = write_changes(
             self.store,
-            pa.RecordBatchReader.from_batches(to_arrow(target.schema), fitted()),
+            pa.RecordBatchReader.from_batches(whole.append(CHANGE) if self.feed else whole, fitted()),
             schema=target.schema,
             partition_columns=list(target.partition_columns),
             properties=target.properties,
             clustering=target.clustering_columns,
             target_file_size=self.target_file_size,
+            feed=self.feed,
             unique=unique,
         )
-        return Written(adds, rows, marks=target.rules.marks(made, rows))
+        return Written(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
+
+    def check_fits(self, schema: pa.Schema) -> None:
+        """Refuse data that could not be written. Raises as :func:`refdelta.engine.fit.plan_fit`."""
+        self.target.check_fits(self._own(schema))
+
+    def _own(self, schema: pa.Schema) -> pa.Schema:
+        """Those columns of the rows that are the table's."""
+        return pa.schema([field for field in schema if not self.feed or field.name != CHANGE.name])
 
 
 def append(

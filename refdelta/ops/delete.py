@@ -41,7 +41,7 @@ def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:
     else:
         gone = delete_where(txn, snapshot, parse_predicate(predicate, snapshot.schema, now=txn.now))
     noted = {
-        **operation_metrics(gone),
+        **operation_metrics(txn, gone),
         "numDeletedRows": gone.matched_rows,
         "executionTimeMs": int((time.monotonic() - started) * 1000),
     }

@@ -59,7 +59,7 @@ def describe_write(
         noted["numOutputBytes"] += rewritten.added_bytes
         noted["numCopiedRows"] = rewritten.copied_rows
         noted["numDeletedRows"] = rewritten.matched_rows
-        noted["numAddedChangeFiles"] = 0
+        noted["numAddedChangeFiles"] = txn.change_files
     metrics = {
         "num_added_files": len(written.adds) + len(rewritten.added),
         "num_removed_files": len(rewritten.removed),

@@ -137,7 +137,7 @@ def _describe(txn: Staging, request: Merge, run: Run, done: Rewritten, elapsed: 
         "numTargetFilesRemoved": len(done.removed),
         "numTargetBytesAdded": done.added_bytes,
         "numTargetBytesRemoved": done.removed_bytes,
-        "numTargetChangeFilesAdded": 0,
+        "numTargetChangeFilesAdded": txn.change_files,
         "numTargetDeletionVectorsAdded": done.vectors_added,
         "numTargetDeletionVectorsRemoved": done.vectors_removed,
         "numTargetDeletionVectorsUpdated": done.vectors_updated,

@@ -20,6 +20,7 @@ from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.ops.merge_pieces import Found, Pieces, Portion, count_inserted
 from refdelta.ops.merge_reads import KeyValues
+from refdelta.ops.merge_run import needs_feed
 from refdelta.ops.rewrite import chosen, shares, write_anew
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ class Collected:
 
     def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
         """The second pass."""
-        rows = found.updated if txn.vectors else dict.fromkeys(found.acting)
+        feed = needs_feed(txn, found)
+        some = found.acting if feed else found.updated
+        rows = some if txn.vectors else dict.fromkeys(found.acting)
         numbers = sorted(rows)
         sources = shares(txn, chosen(table.files, numbers), [rows[number] for number in numbers])
         nothing = pa.array([], pa.int64())
@@ -89,7 +92,7 @@ class Collected:
             places = itertools.accumulate(map(len, inserts), initial=0)
             work += [Portion(None, rows, first) for rows, first in zip(inserts, places, strict=False)]
         found.candidates = sum(map(len, inserts))
-        return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors))
+        return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
 
     def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:
         """The numbers of the source's rows that match none, for each task that inserts rows."""
@@ -112,5 +115,5 @@ def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.
     return pieces.find(pieces.located(snapshot.with_files(files), columns))
 
 
-def _anew(pieces: Pieces, vectors: bool, snapshot: Snapshot, portion: Portion) -> Iterator[pa.RecordBatch]:
-    return pieces.anew(snapshot, portion, vectors=vectors)
+def _anew(pieces: Pieces, vectors: bool, feed: bool, snapshot: Snapshot, portion: Portion) -> Iterator[pa.RecordBatch]:
+    return pieces.anew(snapshot, portion, vectors=vectors, feed=feed)

@@ -21,10 +21,12 @@ from refdelta.engine.positions import RowsByFile
 from refdelta.engine.reader import POSITION, read_file
 from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.schema import to_arrow
+from refdelta.engine.write import marked
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.assign import Setter
 from refdelta.ops.merge_join import Matcher, Pairs, joined
 from refdelta.ops.rewrite import Share, others, shown
+from refdelta.protocol.change_feed import AFTER_UPDATE, BEFORE_UPDATE, DELETE, INSERT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -210,52 +212,71 @@ class Pieces:
 
     # --- the second pass ---
 
-    def anew(self, snapshot: Snapshot, portion: Portion, *, vectors: bool) -> Iterator[pa.RecordBatch]:
+    def anew(
+        self, snapshot: Snapshot, portion: Portion, *, vectors: bool, feed: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that one task writes.
 
         Args:
             snapshot: the table with the schema to come.
             portion: what the task has.
             vectors: whether the old rows are hidden, so that only the changed ones are written.
+            feed: whether the rows are to say what becomes of them, in the column ``engine.write.CHANGE``, and those
+                that go are to be among them.
         """
         change = _setters(self.plan, snapshot)
         made = self._changed if vectors else self._rewritten
         if portion.share is not None:
             for rows in gathered(portion.share.to_batches(snapshot), self.piece_bytes):
-                yield from made(rows, change)
-        yield from new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts), portion.first)
+                yield from made(rows, change, feed)
+        inserted = new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts), portion.first)
+        yield from (marked(batch, INSERT) for batch in inserted) if feed else inserted
 
-    def changed(self, snapshot: Snapshot, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """The new values of rows that are updated, of those of the table, all of whose columns are there."""
-        return self._changed(rows, _setters(self.plan, snapshot))
+    def changed(self, snapshot: Snapshot, rows: pa.Table, *, feed: bool = False) -> Iterator[pa.RecordBatch]:
+        """The new values of rows that are updated, of those of the table, all of whose columns are there; ``feed`` as
+        for :meth:`anew`.
+        """
+        return self._changed(rows, _setters(self.plan, snapshot), feed)
 
-    def _changed(self, rows: pa.Table, change: dict[int, Setter]) -> Iterator[pa.RecordBatch]:
-        """The new values of rows that are updated."""
+    def _changed(self, rows: pa.Table, change: dict[int, Setter], feed: bool) -> Iterator[pa.RecordBatch]:
+        """The new values of rows that are updated; none of those that are deleted."""
         for action in self._actions(rows, self.matcher.pairs(rows)):
-            yield self._new(action, rows, change)
+            if feed:
+                yield from self._old(action, rows)
+            if not action.deletes:
+                new = self._new(action, rows, change)
+                yield marked(new, AFTER_UPDATE) if feed else new
+
+    def _old(self, action: _Action, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """The rows as they were, for the change data feed."""
+        kind = DELETE if action.deletes else BEFORE_UPDATE
+        return (marked(batch, kind) for batch in rows.take(action.rows).to_batches())
 
     def _new(self, action: _Action, rows: pa.Table, change: dict[int, Setter]) -> pa.RecordBatch:
         inputs = self.matcher.rows(action.pairs, rows, action.clause.value_columns)
         return change[id(action.clause)](_one_batch(rows.take(action.pairs.target)), inputs)
 
-    def _rewritten(self, rows: pa.Table, change: dict[int, Setter]) -> Iterator[pa.RecordBatch]:
+    def _rewritten(self, rows: pa.Table, change: dict[int, Setter], feed: bool) -> Iterator[pa.RecordBatch]:
         """All rows that are left of files that are written anew."""
         place = own = pa.arange(0, rows.num_rows)
-        pieces = [rows]
+        pieces = [_marked(rows, None) if feed else rows]
         size = rows.num_rows
         gone: list[pa.Array] = []
         for action in self._actions(rows, self.matcher.pairs(rows)):
+            if feed:
+                yield from self._old(action, rows)
             if action.deletes:
                 gone.append(action.rows)
                 continue
-            pieces.append(pa.Table.from_batches([self._new(action, rows, change)]))
+            new = pa.Table.from_batches([self._new(action, rows, change)])
+            pieces.append(_marked(new, AFTER_UPDATE) if feed else new)
             mask = pc.is_in(own, value_set=action.rows)
             place = pc.replace_with_mask(place, mask, pa.arange(size, size + len(action.rows)))
             size += len(action.rows)
         if gone:
             place = place.filter(pc.invert(pc.is_in(own, value_set=pa.concat_arrays(gone))))
         if len(pieces) == 1 and not gone:
-            yield from rows.to_batches()
+            yield from pieces[0].to_batches()
         else:
             yield from pa.concat_tables(pieces).take(place).to_batches()
 
@@ -340,6 +361,10 @@ def gathered(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]
     """The same rows in pieces of at least so many bytes, but for the last one."""
     pieces = at_least(batches, lambda batch: batch.nbytes, size)
     return (pa.Table.from_batches(held).combine_chunks() for held in pieces)
+
+
+def _marked(rows: pa.Table, kind: str | None) -> pa.Table:
+    return pa.Table.from_batches([marked(_one_batch(rows), kind)])
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -132,3 +132,11 @@ class Run:
         bare = dataclasses.replace(plan_scan(self.snapshot, []), files=touched)
         found = enumerate(stand(bare, rows))
         return hide_rows(self.txn, [Match.of_rows(touched.slice(index, 1), own) for index, own in found])
+
+
+def needs_feed(txn: Staging, found: Found) -> bool:
+    """Whether a MERGE has to write change files: else what it does would seem to be something else.
+
+    Rows that are only inserted, or hidden by deletion vectors, need none.
+    """
+    return txn.is_fed and bool(found.updated if txn.vectors else found.acting)

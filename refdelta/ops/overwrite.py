@@ -15,7 +15,7 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import Written, append
-from refdelta.ops.rewrite import delete_where, remove_files, requires
+from refdelta.ops.rewrite import delete_where, record_inserts, remove_files, requires
 from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.actions import Add, Metadata
 from refdelta.protocol.predicate import Column, Comparison, Literal, Predicate, conjunction, disjunction
@@ -54,7 +54,9 @@ def replace_where(
         return written, Rewritten([], [], 0)
     # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
-    return written, delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
+    gone = delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
+    record_inserts(txn, written.adds)
+    return written, gone
 
 
 def overwrite_partitions(

@@ -21,12 +21,13 @@ from refdelta.engine.executor import ThreadExecutor, grouped
 from refdelta.engine.positions import FileRows, find_rows, read_rows
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.schema import to_arrow
-from refdelta.engine.state import to_adds
+from refdelta.engine.state import adds_table, to_adds
 from refdelta.engine.statistics import counted_add
-from refdelta.engine.write import write_files
+from refdelta.engine.write import CHANGE, marked, write_changes
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.rewritten import Rewritten
-from refdelta.protocol.actions import Add
+from refdelta.protocol.actions import Add, Cdc
+from refdelta.protocol.change_feed import DELETE, INSERT
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Match:
         return self.matched == self.live
 
 
-def operation_metrics(done: Rewritten) -> dict[str, int]:
+def operation_metrics(txn: Staging, done: Rewritten) -> dict[str, int]:
     """What DELETE and UPDATE both note in ``operationMetrics``."""
     return {
         "numRemovedFiles": len(done.removed),
@@ -78,7 +79,7 @@ def operation_metrics(done: Rewritten) -> dict[str, int]:
         "numAddedFiles": len(done.added),
         "numAddedBytes": done.added_bytes,
         "numCopiedRows": done.copied_rows,
-        "numAddedChangeFiles": 0,
+        "numAddedChangeFiles": txn.change_files,
         "numDeletionVectorsAdded": done.vectors_added,
         "numDeletionVectorsRemoved": done.vectors_removed,
         "numDeletionVectorsUpdated": done.vectors_updated,
@@ -181,7 +182,9 @@ the table and the task.
 """
 
 
-def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work]) -> list[Add]:
+def write_anew(
+    txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work], *, feed: bool = False
+) -> list[Add]:
     """Write rows as new files, some for each task, and stage these. They keep their ids where the table tracks rows.
 
     Args:
@@ -189,30 +192,68 @@ def write_anew(txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Ane
         snapshot: the table, with the schema to write.
         work: a task's share each; see ``Share``.
         anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
+        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
+            written, too. Those of one statement have to tell all that it changes.
+
+    Returns:
+        The data files.
     """
     bare = snapshot.tracked().without_files()  # a task has its own ones
     executor = txn.executor or ThreadExecutor()
-    written = executor.map(functools.partial(_write, bare, anew), list(work), done=txn.own_files, writes=txn.store)
-    added = [add for adds in written for add in adds]
-    txn.stage(added)
-    return added
+    write = functools.partial(_write, bare, anew, feed)
+    written = executor.map(write, list(work), done=txn.own_files, writes=txn.store)
+    files = [file for files in written for file in files]
+    txn.stage(files)
+    return [file for file in files if isinstance(file, Add)]
 
 
-def _write(snapshot: Snapshot, anew: Anew[Work], share: Work) -> list[Add]:
-    return write_files(
+def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> list[Add | Cdc]:
+    schema = to_arrow(snapshot.schema)
+    rows = pa.RecordBatchReader.from_batches(schema.append(CHANGE) if feed else schema, anew(snapshot, share))
+    adds, changes = write_changes(
         snapshot.store,
-        pa.RecordBatchReader.from_batches(to_arrow(snapshot.schema), anew(snapshot, share)),
+        rows,
         schema=snapshot.schema,
         partition_columns=list(snapshot.partition_columns),
         properties=snapshot.properties,
         clustering=snapshot.clustering_columns,
+        feed=feed,
     )
+    return [*adds, *changes]
+
+
+def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
+    """Stage change files for the rows of files that the transaction appends, where it has staged some for other rows.
+
+    Else nobody would see in the change data feed that they were inserted.
+    """
+    table = txn.table_to_come
+    if table is None or not adds or not txn.change_files:
+        return
+    work = shares(txn, adds_table(adds), [None] * len(adds))
+    executor = txn.executor or ThreadExecutor()
+    write = functools.partial(_record, table.without_files())
+    for files in executor.map(write, work, done=txn.own_files, writes=txn.store):
+        txn.stage(files)
+
+
+def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
+    _, changes = write_changes(
+        snapshot.store,
+        (marked(batch, INSERT) for batch in share.to_batches(snapshot)),
+        schema=snapshot.schema,
+        partition_columns=list(snapshot.partition_columns),
+        properties=snapshot.properties,
+        only=True,
+    )
+    return changes
 
 
 def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewritten:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
-    What was read is recorded.
+    What was read is recorded. Where no file is written anew, no change files are needed: what was deleted follows from
+    the files that go, and from deletion vectors.
     """
     matches = find_matches(txn, snapshot, predicate)
     txn.read_predicate(predicate)
@@ -223,10 +264,18 @@ def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewr
     # Only a file that holds rows of both kinds is written anew.
     mixed = [match for match in matches if not match.whole]
 
-    def kept(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
-        return (batch.filter(others(row_mask(predicate, batch))) for batch in share.to_batches(table))
+    feed = txn.is_fed and bool(mixed)
 
-    added = write_anew(txn, snapshot, shares_of(txn, mixed, matched_only=False), kept)
+    def kept(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(table):
+            stays = others(row_mask(predicate, batch))
+            if feed:
+                yield batch.append_column(CHANGE, pc.if_else(stays, pa.scalar(None, pa.string()), DELETE))
+            else:
+                yield batch.filter(stays)
+
+    read = shares_of(txn, matches if feed else mixed, matched_only=False)
+    added = write_anew(txn, snapshot, read, kept, feed=feed)
     copied = sum(match.live - match.matched for match in mixed)
     return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 

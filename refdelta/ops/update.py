@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.evaluate import row_mask
 from refdelta.engine.sql import parse_predicate
+from refdelta.engine.write import CHANGE, marked
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.assign import Assignment, Setter, constants, expressions, merged_rows
 from refdelta.ops.rewrite import (
@@ -27,6 +28,7 @@ from refdelta.ops.rewrite import (
 )
 from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.row_rules import RowRules
+from refdelta.protocol.change_feed import AFTER_UPDATE, BEFORE_UPDATE
 from refdelta.protocol.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def update(
     done = made(txn, snapshot, matches, condition, change) if matches else Rewritten([], [], 0)
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     noted = {
-        **operation_metrics(done),
+        **operation_metrics(txn, done),
         # As in Spark: files with rows that are updated, whether or not other rows of them stay.
         "numRemovedFiles": len(matches),
         "numUpdatedRows": done.matched_rows,
@@ -101,28 +103,40 @@ def _changed_rows(
     """The old rows are hidden, and only they are read and written with their new values."""
     done = hide_rows(txn, matches)
 
-    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
-        return (change(batch, batch) for batch in share.to_batches(table))
+    feed = txn.is_fed
 
-    return replace(done, added=write_anew(txn, snapshot, shares_of(txn, matches, matched_only=True), anew))
+    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(table):
+            new = change(batch, batch)
+            if feed:
+                yield from (marked(batch, BEFORE_UPDATE), marked(new, AFTER_UPDATE))
+            else:
+                yield new
+
+    work = shares_of(txn, matches, matched_only=True)
+    return replace(done, added=write_anew(txn, snapshot, work, anew, feed=feed))
 
 
 def _changed_files(
     txn: Staging, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
 ) -> Rewritten:
     """The files are written anew, with new values in some rows."""
-
-    def updated(batch: pa.RecordBatch) -> pa.RecordBatch:
-        mask = pc.fill_null(row_mask(condition, batch), False)
-        chosen = batch.filter(mask)
-        return merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
+    feed = txn.is_fed
 
     def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
-        return map(updated, share.to_batches(table))
+        for batch in share.to_batches(table):
+            mask = pc.fill_null(row_mask(condition, batch), False)
+            chosen = batch.filter(mask)
+            new = merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
+            if feed:
+                yield marked(chosen, BEFORE_UPDATE)
+                yield new.append_column(CHANGE, pc.if_else(mask, AFTER_UPDATE, pa.scalar(None, pa.string())))
+            else:
+                yield new
 
     removed = [match.add for match in matches]
     remove_files(txn, removed)
-    added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew)
+    added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew, feed=feed)
     copied = sum(match.live - match.matched for match in matches)
     return Rewritten(removed, added, copied, sum(match.matched for match in matches))
 

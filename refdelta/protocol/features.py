@@ -15,7 +15,9 @@ import msgspec
 
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.protocol.actions import Metadata, Protocol
+from refdelta.protocol.change_feed import check_columns, is_fed
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, get
+from refdelta.protocol.types import parse_schema
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -143,7 +145,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer("appendOnly", legacy=(1, 2), write="always", active=_on("delta.appendOnly")),
     _writer("invariants", legacy=(1, 2), write="always", active=_field_key("delta.invariants")),
     _writer("checkConstraints", legacy=(1, 3), write="always", active=_constrained, drop="plain"),
-    _writer("changeDataFeed", legacy=(1, 4), active=_change_data_feed),
+    _writer("changeDataFeed", legacy=(1, 4), write="always", active=_change_data_feed),
     _writer("generatedColumns", legacy=(1, 4), write="always", active=_field_key("delta.generationExpression")),
     _both(
         "columnMapping",
@@ -318,6 +320,7 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     Raises:
         UnsupportedFeatureError: naming the features, or the version, that it cannot honour.
         InvalidLogError: the protocol or the metadata is not valid.
+        InvalidArgumentError: what changes is recorded, and a column has a name that the record needs.
     """
     check_readable(protocol)
     if protocol.min_writer_version > MAX_WRITER:
@@ -332,6 +335,8 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     lacking += sorted(name for name in asked if REGISTRY[name].write != "always" or name == "columnMapping")
     if lacking:
         raise UnsupportedFeatureError(lacking, "write to", hints(lacking))
+    if is_fed(metadata):
+        check_columns(parse_schema(metadata.schema_string))
 
 
 def activated(facts: Facts, supported: Collection[str]) -> set[str]:

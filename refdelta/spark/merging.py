@@ -23,13 +23,16 @@ from refdelta.engine.arrays import as_schema, one_array
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
+from refdelta.engine.write import CHANGE, marked
 from refdelta.errors import UnsupportedFeatureError
 from refdelta.ops.append import FileWriter
 from refdelta.ops.merge_join import Matcher
 from refdelta.ops.merge_pieces import Found, gathered, new_rows
 from refdelta.ops.merge_reads import KeyValues
+from refdelta.ops.merge_run import needs_feed
 from refdelta.ops.rewrite import Share, chosen, shares, write_anew
 from refdelta.ops.target import Target
+from refdelta.protocol.change_feed import INSERT
 from refdelta.protocol.predicate import TRUE
 from refdelta.protocol.sql_text import quoted
 from refdelta.spark import frames, tasks
@@ -42,6 +45,7 @@ from refdelta.spark.writing import FrameRows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from refdelta.engine.positions import RowsByFile
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
     from refdelta.protocol.actions import Add
@@ -111,9 +115,11 @@ class Shuffled:
             raise UnsupportedFeatureError(
                 ["identityColumns"], "insert by Spark into", "merge without Spark numbers rows"
             )
-        made = [self._changed(txn, table, found)] if found.updated else []
+        feed = needs_feed(txn, found)
+        changing = found.acting if feed else found.updated
+        made = [self._changed(txn, table, changing, feed)] if changing else []
         if self._plan.of_source:
-            made.append(self._inserted(table))
+            made.append(self._inserted(table, feed))
         added: list[Add] = []
         if made:
             rows = functools.reduce(lambda one, other: one.unionAll(other), made)
@@ -124,8 +130,8 @@ class Shuffled:
                 rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
             target = Target(table.schema, tuple(table.partition_columns), table.properties, table.clustering_columns)
             with running():
-                written = FrameRows(rows).write(FileWriter(txn.store, target))
-            txn.stage_written(written.adds)
+                written = FrameRows(rows).write(FileWriter(txn.store, target, feed=feed))
+            txn.stage_written([*written.adds, *written.changes])
             added += written.adds
             updated = sum(count for what, count in found.counts.items() if what.endswith("updated"))
             found.counts["inserted"] = written.rows - updated
@@ -133,31 +139,33 @@ class Shuffled:
             added += _copy(txn, table, found)
         return added
 
-    def _changed(self, txn: Staging, table: Snapshot, found: Found) -> Any:
-        """The new values of the rows that are updated, as a DataFrame of the table's schema."""
-        plan, numbers = self._plan, sorted(found.updated)
+    def _changed(self, txn: Staging, table: Snapshot, rows: RowsByFile, feed: bool) -> Any:
+        """The new values of the rows that are updated, as a DataFrame of the table's schema; with ``feed`` those of all
+        that change, as they were and as they are, which say what becomes of them.
+        """
+        plan, numbers = self._plan, sorted(rows)
         files = chosen(table.files, numbers)
-        target = _rows_of(self._spark, table, shares(txn, files, [found.updated[number] for number in numbers]))
+        target = _rows_of(self._spark, table, shares(txn, files, [rows[number] for number in numbers]))
         source = self._source.columns(plan.columns_to_change(plan.source_alias))
         if len(self._matched) < self.keys.rows // 2:  # else looking for them costs more than it saves
             source = _matching(source, self._matched)
-        schema, expected = _schemas(table)
+        schema, expected = _schemas(table, feed)
         bare = table.without_files()
 
         def change(bucket: Bucket) -> Iterator[pa.RecordBatch]:
-            for rows in gathered(bucket.target, bucket.pieces.piece_bytes):
-                for batch in bucket.pieces.changed(bare, rows.drop_columns([ROW])):
+            for piece in gathered(bucket.target, bucket.pieces.piece_bytes):
+                for batch in bucket.pieces.changed(bare, piece.drop_columns([ROW]), feed=feed):
                     yield as_schema(batch.columns, expected)
 
         count = self._buckets(table.with_files(files))
         return in_buckets(plan, source, target, count, change, schema)
 
-    def _inserted(self, table: Snapshot) -> Any:
-        """The rows that are inserted, as a DataFrame of the table's schema."""
+    def _inserted(self, table: Snapshot, feed: bool) -> Any:
+        """The rows that are inserted, as a DataFrame of the table's schema; with ``feed`` they say that they are."""
         plan, alias = self._plan, self._plan.source_alias
         looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
         source = self._source.columns(path[1] for path in frozenset().union(*looked_at) if path[0] == alias)
-        schema, expected = _schemas(table)
+        schema, expected = _schemas(table, feed)
         fields, bare, matched = delta_schema(source.schema), table.without_files(), self._matched
 
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -166,7 +174,8 @@ class Shuffled:
                 for piece in gathered(map(fit, batches), PIECE_BYTES):
                     rows = piece.filter(pc.invert(_among(one_array(piece.column(ID)), matched)))
                     for made in new_rows(plan, bare, rows.drop_columns([ID])):
-                        yield as_schema(made.columns, expected)
+                        new = marked(made, INSERT) if feed else made
+                        yield as_schema(new.columns, expected)
 
         return tasks.over(source, insert, schema)
 
@@ -277,7 +286,11 @@ def _unite(found: Found, part: Found) -> None:
     found.counts.update(part.counts)
 
 
-def _schemas(table: Snapshot) -> tuple[Any, pa.Schema]:
-    """The table's columns as Spark has them, and the Arrow form that it expects."""
+def _schemas(table: Snapshot, feed: bool) -> tuple[Any, pa.Schema]:
+    """The table's columns as Spark has them, and the Arrow form that it expects; with ``feed`` one more says what
+    becomes of a row.
+    """
     schema = spark_schema(table.schema)
+    if feed:
+        schema = schema.add(CHANGE.name, "string")
     return schema, arrow_schema(schema)

@@ -162,7 +162,7 @@ class FrameRows:
 
     def write(self, writer: FileWriter) -> Written:
         """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
-        writer.target.check_fits(self.schema)
+        writer.check_fits(self.schema)
         with watched(self._df.sparkSession, writer.store) as watch:
             token = watch.token
 
@@ -193,7 +193,8 @@ def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]
 def together(parts: Iterable[Written]) -> Written:
     """What several tasks have written."""
     listed = list(parts)
-    return Written([add for part in listed for add in part.adds], sum(part.rows for part in listed))
+    changes = [file for part in listed for file in part.changes]
+    return Written([add for part in listed for add in part.adds], sum(part.rows for part in listed), changes=changes)
 
 
 def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:

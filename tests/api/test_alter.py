@@ -96,7 +96,7 @@ def test_bad_properties_are_one_clear_error(table, properties, said):
 @pytest.mark.parametrize(
     ("properties", "feature"),
     [
-        ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
+        ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(table, properties, feature):

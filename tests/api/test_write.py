@@ -401,7 +401,7 @@ def test_append_only_tables_refuse_overwrites(path):
 @pytest.mark.parametrize(
     ("properties", "feature"),
     [
-        ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
+        ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(path, properties, feature):

@@ -158,7 +158,6 @@ def test_versions_from_the_future_are_refused():
 
 # How each feature becomes active: configuration, field metadata.
 ACTIVE = {
-    "changeDataFeed": ({"delta.enableChangeDataFeed": "true"}, {}),
     "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
@@ -218,13 +217,13 @@ def test_unknown_features_are_not_written():
 def test_old_versions_are_written_while_what_they_imply_is_inactive():
     for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (2, 6)):
         check_writable(protocol(reader, writer), table({"delta.columnMapping.mode": "none"}))
-    with pytest.raises(UnsupportedFeatureError, match="changeDataFeed"):
-        check_writable(protocol(1, 4), table({"delta.enableChangeDataFeed": "TRUE", "delta.constraints.c": "a > 0"}))
+    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
+        check_writable(protocol(1, 6), table(schema_string=schema(metadata={"delta.identity.start": 1})))
 
 
 def test_a_property_that_the_protocol_does_not_back_is_refused_too():
-    with pytest.raises(UnsupportedFeatureError, match="changeDataFeed"):
-        check_writable(protocol(1, 2), table({"delta.enableChangeDataFeed": "true"}))
+    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV3"):
+        check_writable(protocol(1, 2), table({"delta.enableIcebergCompatV3": "true"}))
     # But an expression that an old table carries means nothing there.
     check_writable(protocol(1, 2), table(schema_string=schema(metadata={"delta.generationExpression": "a + 1"})))
 
