@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
@@ -28,7 +29,7 @@ from refdelta.protocol.change_feed import (
     Change,
     check_columns,
 )
-from refdelta.protocol.types import StructType, schema_json
+from refdelta.protocol.types import StructField, StructType, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
 
 _VERSION = "version\n"
+RECORDED = "recorded\n"
+"""A further column of a list of files: whether it is a change file."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,13 @@ class ChangeScan:
         _, file, plan = task
         return read_file(self.derived.store, file, plan)
 
+    def of(self, changes: pa.Table) -> ChangeScan:
+        """The same columns of other changes, of :func:`changes_table`. There must be no predicate."""
+        recorded, derived = _parted(changes)
+        return ChangeScan(
+            dataclasses.replace(self.recorded, files=recorded), dataclasses.replace(self.derived, files=derived)
+        )
+
     def to_reader(self) -> pa.RecordBatchReader:
         """As :meth:`to_batches`, as a ``RecordBatchReader``."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
@@ -107,7 +117,7 @@ class ChangeScan:
 
 
 def plan_changes(
-    snapshot: Snapshot, versions: Iterable[VersionChanges], columns: Sequence[str] | None = None, predicate: Any = None
+    snapshot: Snapshot, changes: pa.Table, columns: Sequence[str] | None = None, predicate: Any = None
 ) -> ChangeScan:
     """Plan a read of what some versions changed.
 
@@ -115,7 +125,7 @@ def plan_changes(
 
     Args:
         snapshot: the version with the schema of which the rows are read.
-        versions: what they changed.
+        changes: what they changed, of :func:`changes_table`.
         columns: the columns that come out, in this order, those of the feed among them; None for all.
         predicate: as for ``scan.plan_scan``; it may ask for the columns of the feed, too.
 
@@ -125,28 +135,17 @@ def plan_changes(
         PredicateError: the predicate cannot be parsed or bound.
     """
     check_columns(snapshot.schema)
-    changed = [(one, change) for one in versions for change in one.changes]
-    recorded = [pair for pair in changed if pair[1].kind is None]
-    derived = [pair for pair in changed if pair[1].kind is not None]
     return ChangeScan(
-        plan_scan(_as_table(snapshot, recorded, recorded=True), columns, predicate),
-        plan_scan(_as_table(snapshot, derived, recorded=False), columns, predicate),
+        *(
+            plan_scan(_as_table(snapshot, files, alike), columns, predicate)
+            for files, alike in zip(_parted(changes), (FEED_COLUMNS[1:], FEED_COLUMNS), strict=True)
+        )
     )
 
 
-def with_feed_columns(schema: StructType) -> StructType:
-    """A table's schema with the columns of the feed behind it."""
-    return StructType((*schema.fields, *FEED_COLUMNS))
-
-
-def _as_table(snapshot: Snapshot, changed: Sequence[tuple[VersionChanges, Change]], *, recorded: bool) -> Snapshot:
-    """The feed as a version of a table."""
-    alike = [COMMIT_VERSION, COMMIT_TIMESTAMP] if recorded else list(FEED_COLUMNS)
-    metadata = msgspec.structs.replace(
-        snapshot.metadata,
-        schema_string=schema_json(with_feed_columns(snapshot.schema)),
-        partition_columns=[*snapshot.partition_columns, *(field.name for field in alike)],
-    )
+def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:
+    """What versions changed, as a list of files in their order: of ``state.FILE_SCHEMA``, with columns more."""
+    changed = [(one, change) for one in versions for change in one.changes]
     adds = [
         Add(
             path=change.path,
@@ -164,6 +163,22 @@ def _as_table(snapshot: Snapshot, changed: Sequence[tuple[VersionChanges, Change
     ]
     files = adds_table(adds).append_column(ONLY, adds_table(wanted).column("deletionVector"))
     files = files.append_column(_VERSION, pa.array([version.version for version, _ in changed], pa.int64()))
+    return files.append_column(RECORDED, pa.array([change.kind is None for _, change in changed], pa.bool_()))
+
+
+def _parted(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Change files, and files all rows of which changed alike."""
+    recorded = changes.column(RECORDED)
+    return changes.filter(recorded), changes.filter(pc.invert(recorded))
+
+
+def _as_table(snapshot: Snapshot, files: pa.Table, alike: Sequence[StructField]) -> Snapshot:
+    """The feed as a version of a table."""
+    metadata = msgspec.structs.replace(
+        snapshot.metadata,
+        schema_string=schema_json(StructType((*snapshot.schema.fields, *FEED_COLUMNS))),
+        partition_columns=[*snapshot.partition_columns, *(field.name for field in alike)],
+    )
     return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files))
 
 

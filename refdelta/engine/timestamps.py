@@ -81,6 +81,18 @@ def version_at(store: Store, timestamp_ms: int) -> int:
     return rules.version_at(timestamp_ms, commits, since, lambda version: _stamp(store, version))
 
 
+def file_times(store: Store, first: int) -> dict[int, int]:
+    """When the versions from ``first`` on were committed by their files, in milliseconds since 1970 (UTC); rising, as
+    delta-spark makes them rise.
+    """
+    names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, max(first - _UNSORTED, 0)))
+    return dict(rules.rising((name.version, mtime) for name, mtime in names if name and name.kind == "commit"))
+
+
+# So many commits before one may have later times than it, as far as delta-spark looks.
+_UNSORTED = 1000
+
+
 def version_since(store: Store, timestamp_ms: int) -> int:
     """The first version that was committed at a time or behind it; the one behind the newest, where none was.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.engine.change_feed import ChangeScan, VersionChanges, plan_changes
+from refdelta.engine.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
 from refdelta.engine.listing import list_log, read_commits
 from refdelta.engine.portions import at_most
 from refdelta.engine.snapshot import Snapshot, load_snapshot, version_at
@@ -116,7 +116,7 @@ def changes(
         for version, then in {versions[0]: begun, **metadata}.items():
             check_recorded(then, version)
             check_compatible(then, read.metadata, version)
-    return plan_changes(read, (commit.changes for commit in found), columns, predicate)
+    return plan_changes(read, changes_table(commit.changes for commit in found), columns, predicate)
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.inserter import WriteRequest
+from refdelta.ops.change_feed import Range
 from refdelta.results import CommitProperties
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-READ = ("path", "storageOptions", "versionAsOf", "timestampAsOf", "filter")
+_FEED = ("readChangeFeed", "readChangeData")
+_RANGE = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
+READ = ("path", "storageOptions", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
 WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
 STREAM_READ = (
     "path", "storageOptions", "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger",
-    "ignoreDeletes", "skipChangeCommits",
+    "ignoreDeletes", "skipChangeCommits", *_FEED,
 )  # fmt: skip
 # Spark hands on the last two, which are its own.
 STREAM_WRITE = (
@@ -75,6 +78,25 @@ def version_of(options: Mapping[str, str]) -> int | str | None:
     return moment if version is None else _number("versionAsOf", version)
 
 
+def reads_feed(options: Mapping[str, str]) -> bool:
+    """Whether the change data feed is read, and not the table: ``readChangeFeed``, or its older name."""
+    return any(_flag(options, name) for name in _FEED)
+
+
+def range_of(options: Mapping[str, str]) -> Range | None:
+    """Of which versions the change data feed is read; None where the table is."""
+    found = {name: options.get(name) for name in _RANGE}
+    if not reads_feed(options):
+        for name, value in found.items():
+            if value is not None:
+                raise InvalidArgumentError(f"{name} goes with readChangeFeed=true: a table is read at one version")
+        return None
+    if found["startingVersion"] is None and found["startingTimestamp"] is None:
+        raise InvalidArgumentError("readChangeFeed=true needs startingVersion or startingTimestamp")
+    first, last = (None if found[name] is None else _number(name, found[name] or "") for name in _RANGE[:2])
+    return Range(first, last, found["startingTimestamp"], found["endingTimestamp"])
+
+
 def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
     """What a write is to do with the table."""
     schema_mode = None
@@ -123,6 +145,7 @@ def stream_of(options: Mapping[str, str]) -> StreamOptions:
         max_bytes=None if size is None else byte_count(size),
         ignore_deletes=_flag(options, "ignoreDeletes"),
         skip_change_commits=_flag(options, "skipChangeCommits"),
+        feed=reads_feed(options),
     )
 
 

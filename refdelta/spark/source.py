@@ -21,8 +21,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from refdelta.engine.change_feed import changes_table, plan_changes
+from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import TableNotFoundError
 from refdelta.inserter import write_rows
+from refdelta.ops.change_feed import changes
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Portion, settle, tasks_failed
@@ -36,11 +39,12 @@ from refdelta.staging import Staging
 from refdelta.table import DeltaTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from refdelta.engine.scan import Scan
+    from refdelta.engine.snapshot import Snapshot
     from refdelta_storage import Store
 
 
@@ -67,17 +71,28 @@ class RefdeltaSource(DataSource):
     def schema(self) -> Any:
         """The table's schema as Spark's, of the version that is read."""
         with reported():
-            return spark_schema(self._table(self._version).scan().plan.columns)
+            if not read_options.reads_feed(self.options):
+                return spark_schema(self._table(self._version).scan().plan.columns)
+            ends = self.options.get("endingVersion") or self.options.get("endingTimestamp")
+            snapshot = self._snapshot()
+            # Only a batch has an end, and that may settle with which schema it is read.
+            asked = read_options.range_of(self.options) if ends else None
+            scan = plan_changes(snapshot, changes_table([])) if asked is None else changes(snapshot, asked)
+            return spark_schema(scan.derived.plan.columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A reader of the columns of ``schema``, which are the table's or some of them."""
         with reported():
             read_options.check_names(self.options, read_options.READ, "reads")
-            table = self._table(self._version)
-            wanted = delta_schema(schema)
-            scan = table.scan([item.name for item in wanted], self.options.get("filter"))
-            check_types(schema, scan.plan)
-            return Reader(scan, schema)
+            names, told = [item.name for item in delta_schema(schema)], self.options.get("filter")
+            asked = read_options.range_of(self.options)
+            if asked is None:
+                scans = [self._table(self._version).scan(names, told)]
+            else:
+                feed = changes(self._snapshot(), asked, columns=names, predicate=told)
+                scans = [feed.recorded, feed.derived]
+            check_types(schema, scans[-1].plan)
+            return Reader(scans, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """A writer of rows; ``overwrite`` is the mode."""
@@ -98,6 +113,9 @@ class RefdeltaSource(DataSource):
             read_options.check_names(self.options, read_options.STREAM_WRITE, "streams into a table")
             return StreamWriter(self.options, schema, overwrite=overwrite)
 
+    def _snapshot(self) -> Snapshot:
+        return load_snapshot(self._store(), self._version)
+
     def _store(self) -> Store:
         return shared_store(read_options.path_of(self.options), read_options.storage_options(self.options))
 
@@ -108,11 +126,11 @@ class RefdeltaSource(DataSource):
 
 
 class Reader(DataSourceReader):
-    """Reads the files of a scan."""
+    """Reads the files of scans of one table."""
 
-    def __init__(self, scan: Scan, schema: Any):
-        self._store, self._schema = scan.store, arrow_schema(schema)
-        self._parts = parts(scan)
+    def __init__(self, scans: Sequence[Scan], schema: Any):
+        self._store, self._schema = scans[0].store, arrow_schema(schema)
+        self._parts = [part for scan in scans for part in parts(scan)]
 
     def __getstate__(self) -> dict[str, Any]:
         # A task has its own files with it, and need not have those of all others.

@@ -16,9 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
+from refdelta.engine.change_feed import RECORDED, VersionChanges, changes_table
+from refdelta.engine.files import log_bytes
 from refdelta.engine.listing import newest_version
-from refdelta.engine.snapshot import load_snapshot, version_at
-from refdelta.engine.state import adds_table, concat_files, unique_ids
+from refdelta.engine.scan import ONLY
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.state import adds_table, concat_files, to_adds, unique_ids
+from refdelta.engine.timestamps import file_times, version_since
 from refdelta.errors import (
     InvalidArgumentError,
     InvalidLogError,
@@ -27,6 +31,10 @@ from refdelta.errors import (
     VersionNotFoundError,
 )
 from refdelta.ops.identity import without_marks
+from refdelta.protocol.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
+from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.in_commit_timestamp import enablement, in_commit_timestamp
+from refdelta.protocol.paths import commit_key
 from refdelta.protocol.types import physical_name
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
@@ -39,7 +47,8 @@ if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
 
 # What of a list of files a read needs: statistics may be many times as long.
-_COLUMNS = ["path", "partitionValues", "size", "deletionVector"]
+_COLUMNS = ["path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
+_FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED]
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,10 @@ class Changes:
         self._open: _Step | None = None  # the commit that was looked at last: it may be more than a batch takes
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
+        self._times: dict[int, int] = {}
+        if options.feed:
+            check_recorded(made.metadata, made.version)
+            self._partition_keys = sorted([*self._partition_keys, *(field.name for field in FEED_COLUMNS)])
 
     def first(self) -> Offset:
         """Where a new stream begins.
@@ -103,6 +116,9 @@ class Changes:
         offset = Offset.parse(stored)
         if offset.table_id != self.made.metadata.id:
             raise replaced(self._store, offset.table_id, self.made.metadata.id)
+        if self._options.feed and offset.index >= 0 and not offset.snapshot:
+            # All that a version changed is one batch here; what another engine has read of it nobody can tell.
+            raise InvalidArgumentError(f"{stored!r} is no offset of a stream of refdelta over a change data feed")
         return offset
 
     def latest(self, start: Offset, allowance: Allowance, last: int | None = None) -> Offset:
@@ -130,6 +146,8 @@ class Changes:
                     raise step.stop
                 break
             count = allowance.admit(step.files.column("size"))
+            if count and self._options.feed and not step.snapshot:
+                count = step.files.num_rows  # all that a version changed belongs together
             taken.append(step.files.slice(0, count))
             if count < step.files.num_rows:
                 if count:
@@ -174,9 +192,31 @@ class Changes:
 
     def _step(self, commit: CommitSummary) -> _Step:
         stop = self._stop(commit)
-        added = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
-        self._check_partitions(commit.version, added)
-        return _Step(commit.version, False, 0, added, stop)
+        if self._options.feed:
+            files = self._changed(commit.version, [] if stop else self._changes_of(commit))
+        else:
+            files = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
+        self._check_partitions(commit.version, files)
+        return _Step(commit.version, False, 0, files, stop)
+
+    def _changes_of(self, commit: CommitSummary) -> list[Change]:
+        assert commit.source is not None  # noqa: S101 - it comes from the log
+        return changes_of(decode_commit(*commit.source), commit.version)
+
+    def _changed(self, version: int, changes: list[Change]) -> pa.Table:
+        """What a version changed, as a list of files."""
+        found = [VersionChanges(version, self._time(version), changes)] if changes else []
+        return changes_table(found).select(_FEED_COLUMNS)
+
+    def _time(self, version: int) -> int:
+        """When a version was committed, in milliseconds since 1970."""
+        since = enablement(self.made.protocol, self.made.metadata)
+        if since is not None and version >= since.version:
+            key = commit_key(version)
+            return in_commit_timestamp(log_bytes(self._store, key), key)
+        if version not in self._times:
+            self._times = file_times(self._store, version)
+        return self._times[version]
 
     def _files_of(self, version: int) -> pa.Table:
         """All files of a version, in an order that depends on nothing else: by modification time, then by path."""
@@ -196,7 +236,10 @@ class Changes:
             [files.column("modificationTime"), files.column("path"), unique_ids(files)], names=["time", "path", "id"]
         )
         order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-        ordered = files.select(_COLUMNS).take(order)
+        if self._options.feed:
+            ordered = self._changed(version, inserted(to_adds(files.take(order))))
+        else:
+            ordered = files.select(_COLUMNS).take(order)
         self._check_partitions(version, ordered)
         self._ordered = (version, ordered)
         return ordered
@@ -215,6 +258,10 @@ class Changes:
                 version=commit.version,
                 reload=True,
             )
+        if self._options.feed:
+            if commit.metadata is not None:
+                check_recorded(commit.metadata, commit.version)
+            return None
         if not commit.removed_data or self._options.skip_change_commits:
             return None
         if not commit.added_data and self._options.ignore_deletes:
@@ -264,7 +311,7 @@ class Changes:
         if options.starting_version == "latest":
             return Beginning(self.made.version + 1, snapshot=False)
         if options.starting_timestamp is not None:
-            return Beginning(self._version_since(options.starting_timestamp), snapshot=False)
+            return self._from(self._version_since(options.starting_timestamp))
         if options.starting_version is None:
             return Beginning(self.made.version, snapshot=True)
         version = int(options.starting_version)
@@ -273,6 +320,11 @@ class Changes:
             raise VersionNotFoundError(
                 f"startingVersion is {version}; the log has the commits of the versions {oldest} to {newest}"
             )
+        return self._from(version)
+
+    def _from(self, version: int) -> Beginning:
+        if self._options.feed and version <= self.made.version:
+            check_recorded(load_snapshot(self._store, version).metadata, version)
         return Beginning(version, snapshot=False)
 
     def _version_since(self, text: str) -> int:
@@ -281,10 +333,7 @@ class Changes:
             time = milliseconds(text)
         except InvalidArgumentError:
             raise InvalidArgumentError(f"startingTimestamp is a time in ISO 8601, not {text!r}") from None
-        try:
-            version = version_at(self._store, time - 1) + 1
-        except VersionNotFoundError:
-            return self._log.oldest()
+        version = version_since(self._store, time)
         newest = self.newest()
         if version > newest:
             raise InvalidArgumentError(f"startingTimestamp is {text}, behind version {newest}, which is the newest")
@@ -292,4 +341,4 @@ class Changes:
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:
-    return concat_files(tables) if tables else adds_table([]).select(_COLUMNS)
+    return concat_files(tables) if tables else changes_table([]).select(_FEED_COLUMNS)

@@ -119,6 +119,7 @@ class StreamOptions:
         max_bytes: after how many bytes of files a batch ends.
         ignore_deletes: whether commits that only remove rows are passed by.
         skip_change_commits: whether commits that remove or change rows are passed by, with all rows that they add.
+        feed: whether all that commits change is read, as the change data feed has it.
     """
 
     starting_version: int | str | None = None
@@ -127,10 +128,13 @@ class StreamOptions:
     max_bytes: int | None = None
     ignore_deletes: bool = False
     skip_change_commits: bool = False
+    feed: bool = False
 
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_timestamp is not None:
             raise InvalidArgumentError("startingVersion and startingTimestamp are two ways to say one thing: give one")
+        if self.feed and (self.ignore_deletes or self.skip_change_commits):
+            raise InvalidArgumentError("readChangeFeed has all changes: without ignoreDeletes and skipChangeCommits")
         if isinstance(self.starting_version, int) and self.starting_version < 0:
             raise InvalidArgumentError(f"startingVersion is a version or latest, not {self.starting_version}")
         for name, value in (("maxFilesPerTrigger", self.max_files), ("maxBytesPerTrigger", self.max_bytes)):

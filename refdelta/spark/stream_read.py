@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from refdelta.engine.change_feed import changes_table, plan_changes
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import DataFileNotFoundError, VersionNotFoundError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from refdelta.engine.change_feed import ChangeScan
     from refdelta.engine.scan import Scan
     from refdelta_storage import Store
 
@@ -53,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker needs to know how to read a part, and nothing of the log.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_changes", "_scan")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_changes", "_scan", "_feed")}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read no further than the version that is the newest now."""
@@ -89,7 +91,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since, until = self._changes.parse(start), self._changes.parse(end)
             if since == until:
                 return []
-            return parts(dataclasses.replace(self._scan, files=self._changes.files(since, until)))
+            files = self._changes.files(since, until)
+            if not self._options.feed:
+                return parts(dataclasses.replace(self._scan, files=files))
+            feed = self._feed.of(files)
+            return [*parts(feed.recorded), *parts(feed.derived)]
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         """On a worker: the rows of some files."""
@@ -113,6 +119,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _scan(self) -> Scan:
-        scan = plan_scan(self._changes.made, [item.name for item in delta_schema(self._schema)])
+        scan = plan_scan(self._changes.made, self._names)
         check_types(self._schema, scan.plan)
         return scan
+
+    @cached_property
+    def _feed(self) -> ChangeScan:
+        scan = plan_changes(self._changes.made, changes_table([]), self._names)
+        check_types(self._schema, scan.derived.plan)
+        return scan
+
+    @property
+    def _names(self) -> list[str]:
+        return [item.name for item in delta_schema(self._schema)]

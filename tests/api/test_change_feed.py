@@ -29,6 +29,8 @@ SETTINGS = [
     ({}, ["p"]),
     ({"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}, ["p"]),
     ({"delta.columnMapping.mode": "id"}, None),
+    ({"delta.enableRowTracking": "true"}, None),
+    ({"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}, ["p"]),
 ]
 numbers = itertools.count()
 

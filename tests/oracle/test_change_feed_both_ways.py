@@ -174,10 +174,10 @@ def test_delta_spark_reads_what_is_recorded_here(quick_spark, tmp_path, kind):
     table.delete("p = 'b c'")
     # The same with Spark's workers; a source of theirs is shuffled.
     executor = SparkExecutor(quick_spark)
-    table.update({"s": "null"}, predicate="id = 22", executor=executor)
+    table.update({"s": "null"}, predicate="id = 21", executor=executor)
     table.delete("id in (23, 24)", executor=executor)
-    frame = spark_tables.frame(quick_spark, pa.table({"id": pa.array([25, 26, 80], pa.int64()), "q": ["a", "b", "c"]}))
-    frame_merge = table.merge(frame, "s.id = t.id", executor=executor).when_matched_delete("s.id = 25")
+    frame = spark_tables.frame(quick_spark, pa.table({"id": pa.array([26, 27, 80], pa.int64()), "q": ["a", "b", "c"]}))
+    frame_merge = table.merge(frame, "s.id = t.id", executor=executor).when_matched_delete("s.id = 27")
     frame_merge.when_matched_update({"p": "s.q"}).when_not_matched_insert({"id": "s.id", "p": "s.q"}).execute()
     table = DeltaTable(tmp_path)
     assert table.version() == 13
@@ -185,7 +185,7 @@ def test_delta_spark_reads_what_is_recorded_here(quick_spark, tmp_path, kind):
     assert_same_table(ours, feed(quick_spark, tmp_path, startingVersion=0))
     ids = [(row["_change_type"], row["id"]) for row in table.load_cdf(13).read_all().to_pylist()]
     updated = [("update_postimage", 26), ("update_preimage", 26)]
-    assert sorted(ids) == [("delete", 25), ("insert", 80), *updated]
+    assert sorted(ids) == [("delete", 27), ("insert", 80), *updated]
     # What each version holds follows from the feed.
     state: Counter[str] = Counter()
     told = ours.to_pylist()
