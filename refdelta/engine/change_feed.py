@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta import arguments
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import ONLY, Scan, plan_scan, scan_files
@@ -135,9 +136,12 @@ def plan_changes(
         PredicateError: the predicate cannot be parsed or bound.
     """
     check_columns(snapshot.schema)
+    schema = StructType((*snapshot.schema.fields, *FEED_COLUMNS))
+    for name in arguments.names("columns", columns) or ():
+        schema.field(name, "the change data feed")  # change files do not hold the ids of rows
     return ChangeScan(
         *(
-            plan_scan(_as_table(snapshot, files, alike), columns, predicate)
+            plan_scan(_as_table(snapshot, schema, files, alike), columns, predicate)
             for files, alike in zip(_parted(changes), (FEED_COLUMNS[1:], FEED_COLUMNS), strict=True)
         )
     )
@@ -172,11 +176,11 @@ def _parted(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
     return changes.filter(recorded), changes.filter(pc.invert(recorded))
 
 
-def _as_table(snapshot: Snapshot, files: pa.Table, alike: Sequence[StructField]) -> Snapshot:
+def _as_table(snapshot: Snapshot, schema: StructType, files: pa.Table, alike: Sequence[StructField]) -> Snapshot:
     """The feed as a version of a table."""
     metadata = msgspec.structs.replace(
         snapshot.metadata,
-        schema_string=schema_json(StructType((*snapshot.schema.fields, *FEED_COLUMNS))),
+        schema_string=schema_json(schema),
         partition_columns=[*snapshot.partition_columns, *(field.name for field in alike)],
     )
     return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files))

@@ -12,6 +12,7 @@ import os
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -347,3 +348,20 @@ def test_a_file_that_vacuum_took_is_one_clear_error(tmp_path):
     assert any(name.startswith("_change_data/") for name in gone)
     with pytest.raises(errors.DataFileNotFoundError, match="_change_data"):
         table.load_cdf(1).read_all()
+
+
+def test_ids_of_rows_are_not_in_the_feed(tmp_path):
+    properties = {**VECTORS, "delta.enableRowTracking": "true"}
+    write_deltalake(tmp_path, data([(i, "a", i) for i in range(4)]), configuration=properties)
+    table = DeltaTable(tmp_path)
+    before = {row["id"]: row["_metadata.row_id"] for row in with_ids(table)}
+    table.update({"v": "7"}, predicate="id = 1")
+    assert {row["id"]: row["_metadata.row_id"] for row in with_ids(table)} == before
+    (file,) = cdc_files(tmp_path, 1)
+    assert pq.read_schema(tmp_path / file).names == [*SCHEMA.names, "_change_type"]
+    with pytest.raises(errors.ColumnNotFoundError, match="row_id"):
+        table.load_cdf(columns=["id", "_metadata.row_id"])
+
+
+def with_ids(table):
+    return table.to_pyarrow_table(columns=["id", "_metadata.row_id"]).to_pylist()

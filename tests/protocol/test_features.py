@@ -214,11 +214,10 @@ def test_unknown_features_are_not_written():
         check_writable(protocol(1, 7, None, ["liquid"]), table())
 
 
-def test_old_versions_are_written_while_what_they_imply_is_inactive():
+def test_old_versions_are_written_with_what_they_imply():
     for reader, writer in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (2, 6)):
         check_writable(protocol(reader, writer), table({"delta.columnMapping.mode": "none"}))
-    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
-        check_writable(protocol(1, 6), table(schema_string=schema(metadata={"delta.identity.start": 1})))
+    check_writable(protocol(1, 4), table({"delta.enableChangeDataFeed": "TRUE", "delta.constraints.c": "a > 0"}))
 
 
 def test_a_property_that_the_protocol_does_not_back_is_refused_too():
