@@ -16,6 +16,7 @@ traces back meanwhile makes it begin anew.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from refdelta.ops.change import PROTECTED, in_json
 from refdelta.ops.features import to_drop
 from refdelta.ops.history_traces import history_has_traces, oldest_commit
 from refdelta.ops.removals import REMOVALS, Removal, used_by_metadata
+from refdelta.ops.reorg_uniform import files_anew
 from refdelta.protocol.features import REGISTRY, check_writable, features_of
 from refdelta.protocol.properties import get
 from refdelta.protocol.protocol_choice import minimal_protocol, without
@@ -107,6 +109,9 @@ class _Drop:
         changed = False
         if removal.stop and used_by_metadata(name, self._newest()):
             self._commit("drop_feature", lambda txn, snapshot: _stop(txn, snapshot, removal))
+            changed = True
+        if removal.rewrite and removal.left(self._newest()):
+            self._commit("drop_feature", lambda txn, snapshot: _rewrite(txn, snapshot, removal))
             changed = True
         while removal.purge and removal.left(self._newest()):
             with self.begin() as txn:
@@ -193,6 +198,16 @@ def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
         txn.describe("SET TBLPROPERTIES", {"properties": in_json(values)}, {})
     else:
         txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(gone), "ifExists": in_json(True)}, {})
+
+
+def _rewrite(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
+    metadata, _ = removal.last(snapshot)
+    check_writable(snapshot.protocol, metadata)
+    txn.read_whole_table()
+    removed, added = files_anew(txn, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
+    _stage(txn, snapshot, snapshot.protocol, metadata, ())
+    figures = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
+    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false"}, figures)
 
 
 def _stage(

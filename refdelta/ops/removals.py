@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.protocol.column_mapping import each_field
+from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.features import REGISTRY, Facts
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
+from refdelta.protocol.types import schema_json
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import AnyAction, Metadata
 
+_WIDENING = "delta.enableTypeWidening"
 Last = tuple["Metadata", tuple["AnyAction", ...]]
 
 
@@ -35,12 +39,14 @@ class Removal:
         left: what of it is in the table still, in words; empty where nothing is.
         stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
             files are rewritten.
+        rewrite: whether all files are written anew when that commit comes, if the table has what ``left`` tells.
         purge: whether files with deletion vectors are rewritten, as long as something is left.
     """
 
     last: Callable[[Snapshot], Last] = _as_it_is
     left: Callable[[Snapshot], str] = _nothing
     stop: bool = False
+    rewrite: bool = False
     purge: bool = False
 
 
@@ -84,6 +90,25 @@ def _vectors(snapshot: Snapshot) -> str:
     return f"{found} of its files have deletion vectors" if found else ""
 
 
+def _changes(snapshot: Snapshot) -> str:
+    changed = TYPE_CHANGES in Facts.of(snapshot.metadata.schema_string, None).keys
+    return "columns whose types were widened say so in its schema" if changed else ""
+
+
+def _as_if_never_widened(snapshot: Snapshot) -> Last:
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k != _WIDENING}
+    schema = each_field(snapshot.schema, lambda item: replace(item, metadata=_without(item.metadata, TYPE_CHANGES)))
+    return msgspec.structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), configuration=configuration
+    ), ()
+
+
+def _without(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != key}
+
+
+_WIDENED = Removal(_as_if_never_widened, _changes, stop=True, rewrite=True)
+
 REMOVALS: dict[str, Removal] = {
     "checkConstraints": Removal(left=_constraints),
     "inCommitTimestamp": Removal(
@@ -98,4 +123,6 @@ REMOVALS: dict[str, Removal] = {
     "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
     "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
     "vacuumProtocolCheck": Removal(),
+    "typeWidening": _WIDENED,
+    "typeWidening-preview": _WIDENED,
 }

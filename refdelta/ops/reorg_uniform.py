@@ -26,7 +26,8 @@ from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata
+    from refdelta.ops.bins import Aim
+    from refdelta.protocol.actions import Add, Metadata
     from refdelta.staging import Staging
 
 NAME: Final = "reorg_upgrade_uniform"
@@ -54,10 +55,36 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     check_compatible(features_of(protocol), metadata, snapshot.metadata, rewritten=True)
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
-    target = after.properties.target_file_size or TARGET_FILE_SIZE
     # Of files that were written for it, those with vectors alone have to go.
     was = version_of(snapshot.metadata.configuration) == version
-    bins = plan_bins(after, "purge" if was else "upgrade", filters=None, target=target, min_size=0).bins
+    removed, added = files_anew(txn, after, "purge" if was else "upgrade")
+    if protocol != snapshot.protocol:
+        txn.stage([protocol])
+    if metadata != snapshot.metadata:
+        txn.stage([metadata])
+    figures = {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(add.size for add in added),
+        "numRemovedBytes": sum(add.size for add in removed),
+    }
+    told = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
+    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
+
+
+def files_anew(txn: Staging, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
+    """Write files anew, under the schema that a snapshot has by now, and stage that they take the old ones' place.
+
+    Args:
+        txn: the transaction.
+        after: the table's files, with the metadata that it gets.
+        aim: which of the files: all for ``upgrade``, those with deletion vectors for ``purge``.
+
+    Returns:
+        The entries of those that went, and of those that came.
+    """
+    target = after.properties.target_file_size or TARGET_FILE_SIZE
+    bins = plan_bins(after, aim, filters=None, target=target, min_size=0).bins
     executor = txn.executor or ThreadExecutor(min(4, max(1, len(bins))))
     rewriter = Rewriter(after.without_files(), target, None, ())
     groups = list(
@@ -70,21 +97,10 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     )
     removed = [each.add for group in groups for each in group.inputs]
     added = [output.add for group in groups for output in group.outputs]
-    if protocol != snapshot.protocol:
-        txn.stage([protocol])
-    if metadata != snapshot.metadata:
-        txn.stage([metadata])
     txn.read_files(removed)
     txn.stage(tombstone(add, now_ms=now_ms(), data_change=False) for add in removed)
     txn.stage(added)
-    figures = {
-        "numAddedFiles": len(added),
-        "numRemovedFiles": len(removed),
-        "numAddedBytes": sum(add.size for add in added),
-        "numRemovedBytes": sum(add.size for add in removed),
-    }
-    told = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
-    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
+    return removed, added
 
 
 def _compatible(metadata: Metadata) -> Metadata:

@@ -65,7 +65,7 @@ def without_mapping(schema: StructType) -> StructType:
     """The schema without physical names and ids: another table's mean nothing here."""
     if all(_MARKS.isdisjoint(item.metadata) for item in every_field(schema)):
         return schema
-    return _each(schema, lambda item: _without(item, _MARKS))
+    return each_field(schema, lambda item: _without(item, _MARKS))
 
 
 def schema_of(metadata: Metadata) -> StructType:
@@ -110,7 +110,7 @@ def completed(metadata: Metadata, before: Metadata | None = None, *, replacing: 
     naming = _Naming(most, old, upgrade=was == "none" and before is not None and not replacing)
     schema = naming.struct(schema, ())
     if any(get(configuration, name) for name in _NEEDS_NESTED_IDS):
-        schema = _each(schema, naming.with_nested_ids)
+        schema = each_field(schema, naming.with_nested_ids)
     configuration[MAX_ID] = str(naming.most)
     return msgspec.structs.replace(metadata, schema_string=schema_json(schema), configuration=configuration)
 
@@ -205,7 +205,7 @@ def _nested_paths(data_type: DataType, path: str) -> Iterator[str]:
                 yield from _nested_paths(inner, f"{path}.{name}")
 
 
-def _each(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
+def each_field(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
     """The schema with every field changed, inner ones first."""
     changed: Any = _each_in(schema, change)
     return StructType(changed.fields)

@@ -7,6 +7,7 @@ import time
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
@@ -191,6 +192,25 @@ def test_checkpoints_of_the_second_specification_are_given_up(tmp_path):
     assert supported(table) == {"appendOnly", "invariants", "checkpointProtection"}
     assert table.metadata().configuration["delta.checkpointPolicy"] == "classic"
     assert DeltaTable(tmp_path).count() == 10
+
+
+@pytest.mark.parametrize("name", ["typeWidening", "typeWidening-preview"])
+def test_files_are_rewritten_in_the_types_of_today(tmp_path, name):
+    narrow = pa.table({"id": pa.array([1, 2], pa.int16()), "s": [{"x": 1.5}] * 2})
+    properties = {"delta.enableTypeWidening": "true", f"delta.feature.{name}": "supported"}
+    write_deltalake(tmp_path, narrow, configuration=properties)
+    table = DeltaTable(tmp_path)
+    if name == "typeWidening":
+        table.alter.change_type("id", "long")
+        write_deltalake(table, ROWS.slice(5).select(["id"]), mode="append")
+    before = table.to_pyarrow_table().sort_by("id")
+    table.alter.drop_feature(name)
+    assert supported(table) == {"appendOnly", "invariants", "checkpointProtection"}
+    assert table.to_pyarrow_table().sort_by("id") == before
+    assert "delta.typeChanges" not in table.metadata().schema_string
+    assert "delta.enableTypeWidening" not in table.metadata().configuration
+    kinds = {pq.read_schema(uri).field("id").type for uri in table.file_uris()}
+    assert kinds == {before.schema.field("id").type}
 
 
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
