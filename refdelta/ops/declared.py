@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from refdelta import arguments
 from refdelta.engine.evaluate import evaluate_value
+from refdelta.engine.fit import plan_fit
 from refdelta.engine.sql import parse_expression
-from refdelta.errors import ExpressionError, InvalidArgumentError, SchemaMismatchError
+from refdelta.errors import ConstraintViolationError, ExpressionError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.identity import EXPLICIT, MARK, START, STEP
 from refdelta.ops.row_rules import DEFAULT, GENERATION
 from refdelta.protocol.assignment import store_assign
@@ -140,8 +141,11 @@ def check_default(field: StructField) -> None:
     sql = str(field.metadata[DEFAULT])
     try:
         value = store_assign(parse_expression(sql, StructType()), as_nullable(field.type), field.name)
-        evaluate_value(value, pa.record_batch({"": [0]}))
-    except (InvalidArgumentError, SchemaMismatchError, ExpressionError) as error:
+        found = evaluate_value(value, pa.record_batch({"": [0]}))
+        if not found.null_count:
+            rows = pa.record_batch({field.name: found})
+            plan_fit(rows.schema, StructType((field,))).apply(rows)
+    except (InvalidArgumentError, SchemaMismatchError, ExpressionError, ConstraintViolationError) as error:
         raise InvalidArgumentError(f"{sql} is no default for column {field.name!r}, a {field.type}: {error}") from None
 
 

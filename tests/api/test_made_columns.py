@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
 
 import refdelta
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import DeltaTable, Schema, errors, write_deltalake
 from refdelta.ops.prepared_files import AddAction
-from refdelta.protocol.types import LONG, StructField
+from refdelta.protocol.types import (
+    BINARY,
+    BYTE,
+    FLOAT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    StructField,
+    StructType,
+)
 
 SCHEMA = pa.schema(
     [
@@ -155,6 +168,27 @@ def test_a_default_brings_its_feature(tmp_path):
     assert "allowColumnDefaults" in table.protocol().writer_features
     write_deltalake(tmp_path / "t", pa.table({"a": [2]}), mode="append")
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("a").to_pydict() == {"a": [1, 2], "b": [1, -1]}
+
+
+def test_defaults_of_all_types(tmp_path):
+    long = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
+    kinds: dict[str, tuple[Any, str, Any]] = {
+        "struct": (StructType((StructField("x", LONG),)), "NULL", None),
+        "array": (ArrayType(LONG), "null", None),
+        "char": (STRING, "'ab'", "ab  "),
+        "binary": (BINARY, "X'0102'", b"\1\2"),
+        "decimal": (DecimalType(5, 2), "1.5", Decimal("1.50")),
+        "instant": (TIMESTAMP, "TIMESTAMP '2020-01-01 00:00:00'", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
+        "float": (FLOAT, "1.5", 1.5),
+        "byte": (BYTE, "3", 3),
+    }
+    fields = [StructField(name, kind, metadata=long if name == "char" else {}) for name, (kind, *_) in kinds.items()]
+    schema = Schema(StructType((StructField("a", LONG), *fields)))
+    table = DeltaTable.create(tmp_path / "t", schema, defaults={name: sql for name, (_, sql, _) in kinds.items()})
+    write_deltalake(table, pa.table({"a": [1]}), mode="append")
+    assert table.to_pyarrow_table().to_pylist() == [{"a": 1} | {name: value for name, (*_, value) in kinds.items()}]
+    with pytest.raises(errors.InvalidArgumentError, match="'abcde' is no default for column 'char'"):
+        table.alter.set_default("char", "'abcde'")
 
 
 def test_the_time_of_a_default_is_that_of_the_write(tmp_path):

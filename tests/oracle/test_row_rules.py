@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from comparison import assert_same_table
-from refdelta import DeltaTable, Identity, errors, write_deltalake
+from refdelta import DeltaTable, Identity, errors, verify, write_deltalake
 from refdelta.protocol.features import features_of
 from refdelta.spark import oracle
 
@@ -277,3 +277,46 @@ def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     refdelta.spark.write(wrong, str(tmp_path / "n"), mode="append")
     numbered.merge(frame, "s.a = t.a", executor=executor).when_not_matched_insert({"a": "s.a"}).execute()
     assert sorted(numbered.to_pyarrow_table()["g"].to_pylist()) == [1, 3, 6, 9, 12]
+
+
+def test_all_rules_beside_mapped_columns_vectors_and_tracked_rows(quick_spark, tmp_path):
+    spark, path = quick_spark, tmp_path / "t"
+    name = oracle.identifier(path)
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT GENERATED ALWAYS AS IDENTITY, a BIGINT, "
+        "g BIGINT GENERATED ALWAYS AS (a * 10), "
+        "p STRING GENERATED ALWAYS AS (CASE WHEN a % 2 = 0 THEN 'even' ELSE 'odd' END), d INT DEFAULT 7, n STRING) "
+        "USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported', "
+        "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true', "
+        "'delta.enableRowTracking' = 'true', 'delta.enableInCommitTimestamps' = 'true', "
+        "'delta.checkpointInterval' = '3')"
+    )
+    table = DeltaTable(path)
+    table.alter.add_constraint({"c": "a < 1000"})
+    write_deltalake(table, pa.table({"a": [1, 2, 3]}), mode="append")
+    spark.sql(f"INSERT INTO {name} (a, d) VALUES (4, 5), (5, DEFAULT)")
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN n TO `some n`")
+    table.update({"a": "a + 10", "d": "DEFAULT", "`some n`": "'ours'"}, predicate="a IN (2, 4)")
+    spark.sql(f"UPDATE {name} SET a = a + 20, `some n` = 'theirs' WHERE a IN (3, 14)")
+    merger = table.merge(pa.table({"k": [1, 6]}), "s.k = t.a").when_matched_update({"a": "s.k + 100", "d": "1"})
+    merger.when_not_matched_insert({"a": "s.k"}).execute()
+    spark.sql(
+        f"MERGE INTO {name} t USING (SELECT explode(array(5L, 8L)) AS k) s ON s.k = t.a "
+        "WHEN MATCHED THEN UPDATE SET a = s.k + 200 WHEN NOT MATCHED THEN INSERT (a, d) VALUES (s.k, 7)"
+    )
+    spark.sql(f"OPTIMIZE {name}")
+    table.delete("a = 6")
+    table.optimize.compact()
+    write_deltalake(table, pa.table({"a": [9]}), mode="append")
+    expected = {101: 1, 12: 7, 23: 7, 34: 7, 205: 7, 8: 7, 9: 7}
+    found = table.to_pyarrow_table()
+    assert dict(zip(found["a"].to_pylist(), found["d"].to_pylist(), strict=True)) == expected
+    assert found["g"].to_pylist() == [a * 10 for a in found["a"].to_pylist()]
+    assert found["p"].to_pylist() == ["odd" if a % 2 else "even" for a in found["a"].to_pylist()]
+    assert len(set(found["id"].to_pylist())) == len(expected)
+    assert_same_table(found, oracle.read_table(spark, path))
+    with pytest.raises(Exception, match="CHECK constraint c "):
+        spark.sql(f"INSERT INTO {name} (a) VALUES (1000)")
+    with pytest.raises(errors.ConstraintViolationError, match="CHECK constraint 'c'"):
+        write_deltalake(table, pa.table({"a": [1000]}), mode="append")
+    assert not verify(path).errors
