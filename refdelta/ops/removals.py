@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.engine.statistics import whole_adds
 from refdelta.protocol.column_mapping import each_field
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.features import REGISTRY, Facts
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
+from refdelta.protocol.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
 from refdelta.protocol.types import schema_json
 
 if TYPE_CHECKING:
@@ -84,6 +86,15 @@ def _domains(snapshot: Snapshot) -> Last:
     return snapshot.metadata, gone
 
 
+def _without_row_ids(snapshot: Snapshot) -> Last:
+    """The domain with the highest id stays: a version that is restored would bring the ids below it back."""
+    gone = (ENABLED, SUSPENDED, ID_COLUMN, VERSION_COLUMN)
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k not in gone}
+    bare = {"base_row_id": None, "default_row_commit_version": None, "data_change": False}
+    again = tuple(msgspec.structs.replace(add, **bare) for add in whole_adds(snapshot.files))
+    return msgspec.structs.replace(snapshot.metadata, configuration=configuration), again
+
+
 def _vectors(snapshot: Snapshot) -> str:
     files = snapshot.files
     found = files.num_rows - files.column("deletionVector").null_count
@@ -123,6 +134,7 @@ REMOVALS: dict[str, Removal] = {
     "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
     "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
     "vacuumProtocolCheck": Removal(),
+    "rowTracking": Removal(_without_row_ids),
     "typeWidening": _WIDENED,
     "typeWidening-preview": _WIDENED,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -110,6 +111,28 @@ def test_domains_go_with_their_feature(tmp_path):
         table.alter.drop_feature("domainMetadata")
     with pytest.raises(errors.InvalidArgumentError, match="clustering cannot be dropped: Delta has no procedure"):
         table.alter.drop_feature("clustering")
+
+
+def test_rows_lose_their_ids_and_get_no_old_ones_again(tmp_path):
+    write_deltalake(tmp_path, ROWS, configuration={"delta.enableRowTracking": "true"})
+    table = DeltaTable(tmp_path)
+    table.update({"name": "'x'"}, predicate="id = 2")
+    dropped = table.alter.drop_feature("rowTracking")
+    assert dropped.version == 2
+    assert "rowTracking" not in supported(table)
+    assert not table.metadata().configuration
+    log = [json.loads(line) for line in table.store.get(f"_delta_log/{2:020d}.json").splitlines()]
+    adds = [action["add"] for action in log if "add" in action]
+    assert len(adds) == len(table.file_uris())
+    assert not any("baseRowId" in add or add["dataChange"] for add in adds)
+    assert table.to_pyarrow_table().sort_by("id")["name"].to_pylist() == ["0", "1", "x", *map(str, range(3, 10))]
+    with pytest.raises(errors.InvalidArgumentError):
+        table.to_pyarrow_table(columns=["_metadata.row_id"])
+    # A version that is restored has its ids again, and new rows others.
+    table.restore(0)
+    write_deltalake(table, ROWS, mode="append")
+    ids = table.to_pyarrow_table(columns=["_metadata.row_id"]).column(0).to_pylist()
+    assert len(set(ids)) == 20
 
 
 def test_vectors_are_purged_and_checkpoints_stand_before_the_rest(tmp_path):
