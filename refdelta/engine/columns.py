@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from refdelta.engine import variant
@@ -126,6 +127,8 @@ def _converter(source: pa.DataType, target: DataType, form: _Form, path: str) ->
     if pt.is_dictionary(source):
         inner = _converter(source.value_type, target, form, path)
         return _then(lambda array: array.dictionary_decode(), inner)
+    if pt.is_null(source):  # nothing but nulls: the writer did not even know the type
+        return lambda array: pa.nulls(len(array), arrow_type(target))
     if isinstance(source, pa.BaseExtensionType):
         return _then(lambda array: array.storage, _converter(source.storage_type, target, form, path))
     if target == VARIANT:
@@ -198,9 +201,9 @@ def _struct(source: pa.DataType, target: StructType, form: _Form, path: str) -> 
 
 def _list(source: pa.DataType, target: ArrayType, form: _Form, path: str) -> Convert | None:
     arrow = arrow_type(target)
-    if pt.is_large_list(source) or pt.is_fixed_size_list(source) or pt.is_list_view(source):
+    if any(odd(source) for odd in (pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)):
         plain = pa.list_(source.value_field)
-        return _then(lambda array: array.cast(plain), _list(plain, target, form, path))
+        return _then(lambda array: _as_list(array, plain), _list(plain, target, form, path))
     if not pt.is_list(source):
         raise ValueError(f"its column {path} is {source}, where the table has an array")
     inner = _converter(source.value_type, target.element, form, f"{path}.element")
@@ -233,6 +236,14 @@ def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
     if pt.is_list(source) and pt.is_struct(source.value_type) and source.value_type.num_fields == 2:
         return source.value_type[0], source.value_type[1]
     raise ValueError(f"its column {path} is {source}, where the table has a map")
+
+
+def _as_list(array: pa.Array, target: pa.DataType) -> pa.ListArray:
+    """Lists of another form; Arrow's own cast of a view may give too few offsets."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(offsets, array.flatten(), type=target, mask=mask)
 
 
 def _same_children(source: pa.DataType, target: pa.DataType) -> bool:

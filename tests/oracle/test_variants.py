@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import handmade
 import spark_tables
 from refdelta import DeltaTable, variants, write_deltalake
 from refdelta.spark import oracle
@@ -39,65 +40,69 @@ VALUES = {
     "TIMESTAMP'2020-01-01 01:02:03.456789'": dt.datetime(2020, 1, 1, 1, 2, 3, 456789, dt.UTC),
     "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'": dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
     "array(1, NULL)": [1, None],
-    "struct(1 AS a, 'x' AS b)": None,
+    "struct(1 AS a, 'x' AS b)": {"a": 1, "b": "x"},
 }
 
 
-@pytest.fixture(params=["true", "false"])
-def shredding(spark, request):
-    """Whether Spark shreds what it writes."""
+def declared(path, files):
+    """Make a table with variants of Parquet files that Spark wrote into its folder."""
+    fields = [handmade.field("id", "long"), handmade.field("v", "variant")]
+    features = ["variantType", "variantShredding-preview"]  # delta-spark 4.4 has no other name
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    actions = [{"protocol": protocol}, handmade.metadata(handmade.struct(*fields))]
+    actions += [handmade.add(file.name, size=file.stat().st_size) for file in files]
+    (path / "_delta_log").mkdir()
+    (path / "_delta_log" / f"{0:020}.json").write_bytes(handmade.lines(*actions))
+
+
+def test_variants_that_spark_shredded_are_put_together(spark, tmp_path):
+    texts = TEXTS * 3
+    rows = " UNION ALL ".join(f"SELECT {i}L AS id, parse_json('{text}') AS v" for i, text in enumerate(texts))
     settings = {
-        "spark.sql.variant.writeShredding.enabled": request.param,
-        "spark.sql.variant.inferShreddingSchema": request.param,
+        "spark.sql.variant.writeShredding.enabled": "true",
+        "spark.sql.variant.forceShreddingSchemaForTest": SHREDDED,
     }
-    if request.param == "true":
-        settings["spark.sql.variant.forceShreddingSchemaForTest"] = SHREDDED
+    # delta-spark 4.4 itself cannot write what Spark is made to shred.
     for name, value in settings.items():
         spark.conf.set(name, value)
-    yield request.param
-    for name in settings:
-        spark.conf.unset(name)
+    try:
+        spark.sql(f"{rows} UNION ALL SELECT -1, NULL").coalesce(1).write.parquet(str(tmp_path / "t"))
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    [file] = (tmp_path / "t").glob("*.parquet")
+    assert "typed_value" in str(pq.ParquetFile(file).schema)
+    declared(tmp_path / "t", [file])
+
+    seen = {row["id"]: row["v"] for row in DeltaTable(tmp_path / "t").to_pyarrow_table().to_pylist()}
+    assert seen == {i: json.loads(text, parse_float=Decimal) for i, text in enumerate(texts)} | {-1: None}
+    theirs = oracle.frame(spark, tmp_path / "t").selectExpr("id", "to_json(v) v").collect()
+    assert {row.id: row.v and json.loads(row.v, parse_float=Decimal) for row in theirs} == seen
 
 
-def test_variants_of_spark_are_read(spark, tmp_path, shredding):
+def test_variants_of_spark_are_read(spark, tmp_path):
     path = tmp_path / "t"
     spark.sql(
-        f"CREATE TABLE {oracle.identifier(path)} (id BIGINT, v VARIANT, s STRUCT<v: VARIANT>, a ARRAY<VARIANT>, "
-        f"m MAP<STRING, VARIANT>) USING delta TBLPROPERTIES ('delta.enableVariantShredding' = '{shredding}', "
+        f"CREATE TABLE {oracle.identifier(path)} (id INT, v VARIANT, s STRUCT<v: VARIANT>, a ARRAY<VARIANT>, "
+        "m MAP<STRING, VARIANT>) USING delta TBLPROPERTIES ('delta.enableVariantShredding' = 'true', "
         "'delta.enableDeletionVectors' = 'true')"
     )
-    texts = [*TEXTS * 12, *TEXTS[:1]]
-    parsed = [f"parse_json('{text}')" for text in texts]
-    rows = [f"({i}, {v}, struct({v}), array({v}, NULL), map('k', {v}))" for i, v in enumerate(parsed)]
-    spark_tables.sql(spark, path, f"INSERT INTO {{t}} VALUES {', '.join(rows)}, (-1, NULL, NULL, NULL, NULL)")
-    spark_tables.sql(spark, path, "DELETE FROM {t} WHERE id % 5 = 1")
-    shredded = ["typed_value" in str(pq.read_schema(file)) for file in path.glob("*.parquet")]
-    assert any(shredded) == (shredding == "true")
+    made = [f"parse_json('{text}')" for text in TEXTS] + [
+        f"to_variant_object({sql})" if sql.startswith("struct") else f"CAST({sql} AS VARIANT)" for sql in VALUES
+    ]
+    want = [json.loads(text, parse_float=Decimal) for text in TEXTS] + list(VALUES.values())
+    rows = [f"SELECT {i}, {v}, struct({v}), array({v}, NULL), map('k', {v})" for i, v in enumerate(made)]
+    spark_tables.sql(
+        spark, path, f"INSERT INTO {{t}} {' UNION ALL '.join(rows)} UNION ALL SELECT -1, NULL, NULL, NULL, NULL"
+    )
+    spark_tables.sql(spark, path, "DELETE FROM {t} WHERE id = 3")
 
-    table = DeltaTable(path).to_pyarrow_table()
-    seen = {row["id"]: row for row in table.to_pylist()}
+    seen = {row["id"]: row for row in DeltaTable(path).to_pyarrow_table().to_pylist()}
     assert seen.pop(-1) == {"id": -1, "v": None, "s": None, "a": None, "m": None}
-    assert len(seen) == sum(i % 5 != 1 for i in range(len(texts)))
+    assert seen.keys() == set(range(len(made))) - {3}
     for i, row in seen.items():
-        want = json.loads(texts[i], parse_float=Decimal)
-        assert row == {"id": i, "v": want, "s": {"v": want}, "a": [want, None], "m": [("k", want)]}
-    assert table["v"].null_count == 1
-
-
-def test_each_type_of_a_variant(spark, tmp_path, shredding):
-    path = tmp_path / "t"
-    spark.sql(f"CREATE TABLE {oracle.identifier(path)} (id INT, v VARIANT) USING delta")
-    rows = []
-    for i, sql in enumerate(VALUES):
-        made = f"to_variant_object({sql})" if "(1" in sql and not sql.startswith("CAST") else f"CAST({sql} AS VARIANT)"
-        # Alike values side by side are what Spark takes columns from.
-        rows += [f"SELECT {i}, {made} FROM range(5)"]
-    for row in rows:
-        spark_tables.sql(spark, path, f"INSERT INTO {{t}} {row}")
-    want = dict(enumerate(VALUES.values())) | {len(VALUES) - 1: {"a": 1, "b": "x"}}
-    found = DeltaTable(path).to_pyarrow_table().to_pylist()
-    assert len(found) == 5 * len(VALUES)
-    assert {row["id"]: (row["v"], type(row["v"])) for row in found} == {i: (v, type(v)) for i, v in want.items()}
+        assert (row["v"], type(row["v"])) == (want[i], type(want[i]))
+        assert row == {"id": i, "v": want[i], "s": {"v": want[i]}, "a": [want[i], None], "m": [("k", want[i])]}
 
 
 def test_spark_reads_variants_of_ours(spark, tmp_path):
