@@ -139,7 +139,8 @@ def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, i
 def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
     """The version of the checkpoint from which ``version`` is built, or None where it is built from all commits.
 
-    Nothing is deleted on the strength of a name: a Parquet checkpoint whose footer cannot be read does not count.
+    Nothing is deleted on the strength of a name: a Parquet checkpoint whose footer cannot be read does not count, nor
+    one of which a sidecar is missing.
     """
     damaged: set[str] = set()
     while True:
@@ -149,10 +150,23 @@ def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
             return None
         if segment is None or segment.checkpoint is None:
             return None
-        bad = [file.key for file in segment.checkpoint.files if not _sound(store, file)]
+        files = segment.checkpoint.files
+        bad = [file.key for file in files if not _sound(store, file)] or (
+            [] if _whole(store, segment.checkpoint) else [file.key for file in files]
+        )
         if not bad:
             return segment.checkpoint.version
         damaged.update(bad)
+
+
+def _whole(store: Store, checkpoint: CheckpointFiles) -> bool:
+    """Whether all sidecars that it names are there."""
+    try:
+        named = _sidecars_of(store, checkpoint)
+    except InvalidLogError:
+        return False
+    with store_errors("list the sidecars"):
+        return not named or set(named) <= {info.key for info in store.list(prefix=f"{SIDECARS}/")}
 
 
 def _sound(store: Store, file: LogFile) -> bool:

@@ -204,3 +204,15 @@ def test_old_readers_find_a_checkpoint_by_a_name_that_they_know(tmp_path, top_le
     assert read_checkpoint(store, classic).files.select(["path", "size"]) == load_snapshot(store, 1).files.select(
         ["path", "size"]
     )
+
+
+def test_a_checkpoint_without_one_of_its_sidecars_covers_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {2}, V2, checkpointPolicy="v2")
+    first, *_ = sidecars_of(store, load_snapshot(store).segment.checkpoint)
+    kept, snapshot = store.get(first), load_snapshot(store)
+    store.delete([first])
+    assert cleanup_log(store, snapshot, NOW) == []
+    store.put(first, kept)
+    assert cleanup_log(store, snapshot, NOW) != []
+    assert versions(store) == [2, 3]
