@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _EXPRESSIONS = ("delta.generationExpression", "delta.invariants")
+_MADE = frozenset(("delta.generationExpression", "delta.identity.start"))
 _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 
@@ -143,7 +144,8 @@ def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) ->
         new_type: a primitive type, of Arrow or by name: ``long`` or ``bigint``, ``decimal(12,2)``.
 
     Raises:
-        InvalidArgumentError: the table's types may not change, or an expression of the table names the column.
+        InvalidArgumentError: the table's types may not change, an expression of the table names the column, or its own
+            values are generated.
         SchemaMismatchError: the type does not widen to the new one.
         ColumnNotFoundError: there is no such column.
     """
@@ -163,6 +165,8 @@ def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) ->
             "cannot change a type: the table has the preview of type widening, by which each change notes its version"
         )
     _check_unused(snapshot, path, "of another type")
+    if len(path) == 1 and not _MADE.isdisjoint(snapshot.schema.field(path[0]).metadata):
+        raise InvalidArgumentError(f"column {dotted(path)} cannot be of another type: its values are made by the table")
     schema = edited(snapshot.schema, path, lambda parent, name: with_part(parent, name, new))
     schema = with_type_changes(snapshot.schema, schema)
     _describe_change(txn, schema, path)

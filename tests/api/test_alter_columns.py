@@ -11,6 +11,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.protocol.types import field_id, parse_schema, physical_name
+from refdelta.schema import Schema
 
 NESTED = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.int16())])))])
 ROWS = pa.table(
@@ -226,6 +227,31 @@ def test_types_change_only_where_the_table_says_so(path):
     write_deltalake(path, wider, mode="append", schema_mode="merge")
     assert struct_of(path).field("id").metadata["delta.typeChanges"] == [{"fromType": "integer", "toType": "long"}]
     assert [row["id"] for row in rows(path)] == [1, 2, 3, 2**40]
+
+
+def test_columns_that_others_are_made_from(path):
+    long = {"type": "long", "nullable": True}
+    fields = [
+        {"name": "a", "metadata": {}, **long},
+        {"name": "g", "metadata": {"delta.generationExpression": "`a` + 1"}, **long},
+        {"name": "free", "metadata": {}, "type": "integer", "nullable": True},
+    ]
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+    configuration = {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}
+    table = DeltaTable.create(path, schema, configuration=configuration)
+    for change in (
+        lambda: table.alter.rename_column("a", "b"),
+        lambda: table.alter.drop_columns("a"),
+        lambda: table.alter.change_type("a", "decimal(20,0)"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=r"column 'g' .* rests on it"):
+            change()
+    with pytest.raises(errors.InvalidArgumentError, match="made by the table"):
+        table.alter.change_type("g", "decimal(20,0)")
+    table.alter.change_type("free", "long")
+    table.alter.rename_column("g", "G 2")
+    write_deltalake(path, pa.table({"a": [1], "free": [2**40]}), mode="append")
+    assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 1, "G 2": 2, "free": 2**40}]
 
 
 def test_nulls(path):
