@@ -33,7 +33,7 @@ STATEMENTS = ["append", "append", "update", "merge", "delete", "compact", "overw
 
 @dataclass
 class Model:
-    """A table, and what it should hold. A statement returns the rows that stay, and ``(a, d)`` of those that are new."""
+    """A table and what it should hold. A statement returns the rows that stay, and ``(a, d)`` of those that are new."""
 
     table: DeltaTable
     rows: Rows = field(default_factory=dict)
