@@ -92,19 +92,26 @@ def variants(values: Iterable[Any]) -> pa.ExtensionArray:
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether a type is Arrow's canonical one for variants, shredded or not, whoever made it."""
-    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == VARIANT.extension_name
+    """Whether a type is Arrow's canonical one for variants, shredded or not, whoever made it; or PySpark's, which is a
+    struct whose field ``metadata`` is marked.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return bool(kind.extension_name == VARIANT.extension_name)
+    if not pt.is_struct(kind) or {item.name for item in kind} != {"value", "metadata"}:
+        return False
+    return (kind.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 
-def plain(array: pa.ExtensionArray) -> pa.ExtensionArray:
-    """Variants of whichever form beneath as ones of :data:`VARIANT`.
+def plain(array: pa.Array) -> pa.ExtensionArray:
+    """Variants of any type of :func:`is_variant` as ones of :data:`VARIANT`.
 
     Raises:
         ValueError: they are not put together as Parquet's specification has it.
     """
     if array.type == VARIANT:
         return array
-    return pa.ExtensionArray.from_storage(VARIANT, unshredded(array.storage))
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    return pa.ExtensionArray.from_storage(VARIANT, unshredded(storage))
 
 
 def stored(array: pa.ExtensionArray) -> pa.StructArray:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import as_schema, one_array
+from refdelta.engine.arrays import as_schema, empty_table, one_array
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.ops.merge_join import joinable, side
@@ -210,7 +210,7 @@ def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
 
     alias = plan.target_alias if target else plan.source_alias
     fields, on = _fields(frame), plan.on
-    empty = side(alias, to_arrow(fields).empty_table())
+    empty = side(alias, empty_table(to_arrow(fields)))
     made = pa.schema([(_key(name), a.type) for name, a in joinable(on, empty, target=target).items()])
     schema = SparkStruct([*frame.schema.fields, *from_arrow_schema(made).fields])
     expected = arrow_schema(schema)

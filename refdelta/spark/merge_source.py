@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.engine.arrays import empty_table
 from refdelta.engine.schema import to_arrow
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.merge_collected import Collected
@@ -82,7 +83,7 @@ def _measured(kept: Kept, plan: MergePlan) -> tuple[KeyValues, int]:
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit, size = as_engine(fields), 0
         with reported():
-            found = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
+            found = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
             for piece in gathered((fit(batch.drop_columns([ID])) for batch in batches), PIECE_BYTES):
                 found = found.and_of(KeyValues.of(plan.on, plan.source_alias, piece))
                 size += piece.nbytes
@@ -90,7 +91,7 @@ def _measured(kept: Kept, plan: MergePlan) -> tuple[KeyValues, int]:
 
     with running():
         parts = tasks.over(kept.frame, measure, "size long, keys binary").collect()
-    keys = KeyValues.of(plan.on, plan.source_alias, to_arrow(fields).empty_table())
+    keys = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
     for part in parts:
         keys = keys.and_of(pickle.loads(part.keys))  # noqa: S301 - of our own workers
     return keys, sum(part.size for part in parts)

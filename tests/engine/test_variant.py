@@ -440,3 +440,16 @@ def test_the_features_under_their_old_names(table):
         "variantShredding-preview",
         "variantType-preview",
     ]
+
+
+def test_columns_of_pyspark_are_variants_too(tmp_path):
+    marked = pa.field("metadata", pa.binary(), False, metadata={b"variant": b"true"})
+    kind = pa.struct([pa.field("value", pa.binary(), False), marked])
+    theirs = variants([{"a": 1}, None]).cast(kind)
+    write_deltalake(tmp_path / "t", pa.table({"v": theirs, "a": pa.ListArray.from_arrays([0, 1, 2], theirs)}))
+    found = DeltaTable(tmp_path / "t").to_pyarrow_table()
+    assert found.to_pylist() == [{"v": {"a": 1}, "a": [{"a": 1}]}, {"v": None, "a": [None]}]
+    assert found["v"].combine_chunks().cast(kind).to_pylist() == theirs.to_pylist()
+    plain = pa.StructArray.from_arrays([pa.array([b"x"]), pa.array([b"y"])], ["metadata", "value"])
+    with pytest.raises(SchemaMismatchError, match="column v is variant in the table and struct"):
+        write_deltalake(tmp_path / "t", pa.table({"v": plain}), mode="append")
