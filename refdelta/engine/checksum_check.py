@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from refdelta.engine.checksum_write import version_checksum
-from refdelta.errors import InvalidLogError
+from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.protocol.checksum import VersionChecksum, decode_checksum
 from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import checksum_key
@@ -38,7 +38,7 @@ def contradictions(snapshot: Snapshot) -> list[str]:
     try:
         stored = decode_checksum(snapshot.store.get(key), key)
         return list(_differences(stored, version_checksum(snapshot)))
-    except (StorageError, InvalidLogError):
+    except (StorageError, DeltaError):
         return []  # of a version that cannot be added up there is nothing to say, either
 
 

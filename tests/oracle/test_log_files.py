@@ -105,7 +105,7 @@ def test_compaction_files(with_checksums, tmp_path):
     names = [segment.deltas().apply(i).getPath().getName() for i in range(segment.deltas().size())]
     assert [name.endswith("compacted.json") for name in names] == [False, True, True], names
     assert len(DeltaTable(path)._snapshot.segment.commits) == 3
-    for version in range(9):
+    for version in (2, 5, 7):
         oracle.clear_cache(spark)
         assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), oracle.read_table(spark, path, version))
     assert oracle.validate_checksum(spark, path)
@@ -165,7 +165,13 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
     assert optimized(spark, path) == 0
     same(spark, path)
 
-    # Other columns, by either engine: what was clustered by the first ones waits for FULL.
+
+def test_either_engine_changes_the_clustering_columns(quick_spark, tmp_path):
+    """What was clustered by the first ones waits for FULL."""
+    spark, path = quick_spark, tmp_path / "t"
+    write_deltalake(path, grid(5), cluster_by=["x", "s.`y.z`"])
+    table = DeltaTable(path)
+    table.optimize.cluster()
     table.alter.cluster_by("x")
     assert oracle.detail(spark, path)["clusteringColumns"] == ["x"]
     assert optimized(spark, path) == 0
