@@ -22,7 +22,8 @@ def app() -> None:
 
     A table is a folder: a path, or a URI such as s3://bucket/flights, abfss://container@account.dfs.core.windows.net/x
     or file:///data/flights. What a store needs comes from the environment (AWS_..., AZURE_...) or from
-    --storage-option. Every command takes --json and then prints one JSON document ('read': one JSON object a row).
+    --storage-option. Every command takes --json and then prints one JSON document ('read' and 'changes': one JSON
+    object a row).
     """
 
 

@@ -22,9 +22,9 @@ def cli(capfdbinary, monkeypatch):
         out, err = (text.decode() for text in capfdbinary.readouterr())
         result = SimpleNamespace(status=status, out=out, err=err)
         if "--json" in arguments and status == 0:
-            lines = out.splitlines() if arguments[0] == "read" else [out]
+            lines = out.splitlines() if arguments[0] in ("read", "changes") else [out]
             parsed = [json.loads(line) for line in lines]
-            result.json = parsed if arguments[0] == "read" else parsed[0]
+            result.json = parsed if arguments[0] in ("read", "changes") else parsed[0]
         return result
 
     return call

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta import write_deltalake
+from refdelta import DeltaTable, write_deltalake
 
 NESTED = pa.table(
     {
@@ -155,3 +155,23 @@ def test_explain_says_which_files_are_read(cli, table):
     result = cli("read", table, "--where", "day = 'a'", "--explain")
     assert result.status == 0
     assert "day=a" in result.out or "partition" in result.out
+
+
+def test_what_changed(cli, fails, tmp_path):
+    uri = tmp_path / "t"
+    write_deltalake(
+        uri, pa.table({"id": [1, 2], "v": ["a", "b"]}), configuration={"delta.enableChangeDataFeed": "true"}
+    )
+    DeltaTable(uri).update({"v": "'c'"}, predicate="id = 2")
+    DeltaTable(uri).delete("id = 1")
+    lines = [line.split() for line in cli("changes", uri, "--columns", "id,v,_change_type").out.splitlines()]
+    assert lines[2:4] == [["1", "a", "insert"], ["2", "b", "insert"]]
+    assert sorted(lines[4:]) == [["1", "a", "delete"], ["2", "b", "update_preimage"], ["2", "c", "update_postimage"]]
+    found = cli("changes", uri, "--from", 1, "--to", 1, "--json").json
+    assert [(row["_commit_version"], row["id"]) for row in found] == [(1, 2), (1, 2)]
+    since = DeltaTable(uri).history()[0]["timestamp"]
+    at = dt.datetime.fromtimestamp(since / 1000, dt.UTC).isoformat()
+    (last,) = cli("changes", uri, "--from", at, "--where", "_change_type = 'delete'", "--json").json
+    assert last["_commit_version"] == 2
+    assert "behind version 2" in fails("changes", uri, "--from", 3)
+    assert "ending_timestamp is a datetime or an ISO 8601 string, not 'soon'" in fails("changes", uri, "--to", "soon")
