@@ -21,6 +21,7 @@ from refdelta.ops.change import still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
+from refdelta.ops.row_ids import as_last_known
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import check_writable, features_of
@@ -78,7 +79,8 @@ def restore(
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
     remove_files(txn, gone)
-    txn.stage(msgspec.structs.replace(add, data_change=True) for add in whole_adds(back))
+    again = as_last_known(snapshot, whole_adds(back))
+    txn.stage(msgspec.structs.replace(add, data_change=True) for add in again)
     if protocol != snapshot.protocol:
         txn.stage([protocol])
     if metadata != snapshot.metadata:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.executor import ThreadExecutor
@@ -22,7 +23,7 @@ from refdelta.protocol.protocol_choice import upgraded
 from refdelta.protocol.row_tracking import FEATURE, SUSPENDED, is_assigned
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import Add
@@ -78,6 +79,27 @@ def backfill(txn: Staging, snapshot: Snapshot, most: int) -> bool:
 
 def _again(snapshot: Snapshot, files: pa.Table) -> list[Add]:
     return [msgspec.structs.replace(add, data_change=False) for add in _counted(snapshot, files)]
+
+
+def as_last_known(snapshot: Snapshot, adds: Iterable[Add]) -> list[Add]:
+    """Entries of an earlier version, with the row ids that their files were given since, if they had none then.
+
+    Implements PROTOCOL.md, "Writer Requirements for Row Tracking": a file that is added again keeps its ids.
+    """
+    entries = list(adds)
+    lacking = pa.array({add.path for add in entries if add.base_row_id is None}, pa.string())
+    if not len(lacking) or not is_assigned(snapshot.protocol, snapshot.metadata):
+        return entries
+    known: dict[str, tuple[int | None, int | None]] = {}
+    for table in (snapshot.tombstones(), snapshot.files):
+        some = table.filter(pc.is_in(table.column("path"), value_set=lacking))
+        columns = [some.column(name).to_pylist() for name in ("path", "baseRowId", "defaultRowCommitVersion")]
+        known.update((path, (base, since)) for path, base, since in zip(*columns, strict=True) if base is not None)
+    return [_with_ids(add, *known[add.path]) if add.path in known else add for add in entries]
+
+
+def _with_ids(add: Add, base: int | None, since: int | None) -> Add:
+    return msgspec.structs.replace(add, base_row_id=base, default_row_commit_version=since)
 
 
 def without_ids(snapshot: Snapshot) -> pa.Table:

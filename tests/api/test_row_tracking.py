@@ -206,6 +206,25 @@ def test_enabling_gives_ids_to_the_rows_that_are_there(since):
     assert kept(table)[2][1] > max(row_id for _, row_id, _ in found.values())
 
 
+def test_files_that_come_back_from_before_have_the_ids_that_they_were_given():
+    store = MemoryStore("before")
+    write_deltalake(store.uri, rows(1, 2), configuration={"delta.enableDeletionVectors": "true"})
+    write_deltalake(store.uri, rows(3), mode="append")
+    table = DeltaTable(store.uri)
+    table.alter.set_table_properties(ENABLED)
+
+    def given():
+        files = load_snapshot(store).files
+        return dict(zip(*(files.column(n).to_pylist() for n in ("path", "baseRowId")), strict=True))
+
+    before, version = given(), table.version()
+    table.delete("k IN (1, 3)")
+    table.restore(1)
+    assert given() == before
+    table.restore(version)
+    assert {row_id for _, row_id, _ in kept(table).values()} == {0, 1, 2}
+
+
 def test_files_that_do_not_say_how_many_rows_they_have_are_counted(tmp_path):
     path = tmp_path / "t"
     write_deltalake(path, rows(1, 2, 3))
