@@ -21,6 +21,7 @@ from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, Inval
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.names import dotted, split_path
 from refdelta.ops.rewrite import find_matches
+from refdelta.protocol.char_varchar import NOTE
 from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import can_widen, with_type_changes
 from refdelta.protocol.features import features_of
@@ -258,6 +259,9 @@ def _check_unused(snapshot: Snapshot, path: Path, change: str) -> None:
         texts |= {
             f"column {item.name!r} ({key})": str(item.metadata[key]) for key in _EXPRESSIONS if key in item.metadata
         }
+    outer = snapshot.schema.field(path[0])
+    if len(path) > 1 and NOTE in outer.metadata:
+        texts[f"what column {outer.name!r} notes of its lengths"] = str(outer.metadata[NOTE])
     names = {name.lower() for name in path if name not in ("element", "key", "value")}
     for what, text in texts.items():
         words = {(quoted.replace("``", "`") or plain).lower() for quoted, plain in _WORD.findall(text)}

@@ -254,6 +254,21 @@ def test_columns_that_others_are_made_from(path):
     assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 1, "G 2": 2, "free": 2**40}]
 
 
+def test_fields_whose_lengths_are_noted_outside(path):
+    note = {"__CHAR_VARCHAR_TYPE_STRING": "struct<short:varchar(3),n:int>"}
+    inner = [{"name": name, "type": kind, "nullable": True, "metadata": {}}
+             for name, kind in (("short", "string"), ("n", "integer"))]  # fmt: skip
+    field = {"name": "s", "type": {"type": "struct", "fields": inner}, "nullable": True, "metadata": note}
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": [field]}))
+    table = DeltaTable.create(path, schema, configuration={"delta.columnMapping.mode": "name"})
+    for change in (lambda: table.alter.rename_column("s.short", "x"), lambda: table.alter.drop_columns("s.short")):
+        with pytest.raises(errors.InvalidArgumentError, match="lengths rests on it"):
+            change()
+    table.alter.rename_column("s", "t")
+    with pytest.raises(errors.ConstraintViolationError):
+        write_deltalake(path, pa.table({"t": pa.array([{"short": "long"}])}), mode="append")
+
+
 def test_nulls(path):
     table = make(path)
     with pytest.raises(errors.ConstraintViolationError, match="d is null in 1 rows"):
