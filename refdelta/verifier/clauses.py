@@ -379,6 +379,11 @@ CLAUSES: Final[dict[str, Clause]] = {
         "Writer Version Requirements",
         "marks of rules stand only where the protocol has their feature",
     ),
+    "cdf-3": Clause(
+        "MUST",
+        "Writer Requirements for AddCDCFile",
+        "where the feed is on, a commit that changes rows other than by plain inserts and deletes has cdc files",
+    ),
     "cdf-4": Clause(
         "MUST",
         "Change Data Files",

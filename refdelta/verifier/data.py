@@ -17,8 +17,9 @@ from refdelta.engine.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, UnsupportedTypeError
 from refdelta.protocol.paths import data_key
 from refdelta.protocol.stats import load_stats
-from refdelta.protocol.types import StructField, field_id, parse_schema, physical_name
+from refdelta.protocol.types import VARIANT, StructField, StructType, field_id, parse_schema, physical_name
 from refdelta.verifier.rules import Identity, check_nulls, check_rules, rules_of
+from refdelta.verifier.schemas import parts
 from refdelta.verifier.stable_ids import StableIds
 from refdelta.verifier.statistics import StatsCheck, file_leaves
 from refdelta.verifier.tracking import ID_COLUMN, VERSION_COLUMN
@@ -55,6 +56,10 @@ class DataCheck:
         self.partition_names = frozenset(item.name for item in self.partitions)
         mapped = state.supports("columnMapping")
         self.mode = str(state.property("delta.columnMapping.mode")) if mapped else "none"
+        # Arrow takes no rows out of a column of variants.
+        self.readable = StructType(
+            tuple(item for item in self.schema if all(part.type != VARIANT for part in parts(StructType((item,)))))
+        )
         self.rules = rules_of(state, self.schema, report)
         self.identities = Identity.of(state, self.schema)
         self.ids = StableIds(state)
@@ -143,7 +148,7 @@ class _File:
                 self._rows(rows, deleted)
         except DataFileError as error:
             self.find("file-7", error.reason)
-        except DeltaError as error:
+        except (DeltaError, pa.ArrowException) as error:
             self.table.report.skip(f"{self.key}: {error}")
 
     # --- the footer ------------------------------------------------------------------------------------------------
@@ -212,7 +217,7 @@ class _File:
 
     def _rows(self, rows: int, deleted: BitMap64) -> None:
         table = self.table
-        leaves = file_leaves(table.schema, table.partition_names)
+        leaves = file_leaves(table.readable, table.partition_names)
         live_rows = 0
         start = 0
         for batch in read_file(table.store, self._scan_file(), self._plan()):
@@ -225,7 +230,7 @@ class _File:
             for leaf in leaves:
                 leaf.take(batch, live)
             if live.num_rows:
-                check_nulls(table.schema, live, self.find)
+                check_nulls(table.readable, live, self.find)
                 check_rules(table.rules, live, self.find, table.report)
                 for identity in table.identities:
                     identity.take(live, self.find)
@@ -238,7 +243,7 @@ class _File:
 
     def _plan(self) -> ReadPlan:
         return ReadPlan(
-            columns=tuple(self.table.schema),
+            columns=tuple(self.table.readable),
             partition_columns=self.table.partition_names,
             by_id=self.table.mode == "id",
         )

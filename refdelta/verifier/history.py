@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Remove
+from refdelta.protocol.actions import Add, Cdc, CommitInfo, DomainMetadata, Remove
 from refdelta.protocol.in_commit_timestamp import kept
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.replay import file_key
@@ -27,6 +27,7 @@ class Before:
         metadata: the metadata in force.
         appends_only: whether nothing could be removed.
         vectors: whether new deletion vectors were allowed.
+        feed: whether changes had to be told.
         timestamp: the in-commit timestamp of the version before.
         stamped: whether the version before had to have one.
         version: the version before; -1 before the first.
@@ -40,6 +41,7 @@ class Before:
         self.protocol, self.metadata = state.protocol, state.metadata
         self.appends_only = _appends_only(state)
         self.vectors = state.is_on("delta.enableDeletionVectors")
+        self.feed = state.is_on("delta.enableChangeDataFeed")
         self.timestamp = state.timestamp
         self.stamped = _stamped(state)
         self.version = state.version
@@ -75,6 +77,7 @@ class HistoryCheck:
         self._rearranged()
         self._append_only()
         self._timestamp()
+        self._changes()
         if not self.after.supports("domainMetadata"):
             for line in self.commit.lines:
                 if isinstance(line.action, DomainMetadata):
@@ -157,6 +160,19 @@ class HistoryCheck:
         for line, remove in self.removes:
             if remove.data_change is not False:
                 self.find("feature-4", f"{remove.path!r} is removed from a table that is append-only", line)
+
+    def _changes(self) -> None:
+        """What an UPDATE changes, and what a DELETE leaves in new files, is told apart by change files alone."""
+        on = self.after.is_on("delta.enableChangeDataFeed") and self.after.supports("changeDataFeed")
+        if not (on and self.before.feed) or any(isinstance(line.action, Cdc) for line in self.commit.lines):
+            return
+        infos = [line.action.fields for line in self.commit.lines if isinstance(line.action, CommitInfo)]
+        operation = infos[0].get("operation") if infos else None
+        paths = {remove.path for _, remove in self.removes if remove.data_change is not False}
+        new = [line for line, add in self.adds if add.data_change and add.path not in paths]
+        if operation in ("UPDATE", "DELETE") and paths and new:
+            message = f"an {operation} wrote files" if operation == "UPDATE" else "a DELETE wrote files"
+            self.find("cdf-3", f"{message}, and no change files", new[0])
 
     # --- in-commit timestamps --------------------------------------------------------------------------------------
 

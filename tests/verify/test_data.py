@@ -285,6 +285,21 @@ class TestColumns:
         assert found(made) == ["iceberg-3"]
 
 
+def test_columns_of_variants_are_left_aside():
+    made = table(
+        schema=struct(field("id", "long"), field("v", "variant")),
+        protocol=protocol(reader=("variantType", "deletionVectors")),
+        configuration={"delta.enableDeletionVectors": "true"},
+    )
+    variant = pa.array([{"metadata": b"\x01\0\0", "value": b"\0"}] * 3)
+    data = pa.table({"id": DATA["id"], "v": variant})
+    wrong = {"numRecords": 3, "minValues": {"id": 2}, "tightBounds": False}
+    body = serialize_bitmap(BitMap64([1]))
+    descriptor = {"storageType": "i", "pathOrInlineDv": encode_inline(body), "sizeInBytes": len(body), "cardinality": 1}
+    made.commit(file(made, data, wrong, deletionVector=descriptor))
+    assert found(made) == ["stats-1"]
+
+
 # --- deletion vectors --------------------------------------------------------------------------------------------
 
 

@@ -139,6 +139,30 @@ def test_append_only():
     assert found(made) == [("feature-4", 3, 1)]
 
 
+CDC = {"cdc": {"path": "_change_data/c", "partitionValues": {}, "size": 1, "dataChange": False}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "more", "clauses"),
+    [
+        ("UPDATE", [add("b")], [("cdf-3", 2, 3)]),
+        ("UPDATE", [add("b"), CDC], []),
+        ("DELETE", [add("b")], [("cdf-3", 2, 3)]),
+        ("DELETE", [], []),
+        ("DELETE", [add("a", deletionVector=vector())], []),
+        ("WRITE", [add("b")], []),
+    ],
+)
+def test_changes_are_told_where_the_feed_is_on(operation, more, clauses):
+    made = table(
+        protocol=protocol("changeDataFeed", reader=("deletionVectors",)),
+        configuration={"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"},
+    )
+    made.commit(add("a"))
+    made.commit({"commitInfo": {"operation": operation}}, remove("a"), *more)
+    assert found(made) == clauses
+
+
 def test_a_version_that_is_missing():
     made = table()
     made.version += 1
