@@ -10,6 +10,7 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
+from refdelta.protocol.paths import same_path
 from refdelta.spark import oracle
 
 pytestmark = pytest.mark.spark
@@ -26,7 +27,7 @@ def state(path):
     table = DeltaTable(path)
     log = (table.store.get(f"_delta_log/{0:020d}.json")).splitlines()
     adds = [found["add"] for found in map(json.loads, log) if "add" in found]
-    files = sorted((a["path"], sorted(a["partitionValues"].items(), key=str), a["size"]) for a in adds)
+    files = sorted((same_path(a["path"]), sorted(a["partitionValues"].items(), key=str), a["size"]) for a in adds)
     metadata = table.metadata()
     return metadata.schema_string, metadata.partition_columns, metadata.configuration, table.protocol(), files
 
