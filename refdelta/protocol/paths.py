@@ -220,13 +220,18 @@ def _inside(place: str, path: str, folder: str) -> str | None:
 
 
 def absolute_uri(raw_path: str, table_uri: str) -> str:
-    """The absolute URI of what an action names; one that is absolute already stays as it is."""
+    """The absolute URI of what an action names; one that is absolute already stays as it is.
+
+    A local one is ``file:/a``, as Hadoop spells it: delta-spark compares texts where it gives a file a deletion vector.
+    """
     if _SCHEME.match(raw_path):
         return raw_path
     if raw_path.startswith("/"):
-        return f"{_split(table_uri)[0]}{raw_path}"
-    base = str(table_uri) if "://" in table_uri else f"file://{encode_path(str(table_uri))}"
-    return f"{base.rstrip('/')}/{raw_path}"
+        uri = f"{_split(table_uri)[0]}{raw_path}"
+    else:
+        base = str(table_uri) if "://" in table_uri else f"file://{encode_path(str(table_uri))}"
+        uri = f"{base.rstrip('/')}/{raw_path}"
+    return f"file:/{uri.removeprefix('file:///')}" if uri.startswith("file:///") else uri
 
 
 ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:"

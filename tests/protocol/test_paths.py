@@ -13,6 +13,7 @@ from refdelta.errors import InvalidLogError, UnsafePathError
 from refdelta.protocol import paths
 from refdelta.protocol.paths import (
     LogName,
+    absolute_uri,
     data_key,
     encode_path,
     parse_log_name,
@@ -172,6 +173,21 @@ def test_no_path_reaches_outside(raw):
     assert key
     assert not key.startswith("/")
     assert not {"", ".", ".."} & set(key.split("/"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "table", "uri"),
+    [
+        ("p=1/a%20b", "file:///data/t%25", "file:/data/t%25/p=1/a%20b"),
+        ("a", "/data/t t", "file:/data/t%20t/a"),
+        ("/other/a", "file:///data/t", "file:/other/a"),
+        ("a", "s3://bucket/t/", "s3://bucket/t/a"),
+        ("/u/a", "s3://bucket/t", "s3://bucket/u/a"),
+        ("file:///x/a", "s3://bucket/t", "file:///x/a"),
+    ],
+)
+def test_absolute_uris(raw, table, uri):
+    assert absolute_uri(raw, table) == uri
 
 
 def test_sidecars():
