@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import spark_tables
-from refdelta import DeltaTable, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.spark import SparkExecutor, oracle
 
@@ -136,3 +136,28 @@ def test_the_tasks_of_spark_keep_the_ids_of_rows(quick_spark, fresh_path):
             if key in before:
                 assert row_id == before[key][2]
                 assert (since, value) == (before[key][3], before[key][1]) or key in (1, 3, 8)
+
+
+def test_changes_follow_the_rows_through_an_optimize_of_spark(quick_spark, fresh_path):
+    path = fresh_path()
+    properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
+    DeltaTable.create(path, SCHEMA, configuration=properties)
+    for some in (range(5), range(5, 8), range(8, 12)):
+        write_deltalake(path, rows(*some), mode="append")
+    DeltaTable(path).delete("k = 6")
+    ids = {row[0]: row[2] for row in check(quick_spark, path)}
+    delete, update, merge, late = (DeltaTable(path).begin() for _ in range(4))
+    delete.delete("k IN (1, 11)")
+    update.update({"v": "'u'"}, predicate="k IN (2, 5)")
+    merge.merge(rows(3, 40), "s.k = t.k").when_matched_delete().when_not_matched_insert_all().execute()
+    late.delete("k = 2")
+    spark_tables.sql(quick_spark, path, "OPTIMIZE {t} ZORDER BY (v)")
+    assert [transaction.commit().fallbacks for transaction in (delete, update, merge)] == [()] * 3
+    with pytest.raises(errors.ConcurrentModificationError):
+        late.commit()
+    found = check(quick_spark, path)
+    assert {row[0]: row[1] for row in found} == {
+        **{k: f"v{k}" for k in (0, 4, 7, 8, 9, 10, 40)},
+        **dict.fromkeys((2, 5), "u"),
+    }
+    assert all(row[2] == ids.get(row[0], row[2]) for row in found)
