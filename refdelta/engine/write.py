@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.engine.arrays import array_of
 from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.dictionaries import joined, text_size
 from refdelta.engine.encode import DataFile, Encoder
@@ -206,7 +207,7 @@ def write_changes(
 
 CHANGE = pa.field("change_type\n", pa.string())
 """The column that says what becomes of a row; the line break keeps any column of a table from having the name."""
-_GONE = pa.array([DELETE, BEFORE_UPDATE])
+_GONE = array_of([DELETE, BEFORE_UPDATE], pa.string())
 
 
 def marked(batch: pa.RecordBatch, kind: str | None) -> pa.RecordBatch:
