@@ -28,6 +28,15 @@ CASES = {
         {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"},
         ("DELETE FROM {t} WHERE id < 3",),
     ),
+    "typeWidening": (
+        {"delta.enableTypeWidening": "true"},
+        (
+            "ALTER TABLE {t} ADD COLUMN n INT",
+            "UPDATE {t} SET n = 7 WHERE id < 4",
+            "ALTER TABLE {t} ALTER COLUMN n TYPE BIGINT",
+        ),
+    ),
+    "rowTracking": ({"delta.enableRowTracking": "true"}, ("UPDATE {t} SET name = 'x' WHERE id = 7",)),
     "vacuumProtocolCheck": ({"delta.feature.vacuumProtocolCheck": "supported"}, ()),
 }
 
