@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from refdelta.ops.removals import REMOVALS
 from refdelta.protocol.features import REGISTRY, Feature
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def _row(row: Feature, tests: Mapping[str, list[str]]) -> str:
         "readers and writers" if reader else "writers",
         ("yes" if row.read else "no") if reader else "",
         {"always": "yes", "inactive": "unused", "never": "no"}[row.write] + (f": {row.hint}" if row.hint else ""),
-        {"plain": "yes", "history": "history", "never": ""}[row.drop],
+        {"plain": "yes", "history": "history"}.get(row.drop, "") if row.name in REMOVALS else "",
         "; ".join(f"{writer}: {', '.join(f'`{name}`' for name in names)}" for writer, names in tests.items()),
     ]
     return f"| {' | '.join(cells)} |\n"
