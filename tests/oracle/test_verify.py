@@ -53,3 +53,17 @@ def test_what_delta_spark_writes_is_sound(spark, tmp_path, name):
     assert [str(finding) for finding in report.findings] == []
     assert report.checked["checksums"] > 0
     assert report.newest == DeltaTable(path).version()
+
+
+def test_row_ids_vectors_and_timestamps_of_delta_spark_are_sound(quick_spark, tmp_path):
+    spark, path = quick_spark, tmp_path / "t"
+    names = ("enableRowTracking", "enableDeletionVectors", "enableInCommitTimestamps")
+    listed = ", ".join(f"'delta.{name}' = 'true'" for name in names)
+    made = f"CREATE TABLE {{t}} ({COLUMNS}) USING delta CLUSTER BY (id, day) TBLPROPERTIES ({listed})"
+    copied = "INSERT INTO {t} SELECT id + 100, day, name, s, a FROM {t}"
+    restored = "RESTORE TABLE {t} TO VERSION AS OF 2"
+    for statement in (made, STATEMENTS[0], STATEMENTS[2], MERGE, copied, "OPTIMIZE {t}", restored):
+        spark_tables.sql(spark, path, statement)
+    report = verify(path, sample=None)
+    assert [str(finding) for finding in report.findings] == []
+    assert report.newest == DeltaTable(path).version()
