@@ -21,7 +21,7 @@ def far(monkeypatch):
     monkeypatch.setattr(
         MemoryStore, "capabilities", property(lambda self: dataclasses.replace(near.fget(self), remote=True))
     )
-    monkeypatch.setattr("refdelta.table._MOMENT", 600.0)
+    monkeypatch.setattr("refdelta.handle._MOMENT", 600.0)
     yield
     behind.settle()
 
@@ -116,7 +116,7 @@ def test_statements_that_rest_on_rows_look_first(place, kept):
 
 
 def test_after_a_while_it_looks(kept, monkeypatch):
-    monkeypatch.setattr("refdelta.table._MOMENT", 0.0)
+    monkeypatch.setattr("refdelta.handle._MOMENT", 0.0)
     assert kept.recent() is None
 
 

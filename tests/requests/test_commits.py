@@ -26,7 +26,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 @pytest.fixture(autouse=True)
 def moments(monkeypatch):
     """On a machine that is busy a moment may be long."""
-    monkeypatch.setattr("refdelta.table._MOMENT", 600.0)
+    monkeypatch.setattr("refdelta.handle._MOMENT", 600.0)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_appends(proxy, place, four, told, monkeypatch):
     four.update_incremental()
     proxy.reset()
     with monkeypatch.context() as later:
-        later.setattr("refdelta.table._MOMENT", 0.0)
+        later.setattr("refdelta.handle._MOMENT", 0.0)
         write_deltalake(four, ROW, mode="append")
     assert proxy.counts == told("write-4")
     proxy.reset()
