@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,12 +77,22 @@ class Encoder:
         leaves: the columns that have statistics.
         codec: one of ``layout.CODECS``.
         workers: how many threads encode.
+        pages: the version of data pages, ``1.0`` or ``2.0``.
 
     Of its methods, :meth:`write` and :meth:`finish` raise what went wrong on a thread: ``StoreError`` when the store
     refused, ``DataFileError`` when the rows cannot be encoded. After any error the caller calls :meth:`abort`.
     """
 
-    def __init__(self, store: Store, schema: pa.Schema, leaves: Sequence[StatsLeaf], codec: str, workers: int):
+    def __init__(
+        self,
+        store: Store,
+        schema: pa.Schema,
+        leaves: Sequence[StatsLeaf],
+        codec: str,
+        workers: int,
+        pages: Literal["1.0", "2.0"] = "1.0",
+    ):
+        self._pages = pages
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
         self._workers = max(1, workers)
         self._pool: ThreadPoolExecutor | None = None
@@ -232,6 +242,7 @@ class Encoder:
             file.sink,
             with_dictionaries(self._schema, rows.schema.types),
             compression=CODECS[self._codec][0],
+            data_page_version=self._pages,
             use_dictionary=dictionary_columns(rows),
             # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
             store_decimal_as_integer=True,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,7 +112,7 @@ def write_files(
     layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
-    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()))
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), _pages(properties))
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:
         for batch in _even(data, router.row_group_bytes):
@@ -180,8 +181,8 @@ def write_changes(
     leaves = stats_leaves(own, partition_columns, properties, clustering)
     workers = max(1, min(8, cores()) // 2)
     encoders = [
-        Encoder(store, layout.schema, leaves, codec, workers),
-        Encoder(store, recorded.schema, [], codec, workers),
+        Encoder(store, layout.schema, leaves, codec, workers, _pages(properties)),
+        Encoder(store, recorded.schema, [], codec, workers, _pages(properties)),
     ]
     unique = unique or _names.get()()
     rows = _Router(layout, encoders[0], codec, target, unique)
@@ -241,6 +242,11 @@ def _adds(layout: Layout, files: Iterable[tuple[PartitionKey, DataFile]], data_c
         )
         for key, file in files
     ]
+
+
+def _pages(properties: TableProperties) -> Literal["1.0", "2.0"]:
+    """The version of data pages that ``delta.parquet.format.version`` asks for."""
+    return "2.0" if properties.parquet_format_version == "2.12.0" else "1.0"
 
 
 def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:

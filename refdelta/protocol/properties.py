@@ -195,7 +195,7 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.minReaderVersion", _integer(1)),
     Property("delta.minWriterVersion", _integer(1)),
     Property("delta.parquet.compression.codec", _one_of(*_CODECS)),
-    Property("delta.parquet.format.version", _text),
+    Property("delta.parquet.format.version", _one_of("1.0.0", "2.12.0"), default="1.0.0"),
     Property("delta.randomPrefixLength", _integer(1), default=2),
     Property("delta.randomizeFilePrefixes", _boolean, default=False),
     Property("delta.redirectReaderWriter-preview", _text, settable=False),
@@ -305,6 +305,7 @@ class TableProperties:
     isolation_level: str
     target_file_size: int | None
     compression_codec: str | None
+    parquet_format_version: str
     randomize_file_prefixes: bool
     random_prefix_length: int
     enable_change_data_feed: bool
@@ -361,6 +362,7 @@ _FIELDS: Final = {
     "isolation_level": "delta.isolationLevel",
     "target_file_size": "delta.targetFileSize",
     "compression_codec": "delta.parquet.compression.codec",
+    "parquet_format_version": "delta.parquet.format.version",
     "randomize_file_prefixes": "delta.randomizeFilePrefixes",
     "random_prefix_length": "delta.randomPrefixLength",
     "enable_change_data_feed": "delta.enableChangeDataFeed",

@@ -284,6 +284,15 @@ def test_codec(codec, suffix, stored):
     assert open_parquet(store, add.path).metadata.row_group(0).column(0).compression == stored
 
 
+@pytest.mark.parametrize(("version", "kind"), [(None, b"\x00"), ("1.0.0", b"\x00"), ("2.12.0", b"\x06")])
+def test_version_of_pages(version, kind):
+    store = MemoryStore(None)
+    (add,) = write_table(store, numbers(10), properties={"delta.parquet.format.version": version} if version else {})
+    start = open_parquet(store, add.path).metadata.row_group(0).column(0).data_page_offset
+    # The first field of a page's header is its type, an integer that Thrift writes doubled: 0 of version 1, 3 of 2.
+    assert store.get_range(add.path, start, 2) == b"\x15" + kind
+
+
 def test_void_columns_are_not_stored():
     inner = StructType((StructField("a", LONG), StructField("v", VOID)))
     schema = StructType((StructField("n", LONG), StructField("v", VOID), StructField("s", inner)))
