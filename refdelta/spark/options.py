@@ -89,7 +89,9 @@ def range_of(options: Mapping[str, str]) -> Range | None:
     if not reads_feed(options):
         for name, value in found.items():
             if value is not None:
-                raise InvalidArgumentError(f"{name} goes with readChangeFeed=true: a table is read at one version")
+                raise InvalidArgumentError(
+                    f"{name} goes with readChangeFeed=true; a table is read at one version, which versionAsOf names"
+                )
         return None
     if found["startingVersion"] is None and found["startingTimestamp"] is None:
         raise InvalidArgumentError("readChangeFeed=true needs startingVersion or startingTimestamp")

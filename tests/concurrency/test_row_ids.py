@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 
 import pyarrow as pa
@@ -68,6 +69,8 @@ def check_history(store: MemoryStore) -> None:
     assert mark == max(given_out, default=-1)
 
 
+_NUMBERS = itertools.count()
+
 STATEMENTS = {
     "append": lambda txn: (txn.append(rows(7, 8)), txn.append(rows(9))),
     "delete": lambda txn: txn.delete("k = 1"),
@@ -85,7 +88,7 @@ STATEMENTS = {
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STATEMENTS)), min_size=1, max_size=4), st.booleans(), st.data())
 def test_ids_are_unique_and_kept_however_transactions_overlap(names, vectors, data):
-    store = new_table(f"ids-{id(names)}", **{"delta.enableDeletionVectors": str(vectors).lower()})
+    store = new_table(f"ids-{next(_NUMBERS)}", **{"delta.enableDeletionVectors": str(vectors).lower()})
     table = DeltaTable(store.uri)
     for some in ((1, 2, 3), (4,), (5, 6)):
         write_deltalake(table, rows(*some), mode="append")

@@ -113,7 +113,6 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
         ("interval 1 day", "the type interval day of column v"),
         ("make_interval(1, 2)", "the type interval of column v"),
         ("time'12:13:14'", "the type time(6) of column v"),
-        ("parse_json('1')", "variant"),
         ("array()", "arrays or maps of void"),
         ("null", "all void"),
     ):

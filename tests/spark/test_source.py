@@ -128,7 +128,7 @@ def test_what_is_refused_says_why(session: Any, table: Path, tmp_path: Path) -> 
         rows.option("partitionBy", "id").save(str(table))
     with pytest.raises(errors.TableNotFoundError), typed_errors():
         read(session, tmp_path / "none")
-    with pytest.raises(errors.InvalidArgumentError, match=r"startingversion.*versionAsOf"), typed_errors():
+    with pytest.raises(errors.InvalidArgumentError, match=r"startingVersion.*versionAsOf"), typed_errors():
         read(session, table, startingVersion=1).count()
     with pytest.raises(errors.InvalidArgumentError, match="versionAsOf"), typed_errors():
         read(session, table, versionAsOf="x").count()

@@ -24,7 +24,7 @@ def _install(folder: Path) -> None:
     from pyspark import TaskContext
 
     from refdelta.engine import write
-    from refdelta.ops import append, compaction, rewrite
+    from refdelta.ops import compaction
 
     real = write.write_files
 
@@ -35,8 +35,8 @@ def _install(folder: Path) -> None:
             _struck(folder, [add.path for add in adds])
         return adds
 
-    for module in (append, compaction, rewrite):
-        module.write_files = write_files
+    # Appends and statements call it there, by write_changes.
+    write.write_files = compaction.write_files = write_files
 
 
 if os.environ.get("REFDELTA_STRUCK"):
