@@ -200,3 +200,17 @@ def test_what_a_write_replaces_is_found_and_rewritten_by_the_workers(
     assert sum(calls) > 0
     rows = DeltaTable(uri).to_pyarrow_table().sort_by("id")
     assert rows.to_pydict() == {"id": [1, 2, 4], "kind": ["a", "b", "c"]}
+
+
+def test_variants_go_there_and_back(spark, fresh_path):
+    path = fresh_path()
+    frame = spark.sql(
+        "SELECT id, parse_json(j) v FROM VALUES (1L, '{\"a\": [1, null]}'), (2L, '\"text\"'), (3L, NULL) t(id, j)"
+    )
+    write(frame, path)
+    read_here = DeltaTable(str(path)).to_pyarrow_table().sort_by("id").column("v").to_pylist()
+    assert read_here == [{"a": [1, None]}, "text", None]
+    back = read(spark, str(path)).selectExpr("id", "to_json(v) j").orderBy("id").collect()
+    assert [row.j for row in back] == ['{"a":[1,null]}', '"text"', None]
+    theirs = spark.read.format("delta").load(str(path)).selectExpr("id", "to_json(v) j").orderBy("id").collect()
+    assert theirs == back
