@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pyarrow as pa
@@ -73,6 +74,7 @@ STATEMENTS = {
     "purge": lambda table, _: table.reorg_purge(),
 }
 ANEW = {"append", "replace"}
+_NUMBERS = itertools.count()
 """Statements whose rows are new ones, even under a key that there was."""
 
 
@@ -86,7 +88,7 @@ ANEW = {"append", "replace"}
     st.booleans(),
 )
 def test_rows_keep_their_ids_through_all_statements(statements, vectors, partitioned):
-    table = made(f"kept-{id(statements)}", vectors=vectors, partitioned=partitioned)
+    table = made(f"kept-{next(_NUMBERS)}", vectors=vectors, partitioned=partitioned)
     for some in (range(6), range(6, 9), range(9, 10)):
         write_deltalake(table, rows(*some), mode="append")
     table.update_incremental()

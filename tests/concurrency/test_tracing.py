@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 
 import numpy as np
@@ -191,6 +192,9 @@ STATEMENTS = {
 }
 
 
+_NUMBERS = itertools.count()
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(1, 9)), min_size=1, max_size=5),
@@ -199,7 +203,7 @@ STATEMENTS = {
 )
 def test_what_commits_behind_sorts_is_what_would_have_been_done_there(statements, rearranging, data):
     """Each statement is one over its own rows: those that commit have done their work once, in the order of the log."""
-    table = made(f"histories-{id(statements)}")
+    table = made(f"histories-{next(_NUMBERS)}")
     begun = []
     for name, k in statements:
         begun.append((name, k, DeltaTable(table.store.uri).begin()))
