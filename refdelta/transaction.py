@@ -224,9 +224,7 @@ class WriteTransaction:
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
         """
-        with self._begin("delete") as staging:
-            if staging is not None:
-                delete(staging, self._snapshot, predicate)
+        self.run("delete", lambda staging, snapshot: delete(staging, snapshot, predicate))
 
     def update(
         self,
@@ -235,9 +233,12 @@ class WriteTransaction:
         predicate: str | None = None,
     ) -> None:
         """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
-        with self._begin("update") as staging:
-            if staging is not None:
-                update(staging, self._snapshot, updates=updates, new_values=new_values, predicate=predicate)
+        self.run(
+            "update",
+            lambda staging, snapshot: update(
+                staging, snapshot, updates=updates, new_values=new_values, predicate=predicate
+            ),
+        )
 
     def merge(
         self,
@@ -255,9 +256,9 @@ class WriteTransaction:
 
         def run(clauses: tuple[Clause, ...]) -> None:
             request = Merge(predicate, *aliases, clauses, merge_schema)
-            with self._begin("merge") as staging:
-                if staging is not None:
-                    merge(staging, self._snapshot, self._source_to_merge(source), request)
+            self.run(
+                "merge", lambda staging, snapshot: merge(staging, snapshot, self._source_to_merge(source), request)
+            )
 
         return TableMerger(run)
 
@@ -280,9 +281,7 @@ class WriteTransaction:
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
         """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""
-        with self._begin("set_properties") as staging:
-            if staging is not None:
-                set_properties(staging, self._snapshot, properties)
+        self.run("set_properties", lambda staging, snapshot: set_properties(staging, snapshot, properties))
 
     def backfill_row_ids(self, most: int) -> bool:
         """Give row ids to some files that have none, before row tracking is enabled.
@@ -298,69 +297,55 @@ class WriteTransaction:
 
     def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
         """Remove table properties, as :meth:`refdelta.alter.TableAlterer.unset_table_properties`."""
-        with self._begin("unset_properties") as staging:
-            if staging is not None:
-                unset_properties(staging, self._snapshot, names, if_exists=if_exists)
+        self.run(
+            "unset_properties",
+            lambda staging, snapshot: unset_properties(staging, snapshot, names, if_exists=if_exists),
+        )
 
     def cluster_by(self, columns: Sequence[str] | str | None) -> None:
         """Change the clustering columns, as :meth:`refdelta.alter.TableAlterer.cluster_by`."""
-        with self._begin("cluster_by") as staging:
-            if staging is not None:
-                cluster_by(staging, self._snapshot, columns)
+        self.run("cluster_by", lambda staging, snapshot: cluster_by(staging, snapshot, columns))
 
     def add_columns(self, fields: Any) -> None:
         """Add columns, as :meth:`refdelta.alter.TableAlterer.add_columns`."""
-        with self._begin("add_columns") as staging:
-            if staging is not None:
-                add_columns(staging, self._snapshot, fields_of(fields))
+        self.run("add_columns", lambda staging, snapshot: add_columns(staging, snapshot, fields_of(fields)))
 
     def add_constraint(self, constraints: Mapping[str, str]) -> None:
         """Add a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.add_constraint`."""
-        with self._begin("add_constraint") as staging:
-            if staging is not None:
-                add_constraint(staging, self._snapshot, constraints)
+        self.run("add_constraint", lambda staging, snapshot: add_constraint(staging, snapshot, constraints))
 
     def drop_constraint(self, name: str, *, raise_if_not_exists: bool = True) -> None:
         """Drop a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.drop_constraint`."""
-        with self._begin("drop_constraint") as staging:
-            if staging is not None:
-                drop_constraint(staging, self._snapshot, name, raise_if_not_exists=raise_if_not_exists)
+        self.run(
+            "drop_constraint",
+            lambda staging, snapshot: drop_constraint(staging, snapshot, name, raise_if_not_exists=raise_if_not_exists),
+        )
 
     def rename_column(self, column: str, new_name: str) -> None:
         """Rename a column, as :meth:`refdelta.alter.TableAlterer.rename_column`."""
-        with self._begin("rename_column") as staging:
-            if staging is not None:
-                rename_column(staging, self._snapshot, column, new_name)
+        self.run("rename_column", lambda staging, snapshot: rename_column(staging, snapshot, column, new_name))
 
     def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
         """Drop columns, as :meth:`refdelta.alter.TableAlterer.drop_columns`."""
-        with self._begin("drop_columns") as staging:
-            if staging is not None:
-                drop_columns(staging, self._snapshot, columns, if_exists=if_exists)
+        self.run(
+            "drop_columns", lambda staging, snapshot: drop_columns(staging, snapshot, columns, if_exists=if_exists)
+        )
 
     def change_type(self, column: str, new_type: Any) -> None:
         """Widen a column's type, as :meth:`refdelta.alter.TableAlterer.change_type`."""
-        with self._begin("change_type") as staging:
-            if staging is not None:
-                change_type(staging, self._snapshot, column, new_type)
+        self.run("change_type", lambda staging, snapshot: change_type(staging, snapshot, column, new_type))
 
     def set_nullable(self, column: str, nullable: bool = True) -> None:
         """Say whether a column may be null, as :meth:`refdelta.alter.TableAlterer.set_nullable`."""
-        with self._begin("set_nullable") as staging:
-            if staging is not None:
-                set_nullable(staging, self._snapshot, column, nullable)
+        self.run("set_nullable", lambda staging, snapshot: set_nullable(staging, snapshot, column, nullable))
 
     def move_column(self, column: str, *, after: str | None = None) -> None:
         """Move a column, as :meth:`refdelta.alter.TableAlterer.move_column`."""
-        with self._begin("move_column") as staging:
-            if staging is not None:
-                move_column(staging, self._snapshot, column, after)
+        self.run("move_column", lambda staging, snapshot: move_column(staging, snapshot, column, after))
 
     def set_default(self, column: str, default: str | None) -> None:
         """Give a column a default, or with None take it away, as :meth:`refdelta.alter.TableAlterer.set_default`."""
-        with self._begin("set_default") as staging:
-            if staging is not None:
-                set_default(staging, self._snapshot, column, default)
+        self.run("set_default", lambda staging, snapshot: set_default(staging, snapshot, column, default))
 
     def set_table_name(self, name: str | None) -> None:
         """Name the table, as :meth:`refdelta.alter.TableAlterer.set_table_name`."""
@@ -388,9 +373,7 @@ class WriteTransaction:
 
     def sync_identity(self, column: str) -> None:
         """Let an identity column go on, as :meth:`refdelta.alter.TableAlterer.sync_identity`."""
-        with self._begin("sync_identity") as staging:
-            if staging is not None:
-                sync_identity(staging, self._snapshot, column)
+        self.run("sync_identity", lambda staging, snapshot: sync_identity(staging, snapshot, column))
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
@@ -418,9 +401,9 @@ class WriteTransaction:
         """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
         if self._appended.adds:
             raise InvalidArgumentError(_MIXED.format(STATEMENTS["upgrade"]))
-        with self._begin(STATEMENTS["upgrade"]) as staging:
-            if staging is not None:
-                upgrade_uniform(staging, self._snapshot, iceberg_compat_version)
+        self.run(
+            STATEMENTS["upgrade"], lambda staging, snapshot: upgrade_uniform(staging, snapshot, iceberg_compat_version)
+        )
 
     def rearrange(self, request: Request, work: Work | None = None) -> None:
         """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order`, :meth:`cluster` and

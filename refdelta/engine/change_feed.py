@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from refdelta import arguments
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
-from refdelta.engine.scan import ONLY, Scan, plan_scan, scan_files
+from refdelta.engine.scan import ONLY, RowStream, Scan, plan_scan, scan_files
 from refdelta.engine.state import adds_table
 from refdelta.protocol.actions import Add
 from refdelta.protocol.change_feed import (
@@ -59,7 +59,7 @@ class VersionChanges:
 
 
 @dataclass(frozen=True, eq=False)
-class ChangeScan:
+class ChangeScan(RowStream):
     """A read of the change data feed, planned and not yet begun. It may be run as often as wanted.
 
     Anything that takes Arrow streams takes it: it has ``__arrow_c_stream__``.
@@ -103,18 +103,6 @@ class ChangeScan:
         return ChangeScan(
             dataclasses.replace(self.recorded, files=recorded), dataclasses.replace(self.derived, files=derived)
         )
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_table(self) -> pa.Table:
-        """All rows in memory. Raises as :meth:`to_batches`."""
-        return pa.Table.from_batches(list(self.to_batches()), self.schema)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as an Arrow C stream, read while they are consumed."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
 def plan_changes(

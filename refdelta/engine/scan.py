@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.paths import data_key
-from refdelta.protocol.row_tracking import ASKED
+from refdelta.protocol.row_tracking import ASKED, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,8 +104,33 @@ _SHOWN = 20
 _SMALL_BYTES = 2**18
 
 
+class RowStream(ABC):
+    """Rows that are read while they are consumed, by whoever takes Arrow streams."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+
+    @abstractmethod
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory. Raises as :meth:`to_batches`."""
+        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow C stream, read while they are consumed."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
 @dataclass(frozen=True, eq=False)
-class Scan:
+class Scan(RowStream):
     """A read of one version, planned and not yet begun. It may be run as often as wanted.
 
     Anything that takes Arrow streams takes a scan: it has ``__arrow_c_stream__``.
@@ -159,18 +185,6 @@ class Scan:
     def _read(self, files: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
         for file in files:
             yield from read_file(self.store, file, self.plan)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_table(self) -> pa.Table:
-        """All rows in memory. Raises as :meth:`to_batches`."""
-        return pa.Table.from_batches(list(self.to_batches()), self.schema)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as an Arrow C stream, read while they are consumed."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
         """How many rows come out.
@@ -311,14 +325,14 @@ def scan_files(scan: Scan) -> list[ScanFile]:
     partitions = [item.name for item in scan.plan.read if item.name in scan.plan.partition_columns]
     values = partition_table(files, schema, partitions)
     columns = {name: values.column(name) for name in partitions}
-    uri = scan.store.uri
+    uri, kept = scan.store.uri, any(kind_of(item) is not None for item in scan.plan.read)
     rows = zip(
         files.column("path").to_pylist(),
         files.column("size").to_pylist(),
         files.column("deletionVector").to_pylist(),
-        files.column("baseRowId").to_pylist(),
-        files.column("defaultRowCommitVersion").to_pylist(),
-        files.column(ONLY).to_pylist() if ONLY in files.column_names else [None] * files.num_rows,
+        _listed(files, "baseRowId", wanted=kept),
+        _listed(files, "defaultRowCommitVersion", wanted=kept),
+        _listed(files, ONLY, wanted=ONLY in files.column_names),
         strict=True,
     )
     planned = [
@@ -335,3 +349,8 @@ def scan_files(scan: Scan) -> list[ScanFile]:
     ]
     vectors = Vectors(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
     return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]
+
+
+def _listed(files: pa.Table, column: str, *, wanted: bool) -> list[Any]:
+    """A column of a list of files, which may be long; None for each file where nobody wants it."""
+    return files.column(column).to_pylist() if wanted else [None] * files.num_rows
