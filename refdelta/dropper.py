@@ -28,7 +28,7 @@ from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.cleanup import cleanup_log
 from refdelta.engine.listing import list_log
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.ops.change import PROTECTED, in_json
+from refdelta.ops.change import PROTECTED, in_json, stage_table
 from refdelta.ops.features import to_drop
 from refdelta.ops.history_traces import history_has_traces, oldest_commit
 from refdelta.ops.removals import REMOVALS, Removal, used_by_metadata
@@ -39,7 +39,6 @@ from refdelta.protocol.protocol_choice import minimal_protocol, without
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import AnyAction, Metadata, Protocol
     from refdelta.results import CommitResult
     from refdelta.staging import Staging
     from refdelta.transaction import WriteTransaction
@@ -179,7 +178,8 @@ class _Drop:
             check_writable(protocol, metadata)
             # Nobody may bring back meanwhile what is gone.
             txn.read_whole_table()
-            _stage(txn, snapshot, protocol, metadata, actions)
+            stage_table(txn, snapshot, protocol, metadata)
+            txn.stage(actions)
             parameters: dict[str, Any] = {"featureName": name, "truncateHistory": self.truncate}
             txn.describe("DROP FEATURE", parameters, {})
 
@@ -193,7 +193,7 @@ def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
     gone = sorted(before.keys() - after.keys())
     stopped = msgspec.structs.replace(snapshot.metadata, configuration=metadata.configuration)
     check_writable(snapshot.protocol, stopped)
-    _stage(txn, snapshot, snapshot.protocol, stopped, ())
+    stage_table(txn, snapshot, snapshot.protocol, stopped)
     if values:
         txn.describe("SET TBLPROPERTIES", {"properties": in_json(values)}, {})
     else:
@@ -205,14 +205,6 @@ def _rewrite(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
     check_writable(snapshot.protocol, metadata)
     txn.read_whole_table()
     removed, added = files_anew(txn, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
-    _stage(txn, snapshot, snapshot.protocol, metadata, ())
+    stage_table(txn, snapshot, snapshot.protocol, metadata)
     figures = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
     txn.describe("REORG", {"predicate": "[]", "applyPurge": "false"}, figures)
-
-
-def _stage(
-    txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: Metadata, actions: tuple[AnyAction, ...]
-) -> None:
-    txn.stage([protocol] if protocol != snapshot.protocol else [])
-    txn.stage([metadata] if metadata != snapshot.metadata else [])
-    txn.stage(actions)

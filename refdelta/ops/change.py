@@ -8,17 +8,15 @@ import msgspec
 
 from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
-from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.properties import PROPERTIES
-from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.protocol_choice import settled
 from refdelta.protocol.row_tracking import is_enabled, named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata
+    from refdelta.protocol.actions import Metadata, Protocol
     from refdelta.staging import Staging
 
 PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
@@ -43,11 +41,15 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
         UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
     """
     metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
-    protocol = upgraded(snapshot.protocol, metadata, features)
-    check_writable(protocol, metadata)
-    check_compatible(features_of(protocol), metadata, snapshot.metadata, has_files=snapshot.num_files > 0)
+    has_files = snapshot.num_files > 0
+    protocol = settled(snapshot.protocol, metadata, features, snapshot.metadata, has_files=has_files)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)
+    stage_table(txn, snapshot, protocol, metadata)
+
+
+def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: Metadata) -> None:
+    """Stage a table's protocol and metadata, each where the table has another one."""
     if protocol != snapshot.protocol:
         txn.stage([protocol])
     if metadata != snapshot.metadata:

@@ -13,9 +13,8 @@ from refdelta.ops.names import dotted
 from refdelta.ops.rewrite import remove_files
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
-from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.iceberg_compat import check_compatible
-from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.features import features_of
+from refdelta.protocol.protocol_choice import settled
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -52,9 +51,7 @@ def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
     """
     metadata = still_protected(next(a for a in target.changes if isinstance(a, Metadata)), snapshot.metadata)
     asked = next(action for action in target.changes if isinstance(action, Protocol))
-    protocol = upgraded(snapshot.protocol, metadata, features_of(asked))
-    check_writable(protocol, metadata)
-    check_compatible(features_of(protocol), metadata, snapshot.metadata, rewritten=True)
+    protocol = settled(snapshot.protocol, metadata, features_of(asked), snapshot.metadata, rewritten=True)
     check_not_partitioned(features_of(protocol), metadata.partition_columns)
     txn.read_whole_table()
     remove_files(txn, to_adds(snapshot.files))

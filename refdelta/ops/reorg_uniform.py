@@ -16,12 +16,12 @@ from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.write import TARGET_FILE_SIZE
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.bins import plan_bins
+from refdelta.ops.change import stage_table
 from refdelta.ops.compaction import Rewriter
 from refdelta.protocol.column_mapping import MODE, completed, mode_of
-from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.iceberg_compat import PROPERTIES, check_compatible, version_of
+from refdelta.protocol.iceberg_compat import PROPERTIES, version_of
 from refdelta.protocol.properties import get
-from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.protocol_choice import settled
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
@@ -50,18 +50,13 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     if version != 2:
         raise InvalidArgumentError(f"there is no compatibility {version!r} to upgrade to: it is 2")
     metadata = completed(_compatible(snapshot.metadata), snapshot.metadata)
-    protocol = upgraded(snapshot.protocol, metadata)
-    check_writable(protocol, metadata)
-    check_compatible(features_of(protocol), metadata, snapshot.metadata, rewritten=True)
+    protocol = settled(snapshot.protocol, metadata, before=snapshot.metadata, rewritten=True)
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
     # Of files that were written for it, those with vectors alone have to go.
     was = version_of(snapshot.metadata.configuration) == version
     removed, added = files_anew(txn, after, "purge" if was else "upgrade")
-    if protocol != snapshot.protocol:
-        txn.stage([protocol])
-    if metadata != snapshot.metadata:
-        txn.stage([metadata])
+    stage_table(txn, snapshot, protocol, metadata)
     figures = {
         "numAddedFiles": len(added),
         "numRemovedFiles": len(removed),

@@ -17,16 +17,15 @@ from refdelta.engine.references import referenced_keys
 from refdelta.engine.state import to_adds, without_shared
 from refdelta.engine.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
-from refdelta.ops.change import still_protected
+from refdelta.ops.change import stage_table, still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
 from refdelta.ops.row_ids import as_last_known
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
-from refdelta.protocol.features import check_writable, features_of
-from refdelta.protocol.iceberg_compat import check_compatible
-from refdelta.protocol.protocol_choice import upgraded
+from refdelta.protocol.features import features_of
+from refdelta.protocol.protocol_choice import settled
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -71,9 +70,7 @@ def restore(
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
     # Numbers of identity columns that were given since are not given again.
     metadata = with_marks(metadata, marks_of(snapshot.schema))
-    protocol = upgraded(snapshot.protocol, metadata, requested)
-    check_writable(protocol, metadata)
-    check_compatible(features_of(protocol), metadata)
+    protocol = settled(snapshot.protocol, metadata, requested)
     check_not_partitioned(features_of(protocol), then.partition_columns)
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
@@ -81,10 +78,7 @@ def restore(
     remove_files(txn, gone)
     again = as_last_known(snapshot, whole_adds(back))
     txn.stage(msgspec.structs.replace(add, data_change=True) for add in again)
-    if protocol != snapshot.protocol:
-        txn.stage([protocol])
-    if metadata != snapshot.metadata:
-        txn.stage([metadata])
+    stage_table(txn, snapshot, protocol, metadata)
     clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
     if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
         txn.stage([clustering])

@@ -25,7 +25,7 @@ from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_mapping
 from refdelta.protocol.properties import TableProperties, validate
-from refdelta.protocol.protocol_choice import protocol_for_new_table, upgraded
+from refdelta.protocol.protocol_choice import protocol_for_new_table, settled
 from refdelta.protocol.row_tracking import named_columns
 from refdelta.protocol.types import (
     VARIANT,
@@ -226,9 +226,7 @@ def with_schema(
     )
     metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
     schema = parse_schema(metadata.schema_string)
-    protocol = upgraded(snapshot.protocol, metadata, (FEATURE,) if clustering else ())
-    check_writable(protocol, metadata)
-    check_compatible(features_of(protocol), metadata, snapshot.metadata)
+    protocol = settled(snapshot.protocol, metadata, (FEATURE,) if clustering else (), snapshot.metadata)
     check_not_partitioned(features_of(protocol), partitioning)
     changes: tuple[AnyAction, ...] = (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
     return changes if clustering is None or same_clustering else (*changes, clustering_domain(clustering, schema))

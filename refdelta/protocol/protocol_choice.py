@@ -18,9 +18,11 @@ from refdelta.protocol.features import (
     activated,
     active,
     can_write,
+    check_writable,
     features_of,
     hints,
 )
+from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.properties import PROTOCOL_KEYS, get, requested_features
 from refdelta.protocol.types import StructType, schema_json
 
@@ -126,6 +128,35 @@ def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = 
 def without(protocol: Protocol, feature: str) -> Protocol:
     """The protocol in its lowest form that supports all but this feature."""
     return minimal_protocol(features_of(protocol) - {feature})
+
+
+def settled(
+    protocol: Protocol,
+    metadata: Metadata,
+    requested: Iterable[str] = (),
+    before: Metadata | None = None,
+    *,
+    rewritten: bool = False,
+    has_files: bool = True,
+) -> Protocol:
+    """The protocol of :func:`upgraded`, of a table that this engine can write and that keeps what it promises.
+
+    Args:
+        protocol: the table's own.
+        metadata: what the table is to be.
+        requested: features that are asked for by name.
+        before: as for :func:`~refdelta.protocol.iceberg_compat.check_compatible`, like the arguments that follow.
+        rewritten: see there.
+        has_files: see there.
+
+    Raises:
+        InvalidArgumentError: a feature that does not exist; what Iceberg could not read, and the table says it can.
+        UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
+    """
+    after = upgraded(protocol, metadata, requested)
+    check_writable(after, metadata)
+    check_compatible(features_of(after), metadata, before, rewritten=rewritten, has_files=has_files)
+    return after
 
 
 def _version(lower: Mapping[str, str], key: str) -> int | None:

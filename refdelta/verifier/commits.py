@@ -21,6 +21,7 @@ from refdelta.protocol.deletion_vector import locate
 from refdelta.protocol.paths import data_key
 from refdelta.protocol.replay import file_key
 from refdelta.protocol.stats import load_stats, parse_stats
+from refdelta.verifier.report import OfCommit
 from refdelta.verifier.state import physical_rows
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from refdelta.verifier.report import Report
 
 
-class CommitCheck:
+class CommitCheck(OfCommit):
     """Looks at one commit.
 
     Args:
@@ -47,17 +48,6 @@ class CommitCheck:
         self._duplicates()
         for line in self.commit.lines:
             self._line(line)
-
-    def find(self, clause: str, message: str, line: Line | None = None, *, warning: bool = False) -> None:
-        """Note a finding of this commit."""
-        self.report.find(
-            clause,
-            message,
-            version=self.commit.version,
-            file=self.commit.key,
-            line=None if line is None else line.number,
-            severity="warning" if warning else None,
-        )
 
     def _first_version(self) -> None:
         if self.commit.version:

@@ -8,6 +8,7 @@ from refdelta.protocol.actions import Add, Cdc, CommitInfo, DomainMetadata, Remo
 from refdelta.protocol.in_commit_timestamp import kept
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.replay import file_key
+from refdelta.verifier.report import OfCommit
 from refdelta.verifier.state import rows_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _stamped(state: State) -> bool:
     return state.protocol is not None and state.metadata is not None and kept(state.protocol, state.metadata)
 
 
-class HistoryCheck:
+class HistoryCheck(OfCommit):
     """Looks at a commit and at the states before and behind it.
 
     Args:
@@ -83,17 +84,6 @@ class HistoryCheck:
                 if isinstance(line.action, DomainMetadata):
                     domain = line.action.domain
                     self.find("action-18", f"the domain {domain!r}, and no feature domainMetadata", line)
-
-    def find(self, clause: str, message: str, line: Line | None = None, *, warning: bool = False) -> None:
-        """Note a finding of this commit."""
-        self.report.find(
-            clause,
-            message,
-            version=self.commit.version,
-            file=self.commit.key,
-            line=None if line is None else line.number,
-            severity="warning" if warning else None,
-        )
 
     def _live(self, path: str) -> list[Add]:
         return self.before.live.get(same_path(path), [])

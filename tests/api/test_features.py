@@ -241,16 +241,16 @@ def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
 
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
-    staged, brought = dropper._stage, []
+    staged, brought = dropper.stage_table, []
 
-    def stage(txn, snapshot, protocol, metadata, actions):
-        staged(txn, snapshot, protocol, metadata, actions)
+    def stage(txn, snapshot, protocol, metadata):
+        staged(txn, snapshot, protocol, metadata)
         if "deletionVectors" not in features_of(protocol) and not brought:
             other.alter.set_table_properties(VECTORS)
             other.delete("id = 5")
             brought.append(other.version())
 
-    monkeypatch.setattr(dropper, "_stage", stage)
+    monkeypatch.setattr(dropper, "stage_table", stage)
     table.alter.drop_feature("deletionVectors")
     assert brought
     assert "deletionVectors" not in supported(table)
