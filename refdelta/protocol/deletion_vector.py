@@ -39,6 +39,8 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85, _TO_Z85 = bytes.maketrans(_Z85, _B85), bytes.maketrans(_B85, _Z85)
 _FOREIGN = frozenset(range(256)).difference(_Z85)
+# Five characters of z85 that begin with the last one are more than 32 bits: no text of z85 has them.
+_FILLER, _MOST_FILLERS = "#", 3
 
 
 class InlineBytes(msgspec.Struct, frozen=True):
@@ -87,6 +89,26 @@ def z85_decode(text: str) -> bytes:
     if not _FOREIGN.isdisjoint(raw):
         raise ValueError("a character that z85 does not have")
     return base64.b85decode(raw.translate(_TO_B85))
+
+
+def padded_decode(text: str) -> bytes:
+    """As :func:`z85_decode`, and what the ``z85`` crate of Rust writes for bytes that are no multiple of four: one, two
+    or three fillers at the head of the last five characters stand for bytes that are not there. An engine that goes by
+    the specification cannot have written that, so that it has no second meaning.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    last = text[-5:].lstrip(_FILLER)
+    missing = len(text[-5:]) - len(last)
+    if not missing:
+        return z85_decode(text)
+    if missing > _MOST_FILLERS:
+        raise ValueError("no more than three of five characters can be filled up")
+    tail = z85_decode("0" * missing + last)
+    if any(tail[:missing]):
+        raise ValueError("the last characters are more than the bytes that they stand for")
+    return z85_decode(text[:-5]) + tail[missing:]
 
 
 # --- where a vector is -------------------------------------------------------------------------------------------
@@ -147,7 +169,7 @@ def encode_inline(data: bytes) -> str:
 
 def _inline(text: str, size: int, file: str | None) -> bytes:
     try:
-        data = z85_decode(text)
+        data = padded_decode(text)
     except ValueError as error:
         raise InvalidLogError(f"an inline deletion vector that is not z85: {error}", file=file) from None
     # Text of z85 is a multiple of four bytes, the vector need not be.

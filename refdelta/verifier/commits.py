@@ -17,7 +17,7 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
-from refdelta.protocol.deletion_vector import locate
+from refdelta.protocol.deletion_vector import locate, z85_decode
 from refdelta.protocol.paths import data_key
 from refdelta.protocol.replay import file_key
 from refdelta.protocol.stats import load_stats, parse_stats
@@ -122,8 +122,12 @@ class CommitCheck(OfCommit):
             self.find("dv-9", "an inline deletion vector with an offset", line)
         try:
             locate(vector)
+            if vector.storage_type == "i":
+                z85_decode(vector.path_or_inline_dv)
         except DeltaError as error:
             self.find("dv-9", str(error), line)
+        except ValueError as error:
+            self.find("dv-9", f"an inline deletion vector that is no z85: {error}", line)
         if isinstance(action, Add) and physical_rows(action) is None:
             self.find("dv-5", f"{action.path!r} has a deletion vector, and its statistics no numRecords", line)
 

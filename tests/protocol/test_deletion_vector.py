@@ -91,6 +91,33 @@ def test_z85_of_its_own_specification():
     assert dv.z85_encode(bytes([0x86, 0x4F, 0xD2, 0x6F, 0xB5, 0x59, 0xF7, 0x5B])) == "HelloWorld"
 
 
+# Row 3, as an engine in Rust has written it into tables: two bytes behind 32, filled up at the head.
+FILLED = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"
+
+
+def test_a_text_that_is_filled_up_at_the_head_of_its_last_characters():
+    place = dv.locate(descriptor(path_or_inline_dv=FILLED, size_in_bytes=34, cardinality=1))
+    assert list(dv.parse_bitmap(place.data, file="f", cardinality=1)) == [3]
+    with pytest.raises(ValueError, match="overflow"):
+        dv.z85_decode(FILLED)  # delta-spark cuts it to 32 bits, which makes row 28168 of it
+
+
+@given(st.binary(max_size=40))
+def test_filled_up_texts_are_read_and_whole_ones_are_read_as_ever(data):
+    rest = len(data) % 4
+    whole = data[: len(data) - rest]
+    text = dv.z85_encode(whole)
+    if rest:
+        text += "#" * (4 - rest) + dv.z85_encode(bytes(4 - rest) + data[len(whole) :])[4 - rest :]
+    assert dv.padded_decode(text) == data
+
+
+@pytest.mark.parametrize("last", ["#####", "####1", "###$$", "##0 0", "##0"])
+def test_what_is_filled_up_wrongly(last):
+    with pytest.raises(ValueError):  # noqa: PT011 - each has words of its own
+        dv.padded_decode(FILLED[:-5] + last)
+
+
 ROW_SETS = st.one_of(
     st.lists(st.integers(0, 200_000), max_size=300),
     st.lists(st.integers(0, 2**63 - 1), max_size=50),

@@ -15,6 +15,8 @@ from verify.tables import SCHEMA, add, found, protocol, remove, table, vector
 
 VECTORS = {"protocol": protocol(reader=("deletionVectors",)), "configuration": {"delta.enableDeletionVectors": "true"}}
 STAMPED = {"protocol": protocol("inCommitTimestamp"), "configuration": {"delta.enableInCommitTimestamps": "true"}}
+# Read as one of row 3, though it is no z85.
+FILLED_UP = vector("^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093", 1) | {"sizeInBytes": 34}
 
 
 def info(stamp):
@@ -88,6 +90,7 @@ COMMITS = [
     ("dv-5", 1, [add("b", stats="{}", deletionVector=vector())]),
     ("dv-6", 1, [remove("a", deletionVector=vector())]),
     ("dv-9", 1, [add("b", 30, deletionVector=vector("!"))]),
+    ("dv-9", 1, [add("b", 30, deletionVector=FILLED_UP)]),
     ("dv-9", 1, [add("b", 30, deletionVector=vector() | {"offset": 1})]),
     ("dv-9", 1, [add("b", 30, deletionVector=vector() | {"storageType": "x"})]),
 ]
