@@ -496,4 +496,9 @@ CLAUSES: Final[dict[str, Clause]] = {
         "Writer Requirements for IcebergCompatV2",
         "V1 and V2 are not active at once",
     ),
+    "variant-2": Clause(
+        "MUST",
+        "Writer Requirements for Variant Data Type",
+        "they are written as value and metadata, where shredding is not enabled",
+    ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from refdelta.protocol.actions import Add, Cdc, CommitInfo, DomainMetadata, Remove
 from refdelta.protocol.in_commit_timestamp import kept
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from refdelta.verifier.log_files import Commit, Line
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
+
+
+_OF_MERGE = ("numTargetRowsUpdated", "numTargetRowsCopied")
+
+
+def _changed_nothing(metrics: dict[str, Any]) -> bool:
+    """Whether a MERGE wrote files anew of which no row is another, as old versions of delta-spark do."""
+    names = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+    return all(metrics.get(name) == "0" for name in names)
 
 
 class Before:
@@ -152,7 +161,7 @@ class HistoryCheck(OfCommit):
                 self.find("feature-4", f"{remove.path!r} is removed from a table that is append-only", line)
 
     def _changes(self) -> None:
-        """What an UPDATE changes, and what a DELETE leaves in new files, is told apart by change files alone."""
+        """What an UPDATE or MERGE changes, and rows that are only copied, are told apart by change files alone."""
         on = self.after.is_on("delta.enableChangeDataFeed") and self.after.supports("changeDataFeed")
         if not (on and self.before.feed) or any(isinstance(line.action, Cdc) for line in self.commit.lines):
             return
@@ -163,6 +172,11 @@ class HistoryCheck(OfCommit):
         if operation in ("UPDATE", "DELETE") and paths and new:
             message = f"an {operation} wrote files" if operation == "UPDATE" else "a DELETE wrote files"
             self.find("cdf-3", f"{message}, and no change files", new[0])
+        if operation == "MERGE" and paths and new:
+            found = infos[0].get("operationMetrics")
+            metrics: dict[str, Any] = found if isinstance(found, dict) else {}
+            if any(metrics.get(name, "0") != "0" for name in _OF_MERGE) and not _changed_nothing(metrics):
+                self.find("cdf-3", "a MERGE updated or copied rows, and wrote no change files", new[0])
 
     # --- in-commit timestamps --------------------------------------------------------------------------------------
 

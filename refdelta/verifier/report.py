@@ -105,11 +105,23 @@ class Report:
         severity: Severity | None = None,
     ) -> None:
         """Note a finding. Unless said, what breaks a MUST is an error and what breaks a SHOULD a warning."""
-        if sum(finding.clause == clause for finding in self.findings) >= _SHOWN:
-            self.more[clause] += 1
-            return
         usual: Severity = "error" if CLAUSES[clause].level == "MUST" else "warning"
-        self.findings.append(Finding(clause, severity or usual, message, version, file, line))
+        self._keep(Finding(clause, severity or usual, message, version, file, line))
+
+    def _keep(self, new: Finding) -> None:
+        if sum(finding.clause == new.clause for finding in self.findings) >= _SHOWN:
+            self.more[new.clause] += 1
+        else:
+            self.findings.append(new)
+
+    def take(self, part: Report) -> None:
+        """Take in what the report of a part says; parts are looked at side by side."""
+        for finding in part.findings:
+            self._keep(finding)
+        for what in part.unchecked:
+            self.skip(what)
+        self.more += part.more
+        self.checked += part.checked
 
     def skip(self, what: str) -> None:
         """Note what could not be looked at, once."""

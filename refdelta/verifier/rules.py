@@ -102,7 +102,7 @@ def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, s
 
 
 class Identity:
-    """The values of an identity column that users may not give, over all files.
+    """The values of an identity column that users may not give, of a file or of several.
 
     Args:
         item: the column.
@@ -146,3 +146,9 @@ class Identity:
             find("rows-9", f"a value of {self.name} occurs twice")
         if new is not None:
             self._seen |= new
+
+    def unite(self, file: Identity, find: Callable[[str, str], None]) -> None:
+        """Take in the values of a file."""
+        if not self._seen.isdisjoint(file._seen):
+            find("rows-9", f"a value of {self.name} occurs twice")
+        self._seen |= file._seen

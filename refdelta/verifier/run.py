@@ -33,14 +33,16 @@ def verify(
     Every commit that is kept is checked by itself and against the state before it; checkpoints, checksums, compacted
     files and ``_last_checkpoint`` against that state; and of the newest version that its data files are there and as
     long as the log says, and of those that are read: columns, field ids, types, deletion vectors, statistics, row ids,
-    and what the table asks of its rows.
+    and what the table asks of its rows. Of versions before, deletion vectors and change files that are still there are
+    read, the latter against what the version has changed.
 
-    Memory holds what the log says of the live and the removed files, and a batch of rows.
+    Files are read side by side, on remote stores more than there are cores. Memory holds what the log says of the live
+    and the removed files, a batch of rows for each file that is read, and the ids of rows as bitmaps.
 
     Args:
         uri: the table.
-        sample: how many data files of the newest version are read, spread evenly over all; None for all of them, 0 to
-            look at the log alone.
+        sample: how many data files of the newest version are read, spread evenly over all, and likewise of older
+            vectors and of change files; None for all of them, 0 to look at the log alone.
         storage_options: as for :class:`~refdelta.DeltaTable`.
         progress: called as it goes on with what is counted, how many of these are done, and how many there are.
 
@@ -73,7 +75,7 @@ def verify_store(
     except DeltaError as error:
         report.skip(f"the data files: {error}")
         return report
-    data.run(sample, walk.changes)
+    data.run(sample, walk.vectors.values(), walk.changes)
     return report
 
 

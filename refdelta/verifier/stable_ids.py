@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StableIds:
-    """The ids of the live rows of the files that were looked at.
+    """The ids of the live rows of a file, or of several.
 
     Args:
         state: the version.
@@ -51,6 +51,12 @@ class StableIds:
             if len(new) != len(live) or not self._seen.isdisjoint(new):
                 find("track-6", "a row has an id that another live row has, too")
             self._seen |= new
+
+    def unite(self, file: StableIds, find: Callable[[str, str], None]) -> None:
+        """Take in the ids of a file."""
+        if not self._seen.isdisjoint(file._seen):
+            find("track-6", "a row has an id that another live row has, too")
+        self._seen |= file._seen
 
 
 def _ids(store: Store, key: str, column: str, base: int, rows: int) -> Iterator[tuple[int, pa.Array]]:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError
-from refdelta.protocol.actions import Add, Cdc, DomainMetadata, Metadata, Protocol
+from refdelta.protocol.actions import Add, DomainMetadata, Metadata, Protocol
 from refdelta.protocol.paths import commit_key, last_checkpoint_key
 from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta.protocol.types import parse_schema
+from refdelta.verifier.changes import what_changed
 from refdelta.verifier.checkpoints import CheckpointCheck
 from refdelta.verifier.checksums import ChecksumCheck
 from refdelta.verifier.commits import CommitCheck
 from refdelta.verifier.compare import compare_states
+from refdelta.verifier.data import OldVector
 from refdelta.verifier.files_in_log import AddCheck
 from refdelta.verifier.history import Before, HistoryCheck
 from refdelta.verifier.log_files import Commit, LogFiles, read_commit
 from refdelta.verifier.mapping import KnownNames
-from refdelta.verifier.state import State
+from refdelta.verifier.state import State, physical_rows
 from refdelta.verifier.tables import TableCheck, check_clustering_domain
 from refdelta.verifier.tracking import DOMAIN as ROW_TRACKING
 from refdelta.verifier.tracking import TrackingCheck, check_state, high_water_mark
@@ -27,6 +29,7 @@ from refdelta.verifier.tracking import TrackingCheck, check_state, high_water_ma
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from refdelta.verifier.changes import Changed
     from refdelta.verifier.checkpoints import Content
     from refdelta.verifier.log_files import Checkpoint
     from refdelta.verifier.report import Report
@@ -49,7 +52,8 @@ class Walk:
         self.store, self.log, self.report, self.progress = store, log, report, progress
         self.state = State()
         self.known = KnownNames()
-        self.changes: list[Cdc] = []
+        self.changes: list[Changed] = []
+        self.vectors: dict[tuple[str, str], OldVector] = {}
 
     def run(self) -> State | None:
         """Look at everything; the state of the newest version, or None where it cannot be known."""
@@ -164,11 +168,19 @@ class Walk:
         for line in commit.lines:
             if isinstance(line.action, Add):
                 adds.run(line.action, commit.key, line.number)
-            elif isinstance(line.action, Cdc):
-                self.changes.append(line.action)
+                self._vector(line.action)
             elif isinstance(line.action, DomainMetadata):
                 check_clustering_domain(state, line.action, commit.key, line.number, report)
         self._passed()
+
+        changed = what_changed(commit, before, state)
+        if changed is not None:
+            self.changes.append(changed)
+
+    def _vector(self, add: Add) -> None:
+        if add.deletion_vector is not None:
+            one = OldVector(self.state.version, add.path, add.deletion_vector, physical_rows(add))
+            self.vectors.setdefault((add.path, add.deletion_vector.unique_id), one)
 
     def _passed(self) -> None:
         for checkpoint in self.log.checkpoints.get(self.state.version, ()):

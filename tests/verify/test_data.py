@@ -285,19 +285,43 @@ class TestColumns:
         assert found(made) == ["iceberg-3"]
 
 
-def test_columns_of_variants_are_left_aside():
+NO_VARIANT = {"metadata": b"\2\0\0", "value": b"\0"}
+VARIANT = {"metadata": b"\1\0\0", "value": b"\0"}
+
+
+def with_variants(values, *features, stats=None, nullable=True, kind=None):
+    """A file of three rows, the second of which is deleted."""
     made = table(
-        schema=struct(field("id", "long"), field("v", "variant")),
-        protocol=protocol(reader=("variantType", "deletionVectors")),
+        schema=struct(field("id", "long"), {"name": "v", "type": "variant", "nullable": nullable, "metadata": {}}),
+        protocol=protocol(reader=("variantType", "deletionVectors", *features)),
         configuration={"delta.enableDeletionVectors": "true"},
     )
-    variant = pa.array([{"metadata": b"\x01\0\0", "value": b"\0"}] * 3)
-    data = pa.table({"id": DATA["id"], "v": variant})
-    wrong = {"numRecords": 3, "minValues": {"id": 2}, "tightBounds": False}
-    body = serialize_bitmap(BitMap64([1]))
-    descriptor = {"storageType": "i", "pathOrInlineDv": encode_inline(body), "sizeInBytes": len(body), "cardinality": 1}
-    made.commit(file(made, data, wrong, deletionVector=descriptor))
-    assert found(made) == ["stats-1"]
+    data = pa.table({"id": DATA["id"], "v": pa.array(values, kind)})
+    descriptor = vector_of(ONE)
+    stats = {"numRecords": 3, "tightBounds": False} | (stats or {})
+    made.commit(file(made, data, stats, deletionVector=descriptor))
+    return found(made)
+
+
+def vector_of(body):
+    return {"storageType": "i", "pathOrInlineDv": encode_inline(body), "sizeInBytes": len(body), "cardinality": 1}
+
+
+def test_columns_of_variants():
+    assert with_variants([VARIANT] * 3) == []
+    assert with_variants([VARIANT, NO_VARIANT, None]) == []  # the second row is deleted
+    assert with_variants([VARIANT] * 3, stats={"minValues": {"id": 2}}) == ["stats-1"]
+    assert with_variants([VARIANT, None, VARIANT], stats={"nullCount": {"v": 3}}) == ["stats-5"]
+    assert with_variants([None, VARIANT, None], nullable=False) == ["file-8"]
+    assert with_variants([NO_VARIANT, VARIANT, None]) == ["variant-2"]
+    assert with_variants([VARIANT | {"value": b""}, VARIANT, None]) == ["variant-2"]
+
+
+def test_shredded_variants_need_their_feature():
+    typed = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", pa.int64())])
+    values = [{"metadata": b"\1\0\0", "value": None, "typed_value": 7}] * 3
+    assert with_variants(values, kind=typed) == ["variant-2"]
+    assert with_variants(values, "variantShredding", kind=typed) == []
 
 
 # --- deletion vectors --------------------------------------------------------------------------------------------
@@ -468,7 +492,7 @@ def test_ids_of_rows(ids, clauses):
 )
 def test_change_files(kinds, clauses):
     made = table()
-    content = parquet(pa.table({"id": [1, 2], "_change_type": kinds}))
+    content = parquet(pa.table({"id": [1, 1], "_change_type": kinds}))
     made.put("_change_data/c", content)
     cdc = {"path": "_change_data/c", "partitionValues": {}, "size": len(content), "dataChange": False}
     made.commit({"cdc": cdc})
