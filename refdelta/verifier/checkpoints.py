@@ -23,6 +23,7 @@ from refdelta.protocol.codec import ACTIONS, decode_action
 from refdelta.protocol.paths import SIDECARS, sidecar_key
 from refdelta.verifier.compare import compare_states
 from refdelta.verifier.parsed import ParsedCheck
+from refdelta.verifier.parts import scattered
 from refdelta.verifier.state import State
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -77,8 +78,11 @@ class CheckpointCheck:
         """All actions, with what is wrong with their form as findings; None where the checkpoint cannot be read."""
         content = Content()
         try:
+            begins = []
             for key in self.checkpoint.keys:
+                begins.append(len(content.actions))
                 self._take(key, content, content.actions)
+            self._parts(content.actions, begins)
             self._sidecars(content)
         except InvalidLogError as error:
             self.find("check-1", f"it cannot be read: {error.reason}")
@@ -95,6 +99,15 @@ class CheckpointCheck:
         keys = [*self.checkpoint.keys, *(f"{SIDECARS}/{path.rpartition('/')[2]}" for path in listed)]
         parsed = ParsedCheck(self.store, state, lambda message, key: self.find("check-14", message, key))
         parsed.run(key for key in keys if key.endswith(".parquet"))
+
+    def _parts(self, actions: list[AnyAction], begins: list[int]) -> None:
+        ends = [*begins[1:], len(actions)]
+        stray = scattered([actions[begin:end] for begin, end in zip(begins, ends, strict=True)])
+        if stray is not None:
+            message = f"{stray!r} stands in another part than files of the same hash"
+            where = self.checkpoint.keys[0]
+            # Nobody reads less for it.
+            self.report.find("check-18", message, version=self.checkpoint.version, file=where, severity="warning")
 
     def _take(self, key: str, content: Content, into: list[AnyAction]) -> None:
         into += self._json(key) if key.endswith(".json") else self._parquet(key, content)
@@ -133,7 +146,7 @@ class CheckpointCheck:
                 continue
             size = self.log.sidecars.get(key.rpartition("/")[2])
             if size is None:
-                self.find("check-13", "a checkpoint names this sidecar, but it does not exist", key)
+                self.find("check-16", "a checkpoint names this sidecar, but it does not exist", key)
                 continue
             if size != action.size_in_bytes:
                 self.find("check-13", f"the sidecar has {size} bytes, {action.size_in_bytes} by the checkpoint", key)

@@ -168,6 +168,11 @@ CLAUSES: Final[dict[str, Clause]] = {
         "Append-only Tables",
         "nothing is removed where `delta.appendOnly` is true",
     ),
+    "feature-5": Clause(
+        "MUST",
+        "Supported Features",
+        "a feature stays in the protocol once it is there, but where it is dropped as the specification has it",
+    ),
     "feature-6": Clause(
         "MUST",
         "Active Features",
@@ -228,10 +233,20 @@ CLAUSES: Final[dict[str, Clause]] = {
         "Checkpoints (Requirements for Writers)",
         "statistics and partition values stand as structs, and as JSON, where the properties say so, and say the same",
     ),
+    "check-16": Clause(
+        "MUST",
+        "Metadata Cleanup",
+        "sidecars of a checkpoint that is there stay, and those of the last day",
+    ),
     "check-17": Clause(
         "SHOULD",
         "Last Checkpoint File",
         "`_last_checkpoint` names a checkpoint that is there, and counts its actions right",
+    ),
+    "check-18": Clause(
+        "MUST",
+        "Multi-part checkpoint",
+        "parts are made by Spark's hash of the logical file; we write no such checkpoint",
     ),
     "crc-2": Clause(
         "MUST",
@@ -403,6 +418,11 @@ CLAUSES: Final[dict[str, Clause]] = {
         "MUST",
         "Writer Requirements for In-Commit Timestamps",
         "where they are turned on later, the metadata says from which version and time on",
+    ),
+    "ict-4": Clause(
+        "MUST",
+        "Writer Requirements for In-Commit Timestamps",
+        "the commit that turns them on is later than the file of the version before",
     ),
     "track-1": Clause(
         "MUST",

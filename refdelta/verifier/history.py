@@ -41,9 +41,11 @@ class Before:
         timestamp: the in-commit timestamp of the version before.
         stamped: whether the version before had to have one.
         version: the version before; -1 before the first.
+        file_time: when the file of that version was written, in milliseconds since 1970; None where that is not known.
     """
 
-    def __init__(self, state: State, commit: Commit):
+    def __init__(self, state: State, commit: Commit, file_time: int | None = None):
+        self.file_time = file_time
         actions = [line.action for line in commit.lines if isinstance(line.action, (Add, Remove))]
         self.live: dict[str, list[Add]] = {same_path(action.path): state.live(action.path) for action in actions}
         self.seen = {key for key in map(file_key, actions) if key in state.tombstones or key in state.files}
@@ -196,6 +198,10 @@ class HistoryCheck(OfCommit):
             )
         if self.before.version >= 0 and not self.before.stamped:
             self._turned_on(stamp)
+            file_time = self.before.file_time
+            if file_time is not None and stamp <= file_time:
+                message = f"its inCommitTimestamp {stamp} is not later than {file_time}, when the version before came"
+                self.find("ict-4", message, _first(self.commit), warning=True)
 
     def _stamp(self) -> int | None:
         first = _first(self.commit)
@@ -214,6 +220,20 @@ class HistoryCheck(OfCommit):
             found = configuration.get(name)
             if found != value:
                 self.find("ict-3", f"{name} is {found}, where timestamps were turned on with {value}")
+
+
+_SAME_TIME_MS = 60 * 60 * 1000
+
+
+def own_file_time(commit: Commit, mtime_ms: int | None) -> int | None:
+    """When the file of a commit was written: None where that is far from what the commit says, so that the file was
+    copied since.
+    """
+    first = _first(commit)
+    said = first.action.fields.get("timestamp") if first is not None and isinstance(first.action, CommitInfo) else None
+    if mtime_ms is None or not isinstance(said, int) or abs(mtime_ms - said) > _SAME_TIME_MS:
+        return None
+    return mtime_ms
 
 
 def _first(commit: Commit) -> Line | None:

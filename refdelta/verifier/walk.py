@@ -17,8 +17,9 @@ from refdelta.verifier.checksums import ChecksumCheck
 from refdelta.verifier.commits import CommitCheck
 from refdelta.verifier.compare import compare_states
 from refdelta.verifier.data import OldVector
+from refdelta.verifier.dropped import UsedFeatures
 from refdelta.verifier.files_in_log import AddCheck
-from refdelta.verifier.history import Before, HistoryCheck
+from refdelta.verifier.history import Before, HistoryCheck, own_file_time
 from refdelta.verifier.log_files import Commit, LogFiles, read_commit
 from refdelta.verifier.mapping import KnownNames
 from refdelta.verifier.state import State, physical_rows
@@ -52,6 +53,8 @@ class Walk:
         self.store, self.log, self.report, self.progress = store, log, report, progress
         self.state = State()
         self.known = KnownNames()
+        self.used = UsedFeatures()
+        self.file_time: int | None = None
         self.changes: list[Changed] = []
         self.vectors: dict[tuple[str, str], OldVector] = {}
 
@@ -98,6 +101,7 @@ class Walk:
         if self.report.oldest is None:
             self.report.oldest = checkpoint.version
         TableCheck(self.state, None, self.known, checkpoint.keys[0], self.report).run()
+        self.used.begin(self.state)
         AddCheck(self.state, self.report).all_files(checkpoint.keys[0])
         self._compacted_and_checksum()
         return True
@@ -156,12 +160,14 @@ class Walk:
         report.checked["commits"] += 1
         report.checked["actions"] += len(commit.lines)
         CommitCheck(commit, self.store.uri, report).run()
-        before = Before(state, commit)
+        before = Before(state, commit, self.file_time)
+        self.file_time = own_file_time(commit, self.log.commits.get(commit.version))
         mark = high_water_mark(state.domains.get(ROW_TRACKING))
         state.step(commit.version, commit.actions)
         kinds = {type(action) for action in commit.actions}
         if Metadata in kinds or Protocol in kinds:
             TableCheck(state, before.metadata, self.known, commit.key, report, commit).run()
+            self.used.step(commit, before.protocol, state, report)
         HistoryCheck(commit, before, state, report).run()
         TrackingCheck(commit, before, mark, state, report).run()
         adds = AddCheck(state, report)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from handmade import PROTOCOL, Handmade, field, metadata, struct
+from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import TableNotFoundError
+from refdelta.location import open_location
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
 from verify.tables import SCHEMA, add, found, protocol, remove, table, vector
@@ -206,6 +210,65 @@ class TestTimestamps:
         told = {name: value for name, value in since.items() if value is not None}
         made.commit(info(7), metadata(SCHEMA, configuration=STAMPED["configuration"] | told))
         assert found(made) == [("ict-3", 1, None)] * bad
+
+
+def test_timestamps_begin_behind_the_file_of_the_version_before(tmp_path):
+    """Unless that file was copied since: then nobody knows when it came."""
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": [1]}))
+    DeltaTable(path).alter.set_table_properties({"delta.enableInCommitTimestamps": "true"})
+    first = path / "_delta_log" / f"{0:020d}.json"
+    for minutes, expected in ((0, []), (10, ["ict-4"]), (100, [])):
+        time = first.stat().st_mtime + minutes * 60
+        os.utime(first, (time, time))
+        report = verify_store(open_location(path), sample=0)
+        assert [finding.clause for finding in report.findings] == expected
+        assert report.sound
+
+
+class TestDropped:
+    """Features that go."""
+
+    FED = metadata(SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+    STAMPED = metadata(SCHEMA, configuration=STAMPED["configuration"])
+    OFF = metadata(SCHEMA)
+    DROP: ClassVar = {"commitInfo": {"operation": "DROP FEATURE"}}
+
+    def of(self, before, after, *actions, start=()):
+        made = table(protocol=protocol(*before))
+        if start:
+            made.commit(*start)
+        made.commit(*actions, protocol(*after))
+        return found(made)
+
+    def test_as_the_specification_has_it(self):
+        assert self.of(["changeDataFeed", "appendOnly"], ["appendOnly"], self.DROP) == []
+        assert self.of(["appendOnly"], ["appendOnly", "changeDataFeed"]) == []
+        assert self.of(["changeDataFeed"], [], self.DROP, self.OFF, start=[self.FED]) == []
+
+    def test_by_another_operation(self):
+        write = {"commitInfo": {"operation": "WRITE"}}
+        assert self.of(["changeDataFeed", "appendOnly"], ["appendOnly"], write) == [("feature-5", 1, 2)]
+
+    def test_without_a_word(self):
+        assert self.of(["appendOnly"], []) == [("feature-5", 1, 1)]
+
+    def test_versions_that_have_used_it_are_protected_or_gone(self):
+        used = ({"commitInfo": {"inCommitTimestamp": 1}}, self.VECTORS_ON)
+        features = {"reader": ("deletionVectors",)}
+
+        def of(*after, configuration=None):
+            made = table(protocol=protocol(**features))
+            made.commit(*used)
+            made.commit(self.DROP, metadata(SCHEMA, configuration=configuration or {}), protocol(*after))
+            return found(made)
+
+        assert of() == [("feature-5", 2, 3)]
+        assert of("checkpointProtection") == [("feature-5", 2, 3)]
+        version = {"delta.requireCheckpointProtectionBeforeVersion": "2"}
+        assert of("checkpointProtection", configuration=version) == []
+
+    VECTORS_ON = metadata(SCHEMA, configuration=VECTORS["configuration"])
 
 
 class TestPartitions:

@@ -10,6 +10,7 @@ import pytest
 
 from handmade import Handmade, checkpoint_file, metadata
 from refdelta import CommitProperties, DeltaTable, Transaction, write_deltalake
+from refdelta.verifier.parts import spark_hash
 from refdelta.verifier.run import verify
 from verify.tables import SCHEMA, add, found, protocol, remove, table
 
@@ -244,7 +245,38 @@ class TestForms:
             sidecar["sidecar"]["sizeInBytes"] += 1
         elif change == "both":
             actions.append(self.state[2])
-        assert "check-13" in {name for name, *_ in self.write(made, *actions)}
+        clause = "check-16" if change == "gone" else "check-13"
+        assert clause in {name for name, *_ in self.write(made, *actions)}
+
+
+class TestParts:
+    """A checkpoint in two parts, the files in them by Spark's hash."""
+
+    PATHS = tuple("abcdefgh")
+
+    def test_the_hash_is_that_of_spark(self):
+        assert spark_hash("Spark") == 228093765
+        assert spark_hash(None) == 42
+
+    def made(self, of):
+        made = table()
+        first = [json.loads(line) for line in made.store.get(f"_delta_log/{0:020d}.json").splitlines()]
+        adds = [add(path) for path in self.PATHS]
+        made.commit(*adds)
+        parts = [[*first], []]
+        for one in adds:
+            parts[of(one["add"]["path"])].append(one)
+        for number, actions in enumerate(parts, start=1):
+            name = f"_delta_log/{1:020d}.checkpoint.{number:010d}.{2:010d}.parquet"
+            made.put(name, checkpoint_file(actions))
+        return found(made)
+
+    def test_sound(self):
+        assert self.made(lambda path: spark_hash(path) % 2) == []
+        assert self.made(lambda path: 1 - spark_hash(path) % 2) == []
+
+    def test_files_spread_in_another_way(self):
+        assert self.made(lambda path: ord(path) % 2) == [("check-18", 1, None)]
 
 
 # --- the hint ----------------------------------------------------------------------------------------------------
