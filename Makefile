@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test verify races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ demo-s3: setup servers  ## the same on S3: versitygw is started for it and serve
 test: setup  ## all tests; those that need Java 17, Go or npm say so where it is missing
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+
+verify: setup  ## the tests of the API once more, and the data of every table that they leave is verified, too (some minutes)
+	REFDELTA_VERIFY=full $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not spark" tests/api
 
 races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
 	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s

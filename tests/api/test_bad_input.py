@@ -53,6 +53,7 @@ def edit(path, version, change):
         (lambda text: text + "[]\n", 3),
     ],
 )
+@pytest.mark.breaks_tables
 def test_a_corrupt_commit_names_file_and_line(table, damage, line):
     file = log(table, 1)
     file.write_text(damage(file.read_text()))
@@ -66,18 +67,21 @@ def test_a_corrupt_commit_names_file_and_line(table, damage, line):
     assert everything(table) == before
 
 
+@pytest.mark.breaks_tables
 def test_invalid_utf8_in_a_commit(table):
     log(table, 1).write_bytes(log(table, 1).read_bytes() + b'{"txn":{"appId":"\xff\xfe","version":1}}\n')
     with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
         DeltaTable(table)
 
 
+@pytest.mark.breaks_tables
 def test_an_empty_commit_file(table):
     log(table, 1).write_bytes(b"")
     with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
         DeltaTable(table)
 
 
+@pytest.mark.breaks_tables
 def test_a_missing_commit_names_the_version(table):
     log(table, 1).unlink()
     before = everything(table)
@@ -89,6 +93,7 @@ def test_a_missing_commit_names_the_version(table):
 
 
 @pytest.mark.parametrize("size", [0, 4, 100, -1])
+@pytest.mark.breaks_tables
 def test_a_damaged_checkpoint_is_passed_over_while_the_commits_are_there(table, size):
     DeltaTable(table).create_checkpoint()
     file = table / "_delta_log" / f"{2:020d}.checkpoint.parquet"
@@ -101,6 +106,7 @@ def test_a_damaged_checkpoint_is_passed_over_while_the_commits_are_there(table, 
 
 
 @pytest.mark.parametrize("hint", [b"", b"{", b'{"version":"x"}', b'{"version":7,"size":3}', b"\xff"])
+@pytest.mark.breaks_tables
 def test_a_damaged_hint_is_passed_over(table, hint):
     DeltaTable(table).create_checkpoint()
     (table / "_delta_log" / "_last_checkpoint").write_bytes(hint)
@@ -135,6 +141,7 @@ def test_a_data_file_that_is_gone_or_is_not_parquet(table):
         "a%00b",
     ],
 )
+@pytest.mark.breaks_tables
 def test_a_path_that_leaves_the_table_is_refused(table, hostile):
     def change(action):
         if "add" in action:
@@ -155,6 +162,7 @@ def test_an_absolute_path_inside_of_the_table_is_followed(table):
     assert DeltaTable(table).to_pyarrow_table().num_rows == 9
 
 
+@pytest.mark.breaks_tables
 def test_unknown_features_are_refused_by_name(table):
     def upgrade(reader, writer):
         features = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7, "writerFeatures": writer}
@@ -205,6 +213,7 @@ def test_wrong_options_and_uris(tmp_path):
         DeltaTable("")
 
 
+@pytest.mark.breaks_tables
 def test_a_log_without_metadata_or_protocol(table):
     text = log(table, 0).read_text().splitlines()
     for missing in ("metaData", "protocol"):
@@ -213,6 +222,7 @@ def test_a_log_without_metadata_or_protocol(table):
             DeltaTable(table)
 
 
+@pytest.mark.breaks_tables
 def test_a_schema_that_is_nonsense(table):
     def change(action):
         if "metaData" in action:

@@ -101,6 +101,7 @@ def test_a_loser_whose_clock_is_behind_comes_after_its_winners(tmp_path, clock):
     assert stamps(DeltaTable(tmp_path)) == [NOON, NOON + DAY, NOON + DAY + 1, NOON + DAY + 2, NOON + DAY + 3]
 
 
+@pytest.mark.breaks_tables
 def test_a_winner_without_a_timestamp_does_not_stop_the_clock(tmp_path, clock):
     """It breaks the rules; we keep to them."""
     write_deltalake(tmp_path, ROW, configuration=ICT)

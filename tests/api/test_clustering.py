@@ -276,6 +276,7 @@ def test_restore_brings_the_columns_back(tmp_path):
     assert table.version() == 4
 
 
+@pytest.mark.breaks_tables
 def test_a_damaged_domain_is_one_clear_error(tmp_path):
     write_deltalake(tmp_path, DATA, cluster_by="id")
     log = Path(tmp_path) / "_delta_log"

@@ -116,6 +116,7 @@ def test_an_overwritten_schema_keeps_the_columns_that_stay(tmp_path):
     assert rows(path) == [{"id no.": 7, "s": "text"}]
 
 
+@pytest.mark.breaks_tables
 def test_a_table_that_is_mapped_later_keeps_its_files(tmp_path):
     path = tmp_path / "t"
     plain = ROWS.rename_columns(["id", "s", "m", "part", "l"])

@@ -120,6 +120,7 @@ def test_what_the_commit_says(path):
     assert metrics.keys() - wanted.keys() == {"numRemovedBytes", "numAddedBytes", "executionTimeMs"}
 
 
+@pytest.mark.breaks_tables
 def test_deletion_vectors_of_other_engines(tmp_path):
     """Rows that a vector deletes stay deleted in the file that is written anew, and the remove names the vector."""
     path = tmp_path / "t"
@@ -138,6 +139,7 @@ def test_deletion_vectors_of_other_engines(tmp_path):
 
 
 @pytest.mark.parametrize("predicate", [None, "id < 100"])
+@pytest.mark.breaks_tables
 def test_rows_that_a_vector_deleted_are_not_counted_again(tmp_path, predicate):
     path = tmp_path / "t"
     vector = with_vector(path, [0, 9])

@@ -201,6 +201,7 @@ def test_what_cannot_be_declared_is_refused(tmp_path, declared):
     assert not DeltaTable.is_deltatable(tmp_path / "t")
 
 
+@pytest.mark.breaks_tables
 def test_a_column_with_half_a_declaration_is_a_broken_log(tmp_path):
     for number, marks_ in enumerate(
         (

@@ -58,6 +58,7 @@ def test_protected_checkpoints(tmp_path):
         table.alter.unset_table_properties([PROTECTED])
 
 
+@pytest.mark.breaks_tables
 def test_a_table_that_this_engine_may_not_write_keeps_its_log(tmp_path):
     write_deltalake(tmp_path, rows(1))
     later = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["from-tomorrow"]}}

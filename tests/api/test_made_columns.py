@@ -254,6 +254,7 @@ def test_files_that_nobody_looked_into_are_refused(tmp_path):
     defaults.create_write_transaction([given], "append", refdelta.Schema.from_arrow(plain))
 
 
+@pytest.mark.breaks_tables
 def test_marks_mean_nothing_where_the_protocol_lacks_their_feature(tmp_path):
     from handmade import Handmade, field, struct
     from refdelta_storage import LocalStore

@@ -271,6 +271,7 @@ def test_nulls_where_the_table_has_none_leave_nothing(tmp_path):
     assert sorted(tmp_path.glob("*.parquet")) == files
 
 
+@pytest.mark.breaks_tables
 def test_deletion_vectors_of_other_engines(tmp_path):
     vector = with_vector(tmp_path, [0, 9])
     table = DeltaTable(tmp_path)

@@ -494,6 +494,7 @@ def test_a_pinned_handle_cannot_write(path):
         DeltaTable(path, version=1).optimize.compact()
 
 
+@pytest.mark.breaks_tables
 def test_features_that_cannot_be_written_are_refused_by_name(path):
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["somethingNew"]}
     (path / "_delta_log" / f"{5:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")

@@ -85,6 +85,7 @@ def test_files_are_put_together_up_to_the_target_size(tmp_path):
     assert rows_of(where) == before
 
 
+@pytest.mark.breaks_tables
 def test_a_vector_of_another_engine(tmp_path):
     where = tmp_path / "t"
     with_vector(where, [0, 9])
@@ -93,6 +94,7 @@ def test_a_vector_of_another_engine(tmp_path):
     assert sorted(DeltaTable(where).to_pyarrow_table()["id"].to_pylist()) == list(range(1, 9))
 
 
+@pytest.mark.breaks_tables
 def test_a_vector_without_a_count_of_rows(tmp_path):
     """Spark rewrites such a file with any OPTIMIZE, because nobody can tell how much of it is deleted."""
     where = tmp_path / "t"

@@ -143,6 +143,7 @@ def test_what_a_table_says_of_itself(path):
     assert not DeltaTable.is_deltatable(path.parent)
 
 
+@pytest.mark.breaks_tables
 def test_checkpoint_and_cleanup(path):
     for _ in range(3):
         write_deltalake(path, SMALL, mode="append", configuration=None)

@@ -168,6 +168,7 @@ def test_misuse_is_one_clear_error(table, arguments, error, said):
     assert table.version() == 1
 
 
+@pytest.mark.breaks_tables
 def test_deletion_vectors_of_other_engines(tmp_path):
     vector = with_vector(tmp_path, [0, 9])
     table = DeltaTable(tmp_path)

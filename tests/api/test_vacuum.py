@@ -255,6 +255,7 @@ def test_tombstones_that_a_checkpoint_has_forgotten(path, monkeypatch):
     assert ids(table) == [20]
 
 
+@pytest.mark.breaks_tables
 def test_commits_that_log_cleanup_has_removed(path, monkeypatch):
     table = DeltaTable(path)
     removed = set(table.vacuum(**NOW))
@@ -286,6 +287,7 @@ def test_versions_to_keep(path):
             table.vacuum(keep_versions=wrong, **NOW)
 
 
+@pytest.mark.breaks_tables
 def test_the_change_data_of_versions_to_keep(path):
     put(path, "_change_data/cdc-1.parquet", "_change_data/cdc 2.parquet")
     cdc = {"path": "_change_data/cdc%202.parquet", "partitionValues": {}, "size": 9, "dataChange": False}
@@ -525,6 +527,7 @@ def test_bad_retentions(path):
         DeltaTable(path, version=1).vacuum()
 
 
+@pytest.mark.breaks_tables
 def test_a_table_that_this_engine_may_not_write(path):
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["vacuumProtocolCheck"]}
     for feature, refused in (("appendOnly", False), ("somethingNew", True)):

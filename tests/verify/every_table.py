@@ -1,13 +1,13 @@
-"""A plugin of pytest that verifies each table that a test leaves in its folder.
+"""Each table that a test leaves in its folder is verified, and the test fails where the table is not sound.
 
-``pytest -p verify.every_table tests/api``, with ``tests`` on the path.
-
-Tests that break tables on purpose leave findings, so these are listed at the end and fail nothing.
+The tests of ``tests/api`` have it always, log only; ``make verify`` has it read the data, too. Tests that leave a
+table that they have broken, or written as another engine would have, are marked ``breaks_tables``. Any other tests have
+it by ``pytest -p verify.every_table``.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import os
 from pathlib import Path
 
 import pytest
@@ -15,31 +15,23 @@ import pytest
 from refdelta.errors import DeltaError
 from refdelta.verifier.run import verify
 
-FOUND: list[tuple[str, str]] = []
-TABLES: Counter[str] = Counter()
+SAMPLE = None if os.environ.get("REFDELTA_VERIFY") == "full" else 0
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item):
+def pytest_runtest_call(item):
+    result = yield
     folder = getattr(item, "funcargs", {}).get("tmp_path")
-    if isinstance(folder, Path):
-        for log in sorted(folder.rglob("_delta_log")):
-            _look(item.nodeid, log.parent)
-    return (yield)
+    if isinstance(folder, Path) and item.get_closest_marker("breaks_tables") is None:
+        found = [text for log in sorted(folder.rglob("_delta_log")) for text in _findings(log.parent)]
+        if found:
+            pytest.fail("a table that this test leaves is not sound:\n" + "\n".join(found), pytrace=False)
+    return result
 
 
-def _look(test, table):
-    TABLES["tables"] += 1
+def _findings(table):
     try:
-        report = verify(table, sample=None)
+        report = verify(table, sample=SAMPLE)
     except (DeltaError, OSError) as error:
-        FOUND.append((test, f"not verified: {error}"))
-        return
-    FOUND.extend((test, str(finding)) for finding in report.findings)
-
-
-def pytest_terminal_summary(terminalreporter):
-    terminalreporter.section("tables that were verified")
-    terminalreporter.line(f"{TABLES['tables']} tables, {len(FOUND)} findings")
-    for test, text in FOUND:
-        terminalreporter.line(f"{test}: {text}")
+        return [f"{table.name} cannot be verified: {error}"]
+    return [f"{table.name}: {finding}" for finding in report.findings]
