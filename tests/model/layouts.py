@@ -67,3 +67,6 @@ FILES, PARTITIONED_FILES = Layout(vectors=True, asked=False), Layout(partitioned
 TRACKED, TRACKED_FILES = Layout(vectors=True, tracked=True), Layout(vectors=True, asked=False, tracked=True)
 
 LAYOUTS = (PLAIN, PARTITIONED, ROWS, FILES, PARTITIONED_ROWS, PARTITIONED_FILES)
+
+TRACKING = (TRACKED, TRACKED_FILES)
+"""Likewise of tables that track rows."""

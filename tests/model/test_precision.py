@@ -14,7 +14,7 @@ from model.cases import ALL, MORE
 from model.core import Core
 from model.exhaustive import pairs
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
-from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START
+from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START, TRACKED
 from model.precision import NOTES, SECTIONS, measure, report, whole
 from refdelta import RowBudget
 from refdelta.concurrency.commit import Limits
@@ -51,6 +51,15 @@ def test_no_cell_is_lower_by_rows_than_by_files(level):
             by_files, by_rows = measured(level, files), measured(level, rows)
             assert not {pair for pair in by_rows if by_rows[pair].engine < by_files[pair].engine}
             assert whole(by_rows).engine > whole(by_files).engine
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_cell_is_lower_where_rows_are_tracked(level):
+    """Ids of rows take nothing away, and whoever changes rows goes after ZORDER."""
+    tracked, usual = measured(level, TRACKED), measured(level, ROWS)
+    assert not {pair for pair in usual if tracked[pair].engine < usual[pair].engine}
+    behind = [("OPTIMIZE ZORDER", kind) for kind in UDM]
+    assert all(tracked[pair].engine == tracked[pair].judge > usual[pair].engine for pair in behind)
 
 
 @pytest.mark.spark

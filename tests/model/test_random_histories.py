@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from model import tables
 from model.branches import Refusal
-from model.cases import MORE
+from model.cases import BY_HAND, MORE
 from model.judge import LEVELS, SERIALIZABLE
-from model.layouts import LAYOUTS
+from model.layouts import LAYOUTS, TRACKING
 from model.operations import data_of
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
@@ -23,7 +23,7 @@ MANY = int(os.environ.get("REFDELTA_RANDOM_HISTORIES", "1000"))
 
 
 @st.composite
-def schedules(draw, most):
+def schedules(draw, most, cases=MORE):
     """Who begins and who commits, in which order; who does what, and who asks for more than the table's level."""
     count = draw(st.integers(3, most))
     waiting, running, events = list(range(count)), [], []
@@ -33,10 +33,10 @@ def schedules(draw, most):
             events.append(("begin", running[-1]))
         else:
             events.append(("commit", running.pop(draw(st.integers(0, len(running) - 1)))))
-    some = draw(st.lists(st.sampled_from(MORE), min_size=2, max_size=5, unique=True))
-    cases = draw(st.lists(st.sampled_from(some), min_size=count, max_size=count))
+    some = draw(st.lists(st.sampled_from(cases), min_size=2, max_size=5, unique=True))
+    chosen = draw(st.lists(st.sampled_from(some), min_size=count, max_size=count))
     strict = draw(st.lists(st.integers(0, 5).map(lambda n: n == 0), min_size=count, max_size=count))
-    return events, cases, strict
+    return events, chosen, strict
 
 
 def run(table, schedule):
@@ -63,6 +63,23 @@ def test_through_the_rules(level, layout, schedule):
 @settings(max_examples=MANY // 5)
 @given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(5))
 def test_through_the_engine(level, layout, schedule):
+    through_the_engine(level, layout, schedule)
+
+
+@settings(max_examples=MANY // 5)
+@given(st.sampled_from(LEVELS), st.sampled_from(TRACKING), schedules(6))
+def test_through_the_rules_where_rows_are_tracked(level, layout, schedule):
+    run(tables.core(level, layout), schedule)
+
+
+# By hand, rows lose their ids.
+@settings(max_examples=MANY // 20)
+@given(st.sampled_from(LEVELS), st.sampled_from(TRACKING), schedules(5, tuple(c for c in MORE if c is not BY_HAND)))
+def test_through_the_engine_where_rows_are_tracked(level, layout, schedule):
+    through_the_engine(level, layout, schedule)
+
+
+def through_the_engine(level, layout, schedule):
     engine = tables.engine(level, layout)
     version = run(engine, schedule)
     # Once more with nothing kept from before: the log as it is in the store, and each file read anew.
