@@ -134,14 +134,17 @@ class Identity:
         if not len(column):
             return
         values = column.to_numpy(zero_copy_only=False).astype(np.int64)
-        steps, rest = np.divmod(values - self.start, self.step)
-        if rest.any() or (steps < 0).any():
+        behind = values < self.start if self.step > 0 else values > self.start
+        # What lies between two numbers of 64 bits fits into such a one without a sign.
+        start, whole = np.uint64(self.start % 2**64), values.view(np.uint64)
+        steps, rest = np.divmod(whole - start if self.step > 0 else start - whole, np.uint64(abs(self.step)))
+        if rest.any() or behind.any():
             find("rows-9", f"a value of {self.name} is not {self.start} and a number of steps of {self.step}")
             return
         last = int(values.max() if self.step > 0 else values.min())
         if self.mark is None or (last > self.mark if self.step > 0 else last < self.mark):
             find("rows-8", f"{self.name} has the value {last}, and its high-water mark is {self.mark}")
-        new = BitMap64(steps.astype(np.uint64).tolist()) if len(set(steps.tolist())) == len(steps) else None
+        new = BitMap64(steps.tolist()) if len(set(steps.tolist())) == len(steps) else None
         if new is None or not self._seen.isdisjoint(new):
             find("rows-9", f"a value of {self.name} occurs twice")
         if new is not None:

@@ -450,6 +450,21 @@ def test_identity(marks, clauses):
     assert ruled(all_marks | {"delta.identity.allowExplicitInsert": True}, "identityColumns") == []
 
 
+@pytest.mark.parametrize(("start", "step"), [(-(2**62) * 2, 2**62), (2**63 - 1, -(2**62)), (-(2**63), 2**63 - 1)])
+def test_identity_goes_through_all_numbers(start, step):
+    values = [start, start + step, start + 2 * step]
+    marks = {"start": start, "step": step, "highWaterMark": values[-1], "allowExplicitInsert": False}
+    marks = {f"delta.identity.{name}": value for name, value in marks.items()}
+    for ids, clauses in ((values, []), ([values[1] - 1], ["rows-9"])):
+        data = pa.table({"id": pa.array(ids, pa.int64()), "part": ["x"] * len(ids)})
+        made = table(schema=struct(field("id", "long", **marks), field("part", "string")), protocol=IDENTITY)
+        made.commit(file(made, data, {"numRecords": len(ids)}))
+        assert found(made) == clauses
+
+
+IDENTITY = protocol("identityColumns")
+
+
 def test_a_value_of_an_identity_occurs_once():
     marks = {"start": 1, "step": 1, "highWaterMark": 3, "allowExplicitInsert": False}
     made = table(
