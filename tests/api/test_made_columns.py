@@ -242,6 +242,7 @@ def test_declarations_of_deltalake_are_understood(tmp_path):
     assert DeltaTable(tmp_path / "h").to_pyarrow_table().to_pylist() == [{"a": 2, "g": 6}]
 
 
+@pytest.mark.breaks_tables
 def test_files_that_nobody_looked_into_are_refused(tmp_path):
     given = AddAction(path="x.parquet", size=1, partition_values={}, modification_time=1)
     plain = pa.schema([("a", pa.int64()), ("b", pa.int64())])
