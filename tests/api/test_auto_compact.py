@@ -166,6 +166,7 @@ def test_trouble_leaves_the_write_as_it_is(tmp_path, caplog, monkeypatch):
     assert "version 7 is committed, but auto-compaction failed: the store is full" in caplog.text
 
 
+@pytest.mark.breaks_tables
 def test_a_damaged_file_leaves_the_write_as_it_is(tmp_path, caplog):
     path = tmp_path / "t"
     fill(path, 6, configuration=ON)

@@ -113,6 +113,7 @@ def test_a_damaged_hint_is_passed_over(table, hint):
     assert DeltaTable(table).count() == 9
 
 
+@pytest.mark.breaks_tables
 def test_a_data_file_that_is_gone_or_is_not_parquet(table):
     files = DeltaTable(table).file_uris()
     with Path(files[0]).open("wb") as file:
