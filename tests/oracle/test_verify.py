@@ -55,15 +55,60 @@ def test_what_delta_spark_writes_is_sound(spark, tmp_path, name):
     assert report.newest == DeltaTable(path).version()
 
 
-def test_row_ids_vectors_and_timestamps_of_delta_spark_are_sound(quick_spark, tmp_path):
+COPY = "INSERT INTO {t} SELECT id + 100, day, name, s, a FROM {t}"
+# The properties of a table, what more stands in its CREATE TABLE, and what happens to it behind its first rows.
+FEATURES = {
+    "tracked": (
+        {"enableRowTracking": "true", "enableDeletionVectors": "true", "enableInCommitTimestamps": "true"},
+        "CLUSTER BY (id, day)",
+        [STATEMENTS[2], MERGE, COPY, "OPTIMIZE {t}", "RESTORE TABLE {t} TO VERSION AS OF 2"],
+    ),
+    "mapped": (
+        {"columnMapping.mode": "name", "enableChangeDataFeed": "true", "checkpointInterval": "2"},
+        "PARTITIONED BY (day)",
+        [
+            STATEMENTS[2],
+            "ALTER TABLE {t} RENAME COLUMN name TO title",
+            "DELETE FROM {t} WHERE id = 1",
+            "ALTER TABLE {t} ADD COLUMN more INT",
+            "INSERT INTO {t} (id, more) VALUES (7, 8)",
+            "ALTER TABLE {t} DROP COLUMN more",
+        ],
+    ),
+    "V2 checkpoints": (
+        {
+            "checkpointPolicy": "v2",
+            "checkpointInterval": "2",
+            "checkpoint.writeStatsAsStruct": "true",
+            "enableTypeWidening": "true",
+            "columnMapping.mode": "id",
+        },
+        "PARTITIONED BY (day)",
+        [COPY, "ALTER TABLE {t} ALTER COLUMN s.x TYPE BIGINT", MERGE, "INSERT OVERWRITE {t} SELECT * FROM {t}"],
+    ),
+    "constrained": (
+        {"checkpointInterval": "2"},
+        "",
+        [
+            "ALTER TABLE {t} ADD CONSTRAINT c CHECK (id > 0)",
+            STATEMENTS[2],
+            "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+            COPY,
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_of_delta_spark_are_sound(quick_spark, tmp_path, name):
     spark, path = quick_spark, tmp_path / "t"
-    names = ("enableRowTracking", "enableDeletionVectors", "enableInCommitTimestamps")
-    listed = ", ".join(f"'delta.{name}' = 'true'" for name in names)
-    made = f"CREATE TABLE {{t}} ({COLUMNS}) USING delta CLUSTER BY (id, day) TBLPROPERTIES ({listed})"
-    copied = "INSERT INTO {t} SELECT id + 100, day, name, s, a FROM {t}"
-    restored = "RESTORE TABLE {t} TO VERSION AS OF 2"
-    for statement in (made, STATEMENTS[0], STATEMENTS[2], MERGE, copied, "OPTIMIZE {t}", restored):
+    properties, more, statements = FEATURES[name]
+    listed = ", ".join(f"'delta.{key}' = '{value}'" for key, value in properties.items())
+    made = f"CREATE TABLE {{t}} ({COLUMNS}) USING delta {more} TBLPROPERTIES ({listed})"
+    for statement in (made, STATEMENTS[0], *statements):
         spark_tables.sql(spark, path, statement)
     report = verify(path, sample=None)
-    assert [str(finding) for finding in report.findings] == []
+    # Where columns are mapped, its change files lie in folders of random names.
+    known = {"cdf-5"} if name == "mapped" else set()
+    assert [str(finding) for finding in report.findings if finding.clause not in known] == []
     assert report.newest == DeltaTable(path).version()
