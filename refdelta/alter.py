@@ -42,6 +42,7 @@ class TableAlterer:
             properties: names and values. ``delta.*`` names are those that exist, others are the user's own.
                 ``delta.feature.<name>`` with the value ``supported`` adds a table feature. ``delta.enableRowTracking``
                 gives ids to the rows that are there; of a table of many files that takes several commits.
+                ``delta.columnMapping.mode`` as ``none`` ends a column mapping, and all files are written anew.
             isolation: as for :meth:`refdelta.DeltaTable.begin`. A change of the table passes over no append at either
                 level.
             commit_properties: how to commit, and what to note in the commit.
@@ -458,8 +459,9 @@ class TableAlterer:
         """Take a feature out of the table's protocol, so that those who do not know it can use the table again.
 
         What the feature has left in the table goes first: properties are unset, and files with deletion vectors are
-        rewritten. Several commits are made. Where readers need the feature for the versions before, checkpoints fence
-        these off, and ``checkpointProtection`` is added, which writers must know; or the versions are removed.
+        rewritten, or all files where columns were mapped or of other types. Several commits are made. Where readers
+        need the feature for the versions before, checkpoints fence these off, and ``checkpointProtection`` is added,
+        which writers must know; or the versions are removed.
 
         Args:
             feature: a name such as ``deletionVectors``, or one of deltalake's ``TableFeatures``.

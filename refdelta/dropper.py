@@ -34,11 +34,14 @@ from refdelta.ops.history_traces import history_has_traces, oldest_commit
 from refdelta.ops.removals import REMOVALS, Removal, used_by_metadata
 from refdelta.ops.reorg_uniform import files_anew
 from refdelta.protocol.features import REGISTRY, check_writable, features_of
+from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.properties import get
 from refdelta.protocol.protocol_choice import minimal_protocol, without
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.ops.removals import Described
+    from refdelta.protocol.actions import Add
     from refdelta.results import CommitResult
     from refdelta.staging import Staging
     from refdelta.transaction import WriteTransaction
@@ -109,8 +112,8 @@ class _Drop:
         if removal.stop and used_by_metadata(name, self._newest()):
             self._commit("drop_feature", lambda txn, snapshot: _stop(txn, snapshot, removal))
             changed = True
-        if removal.rewrite and removal.left(self._newest()):
-            self._commit("drop_feature", lambda txn, snapshot: _rewrite(txn, snapshot, removal))
+        if (described := removal.rewrite) is not None and removal.left(self._newest()):
+            self._commit("drop_feature", lambda txn, snapshot: _rewrite(txn, snapshot, removal, described))
             changed = True
         while removal.purge and removal.left(self._newest()):
             with self.begin() as txn:
@@ -200,11 +203,14 @@ def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
         txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(gone), "ifExists": in_json(True)}, {})
 
 
-def _rewrite(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
-    metadata, _ = removal.last(snapshot)
+def _rewrite(
+    txn: Staging, snapshot: Snapshot, removal: Removal, described: Callable[[list[Add], list[Add]], Described]
+) -> None:
+    metadata, actions = removal.last(snapshot)
     check_writable(snapshot.protocol, metadata)
+    check_compatible(features_of(snapshot.protocol), metadata, snapshot.metadata, rewritten=True)
     txn.read_whole_table()
-    removed, added = files_anew(txn, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
+    removed, added = files_anew(txn, snapshot, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
     stage_table(txn, snapshot, snapshot.protocol, metadata)
-    figures = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false"}, figures)
+    txn.stage(actions)
+    txn.describe(*described(removed, added))

@@ -42,6 +42,7 @@ from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.row_ids import backfill
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
+from refdelta.ops.unmapping import removes_mapping
 from refdelta.ops.update import update
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
@@ -179,6 +180,8 @@ class WriteTransaction:
         self._check_open("append")
         if self._statement in STATEMENTS.values():
             raise InvalidArgumentError(_MIXED.format(self._statement))
+        if removes_mapping(self._staging):
+            raise InvalidArgumentError(_MIXED.format("the end of a column mapping"))
         if self._staging.already_recorded:
             return
         with self._staging.all_or_nothing():

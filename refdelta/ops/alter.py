@@ -15,6 +15,7 @@ from refdelta.ops.change import change_table, in_json
 from refdelta.ops.declared import MARKS
 from refdelta.ops.names import split_path
 from refdelta.ops.row_rules import INVARIANTS
+from refdelta.ops.unmapping import gives_up_mapping, remove_mapping
 from refdelta.protocol.evolution import as_nullable, merge_schemas
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
 from refdelta.protocol.protocol_choice import asked_features
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
 
 
 def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, Any]) -> None:
-    """Stage SET TBLPROPERTIES. Where the table has these values already, nothing is staged.
+    """Stage SET TBLPROPERTIES. Where the table has these values already, nothing is staged. Where columns are not to be
+    mapped any more, all files are written anew.
 
     Args:
         txn: the transaction.
@@ -58,7 +61,7 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     parameters = {"properties": in_json(given)}
     txn.describe("SET TBLPROPERTIES", parameters, {})
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=stored)
-    change_table(txn, snapshot, metadata, features)
+    _change(txn, snapshot, metadata, features)
 
 
 def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:
@@ -82,7 +85,14 @@ def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, 
             raise InvalidArgumentError(f"the table has no property {name!r}; it has: {', '.join(stored) or '(none)'}")
         stored.pop(key, None)
     txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(list(names)), "ifExists": in_json(if_exists)}, {})
-    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
+    _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
+
+
+def _change(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
+    if gives_up_mapping(snapshot, metadata):
+        remove_mapping(txn, snapshot, metadata, features)
+    else:
+        change_table(txn, snapshot, metadata, features)
 
 
 def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField]) -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
 
 
-def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
+def change_table(
+    txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = (), *, rewritten: bool = False
+) -> None:
     """Stage what a table is to be; nothing where it is that already.
 
     Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol is upgraded by what the metadata
@@ -34,15 +36,19 @@ def change_table(txn: Staging, snapshot: Snapshot, metadata: Metadata, features:
         snapshot: what it sees.
         metadata: the metadata to come.
         features: table features that are asked for by name.
+        rewritten: whether all of its files are replaced in the same commit.
 
     Raises:
         InvalidArgumentError: a feature that does not exist; a change of how columns are mapped that the table's files
             do not allow.
         UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
     """
-    metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
+    metadata = completed(metadata, snapshot.metadata, replacing=rewritten)
+    metadata = named_columns(metadata, snapshot.metadata.configuration)
     has_files = snapshot.num_files > 0
-    protocol = settled(snapshot.protocol, metadata, features, snapshot.metadata, has_files=has_files)
+    protocol = settled(
+        snapshot.protocol, metadata, features, snapshot.metadata, rewritten=rewritten, has_files=has_files
+    )
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)
     stage_table(txn, snapshot, protocol, metadata)

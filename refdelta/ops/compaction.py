@@ -47,6 +47,8 @@ class Rewriter:
         clusters: whether these are the table's clustering columns, and the curve Hilbert's.
         memory: how many bytes are sorted at once; None for the default.
         disk: how many bytes of temporary files sorting may take; None for no limit.
+        reads: the table as its files are to be read, where its columns have other physical names by then; None where
+            that is ``snapshot``.
     """
 
     snapshot: Snapshot
@@ -56,6 +58,7 @@ class Rewriter:
     clusters: bool = False
     memory: int | None = None
     disk: int | None = None
+    reads: Snapshot | None = None
 
     def rewrite(self, bin_: Bin) -> Group:
         """Write the live rows of a bin's files into new ones, in the order of the files or of the curve.
@@ -68,7 +71,7 @@ class Rewriter:
         inputs = to_adds(bin_.files)
         _check_once(inputs)
         readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
-        source = _Source(self.snapshot, bin_.files, readers, {name for name, *_ in self.columns})
+        source = _Source(self._source, bin_.files, readers, {name for name, *_ in self.columns})
         rows = source.in_order() if not self.columns else self._sorted(source)
         tags: dict[str, str | None] = {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)}
         if self.clusters:
@@ -78,6 +81,10 @@ class Rewriter:
         vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
         read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))
         return Group(read, outputs, permuted=bool(self.columns))
+
+    @property
+    def _source(self) -> Snapshot:
+        return self.reads or self.snapshot
 
     def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
         return z_ordered(source.columns, self.columns, hilbert=self.clusters, memory=self.memory, disk=self.disk)
@@ -90,7 +97,7 @@ class Rewriter:
             schema=snapshot.schema,
             partition_columns=list(snapshot.partition_columns),
             properties=snapshot.properties,
-            clustering=snapshot.clustering_columns,
+            clustering=self._source.clustering_columns,
             # A bin holds no more than the target, but its size is an estimate: no crumb is to be left behind for it.
             target_file_size=self.target + self.target // 8,
             data_change=False,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.change import change_table, in_json
-from refdelta.ops.removals import REMOVALS
 from refdelta.protocol.features import REGISTRY, features_of
 from refdelta.protocol.protocol_choice import known_feature, upgraded
 
@@ -85,8 +84,6 @@ def to_drop(snapshot: Snapshot, given: Any) -> str:
             f"{name} cannot be dropped: Delta has no procedure for it, and delta-spark drops it neither. A table that "
             "does not use it can do without writers that know it only if it is written anew"
         )
-    if name not in REMOVALS:
-        raise InvalidArgumentError(f"{name} cannot be dropped by this engine: files would have to be written anew")
     needing = sorted(other for other in supported if other in REGISTRY and name in REGISTRY[other].requires)
     if needing:
         raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} needs it, and goes first")

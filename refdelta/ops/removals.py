@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.engine.statistics import whole_adds
-from refdelta.protocol.column_mapping import each_field
+from refdelta.ops.reorg_uniform import rewrite_figures
+from refdelta.ops.unmapping import clustering_by_names, removed_mapping
+from refdelta.protocol.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.features import REGISTRY, Facts
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
-from refdelta.protocol.types import schema_json
+from refdelta.protocol.types import parse_schema, schema_json
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import AnyAction, Metadata
+    from refdelta.protocol.actions import Add, AnyAction, Metadata
 
 _WIDENING = "delta.enableTypeWidening"
 Last = tuple["Metadata", tuple["AnyAction", ...]]
+Described = tuple[str, dict[str, str], dict[str, int]]
 
 
 def _nothing(_: Snapshot) -> str:
@@ -41,14 +44,15 @@ class Removal:
         left: what of it is in the table still, in words; empty where nothing is.
         stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
             files are rewritten.
-        rewrite: whether all files are written anew when that commit comes, if the table has what ``left`` tells.
+        rewrite: where all files are written anew when that commit comes, if the table has what ``left`` tells: how it
+            is described, given the files that went and those that came.
         purge: whether files with deletion vectors are rewritten, as long as something is left.
     """
 
     last: Callable[[Snapshot], Last] = _as_it_is
     left: Callable[[Snapshot], str] = _nothing
     stop: bool = False
-    rewrite: bool = False
+    rewrite: Callable[[list[Add], list[Add]], Described] | None = None
     purge: bool = False
 
 
@@ -114,11 +118,27 @@ def _as_if_never_widened(snapshot: Snapshot) -> Last:
     ), ()
 
 
+def _mapped(snapshot: Snapshot) -> str:
+    schema = parse_schema(snapshot.metadata.schema_string)
+    mapped = mode_of(snapshot.metadata) != "none" or without_mapping(schema) != schema
+    return "its columns are mapped" if mapped else ""
+
+
+def _by_names(snapshot: Snapshot) -> Last:
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k != MODE}
+    metadata = unmapped(msgspec.structs.replace(snapshot.metadata, configuration=configuration))
+    return metadata, clustering_by_names(snapshot, metadata)
+
+
 def _without(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name != key}
 
 
-_WIDENED = Removal(_as_if_never_widened, _changes, stop=True, rewrite=True)
+def _reorganized(removed: list[Add], added: list[Add]) -> Described:
+    return "REORG", {"predicate": "[]", "applyPurge": "false"}, rewrite_figures(removed, added)
+
+
+_WIDENED = Removal(_as_if_never_widened, _changes, stop=True, rewrite=_reorganized)
 
 REMOVALS: dict[str, Removal] = {
     "checkConstraints": Removal(left=_constraints),
@@ -131,6 +151,7 @@ REMOVALS: dict[str, Removal] = {
     "domainMetadata": Removal(_domains),
     "materializePartitionColumns": Removal(_properties(unset=("delta.enableMaterializePartitionColumnsFeature",))),
     "checkpointProtection": Removal(_properties(unset=("delta.requireCheckpointProtectionBeforeVersion",))),
+    "columnMapping": Removal(_by_names, _mapped, rewrite=removed_mapping),
     "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
     "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
     "vacuumProtocolCheck": Removal(),

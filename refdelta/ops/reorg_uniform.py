@@ -55,33 +55,31 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
     # Of files that were written for it, those with vectors alone have to go.
     was = version_of(snapshot.metadata.configuration) == version
-    removed, added = files_anew(txn, after, "purge" if was else "upgrade")
+    removed, added = files_anew(txn, snapshot, after, "purge" if was else "upgrade")
     stage_table(txn, snapshot, protocol, metadata)
-    figures = {
-        "numAddedFiles": len(added),
-        "numRemovedFiles": len(removed),
-        "numAddedBytes": sum(add.size for add in added),
-        "numRemovedBytes": sum(add.size for add in removed),
-    }
+    figures = rewrite_figures(removed, added)
     told = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
     txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
 
 
-def files_anew(txn: Staging, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
+def files_anew(txn: Staging, before: Snapshot, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
     """Write files anew, under the schema that a snapshot has by now, and stage that they take the old ones' place.
 
     Args:
         txn: the transaction.
-        after: the table's files, with the metadata that it gets.
+        before: the table, as its files are read.
+        after: the same with the metadata that it gets, as they are written. Rows keep their ids where it tracks them.
         aim: which of the files: all for ``upgrade``, those with deletion vectors for ``purge``.
 
     Returns:
         The entries of those that went, and of those that came.
     """
     target = after.properties.target_file_size or TARGET_FILE_SIZE
-    bins = plan_bins(after, aim, filters=None, target=target, min_size=0).bins
+    bins = plan_bins(before, aim, filters=None, target=target, min_size=0).bins
     executor = txn.executor or ThreadExecutor(min(4, max(1, len(bins))))
-    rewriter = Rewriter(after.without_files(), target, None, ())
+    tracked = after.tracked()
+    reads = dataclasses.replace(before, tracks=tracked.tracks)
+    rewriter = Rewriter(tracked.without_files(), target, None, (), reads=reads.without_files())
     groups = list(
         executor.map(
             rewriter.rewrite,
@@ -96,6 +94,16 @@ def files_anew(txn: Staging, after: Snapshot, aim: Aim) -> tuple[list[Add], list
     txn.stage(tombstone(add, now_ms=now_ms(), data_change=False) for add in removed)
     txn.stage(added)
     return removed, added
+
+
+def rewrite_figures(removed: list[Add], added: list[Add]) -> dict[str, int]:
+    """What :func:`files_anew` did, as ``operationMetrics`` have it."""
+    return {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(add.size for add in added),
+        "numRemovedBytes": sum(add.size for add in removed),
+    }
 
 
 def _compatible(metadata: Metadata) -> Metadata:

@@ -26,6 +26,7 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
+    check_field_names,
     every_field,
     field_id,
     parse_schema,
@@ -113,6 +114,25 @@ def completed(metadata: Metadata, before: Metadata | None = None, *, replacing: 
         schema = each_field(schema, naming.with_nested_ids)
     configuration[MAX_ID] = str(naming.most)
     return msgspec.structs.replace(metadata, schema_string=schema_json(schema), configuration=configuration)
+
+
+def unmapped(metadata: Metadata) -> Metadata:
+    """The metadata of a table whose columns are not mapped any more, as its files are when they are written anew.
+
+    Raises:
+        InvalidArgumentError: a column has a name that a file cannot hold; it is named.
+    """
+    schema = without_mapping(parse_schema(metadata.schema_string))
+    check_field_names(schema)
+    configuration = {key: value for key, value in (metadata.configuration or {}).items() if key != MAX_ID}
+    return msgspec.structs.replace(metadata, schema_string=schema_json(schema), configuration=configuration)
+
+
+def holds_other_names(metadata: Metadata) -> bool:
+    """Whether files hold a column under another name than its own."""
+    if mode_of(metadata) == "none":
+        return False
+    return any(physical_name(item) != item.name for item in every_field(parse_schema(metadata.schema_string)))
 
 
 def restored(then: Metadata, now: Metadata) -> Metadata:

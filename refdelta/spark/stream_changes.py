@@ -33,6 +33,8 @@ from refdelta.errors import (
 from refdelta.ops.identity import without_marks
 from refdelta.protocol.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
 from refdelta.protocol.codec import decode_commit
+from refdelta.protocol.column_mapping import holds_other_names
+from refdelta.protocol.features import features_of
 from refdelta.protocol.in_commit_timestamp import enablement, in_commit_timestamp
 from refdelta.protocol.paths import commit_key
 from refdelta.protocol.types import physical_name
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 # What of a list of files a read needs: statistics may be many times as long.
 _COLUMNS = ["path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
 _FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED]
+# A protocol with neither never had mapped columns, in any version that can still be read.
+_ONCE_MAPPED = ("columnMapping", "checkpointProtection")
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,10 @@ class Changes:
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
         self._times: dict[int, int] = {}
+        # From which version on files are known to hold the columns by the names of the stream's schema.
+        self._named_since = made.version
+        if made.column_mapping_mode != "none" or features_of(made.protocol).isdisjoint(_ONCE_MAPPED):
+            self._named_since = 0
         if options.feed:
             check_recorded(made.metadata, made.version)
             self._partition_keys = sorted([*self._partition_keys, *(field.name for field in FEED_COLUMNS)])
@@ -177,6 +185,7 @@ class Changes:
     def _steps(self, start: Offset, last: int | None) -> Iterator[_Step]:
         """The versions from an offset on."""
         version, index = start.version, start.index + 1
+        self._check_names(version)
         if start.snapshot:
             yield _Step(version, True, index, self._files_of(version).slice(index))
             version, index = version + 1, 0
@@ -275,6 +284,24 @@ class Changes:
             version=commit.version,
             reload=False,
         )
+
+    def _check_names(self, version: int) -> None:
+        """See that files from a version on hold the columns by the names that the stream reads them by.
+
+        They do not where a column mapping was given up behind it. The table's protocol tells of that still, or of a
+        feature that was dropped.
+        """
+        if version >= self._named_since:
+            return
+        then = load_snapshot(self._store, version).metadata
+        later = CommitLog(self._store, then.id).commits(version + 1, self.made.version)
+        for metadata in (then, *(commit.metadata for commit in later)):
+            if metadata is not None and holds_other_names(metadata):
+                raise SchemaMismatchError(
+                    f"the stream has not read version {version} and those behind it, whose files hold columns by other "
+                    "names, since they were mapped then. Start a new stream, with a new checkpoint"
+                )
+        self._named_since = version
 
     def _only_numbers(self, commit: CommitSummary) -> bool:
         """Whether a commit changes nothing of the table but how far the rows of identity columns are numbered."""

@@ -49,6 +49,7 @@ class MappingCheck:
             # Columns that are mapped anew get new ids.
             self.known.ids.clear()
             self.known.paths.clear()
+            self.known.highest = 0
             return
         ids: dict[int, str] = {}
         paths: dict[tuple[str, ...], str] = {}

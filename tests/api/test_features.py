@@ -236,6 +236,18 @@ def test_files_are_rewritten_in_the_types_of_today(tmp_path, name):
     assert kinds == {before.schema.field("id").type}
 
 
+def test_rows_keep_their_ids_where_files_are_rewritten(tmp_path):
+    properties = {"delta.enableTypeWidening": "true", "delta.enableRowTracking": "true"}
+    write_deltalake(tmp_path, pa.table({"id": pa.array(range(4), pa.int16())}), configuration=properties)
+    table = DeltaTable(tmp_path)
+    table.update({"id": "id + 10"}, predicate="id < 2")
+    table.alter.change_type("id", "long")
+    asked = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+    before = table.to_pyarrow_table(columns=asked).sort_by("id")
+    table.alter.drop_feature("typeWidening")
+    assert table.to_pyarrow_table(columns=asked).sort_by("id") == before
+
+
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
     from refdelta import dropper
 

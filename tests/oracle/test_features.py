@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import spark_tables
@@ -34,6 +35,14 @@ CASES = {
             "ALTER TABLE {t} ADD COLUMN n INT",
             "UPDATE {t} SET n = 7 WHERE id < 4",
             "ALTER TABLE {t} ALTER COLUMN n TYPE BIGINT",
+        ),
+    ),
+    "columnMapping": (
+        {"delta.columnMapping.mode": "name"},
+        (
+            "ALTER TABLE {t} RENAME COLUMN name TO called",
+            "ALTER TABLE {t} ADD COLUMN name STRING",
+            "UPDATE {t} SET name = 'x' WHERE id = 7",
         ),
     ),
     "rowTracking": ({"delta.enableRowTracking": "true"}, ("UPDATE {t} SET name = 'x' WHERE id = 7",)),
@@ -75,6 +84,8 @@ def test_both_drop_a_feature_alike(quick_spark, tmp_path, feature):
     # Both go on from what either left.
     for path in (ours, theirs):
         write_deltalake(path, ROWS, mode="append")
+        kinds = {tuple(pq.read_schema(uri).names) for uri in DeltaTable(path).file_uris()}
+        assert feature != "columnMapping" or kinds <= {("id", "called", "name"), ("id", "name")}
         spark_tables.sql(quick_spark, path, "DELETE FROM {t} WHERE id = 9")
         assert DeltaTable(path).count() == oracle.read_table(quick_spark, path).num_rows == len(rows) + 8
     # The versions before stay readable.

@@ -399,3 +399,41 @@ def test_batches_put_together_are_the_stream_and_each_can_be_replayed(
     assert whole[len(expected) :] == tail
     for start, end, files in found:
         assert paths(changes(uri, **options).files(start, end)) == files
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_files_with_other_names_are_an_error(tmp_path: Path, dropped: bool) -> None:
+    uri = tmp_path / "t"
+    write_deltalake(uri, pa.table({"old": [1]}), configuration={"delta.columnMapping.mode": "name"})
+    table = DeltaTable(uri)
+    before = Changes(table._snapshot, StreamOptions()).first()
+    table.alter.rename_column("old", "id")
+    append(uri, 2)
+    if dropped:
+        table.alter.drop_feature("columnMapping")
+    else:
+        table.alter.set_table_properties({"delta.columnMapping.mode": "none"})
+    append(uri, 3)
+    newest = DeltaTable(uri).version()
+    # What it has not read by the time that the mapping ended cannot be read by the names of today.
+    for stream, start in (
+        (changes(uri), before),
+        (changes(uri, starting_version=1), None),
+        (changes(uri, starting_version=2), None),
+    ):
+        with pytest.raises(errors.SchemaMismatchError, match="were mapped then"):
+            batches(stream, start)
+    assert [files for _, files in batches(changes(uri))] == [DeltaTable(uri).files()["path"].to_pylist()]
+    assert [files for _, files in batches(changes(uri, starting_version=newest))] == [added(uri, newest)]
+
+
+def test_names_that_never_differed_are_none(tmp_path: Path) -> None:
+    uri = tmp_path / "t"
+    append(uri, 1)
+    table = DeltaTable(uri)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+    append(uri, 2)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "none"})
+    append(uri, 3)
+    found = batches(changes(uri, starting_version=0))
+    assert [path for _, files in found for path in files] == [*added(uri, 0), *added(uri, 2), *added(uri, 4)]
