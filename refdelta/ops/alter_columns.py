@@ -18,13 +18,12 @@ from refdelta import arguments
 from refdelta.engine.schema import delta_type
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
-from refdelta.ops.change import change_table, in_json
+from refdelta.ops.change import change_table, in_json, noted_version
 from refdelta.ops.names import dotted, split_path
 from refdelta.ops.rewrite import find_matches
 from refdelta.protocol.char_varchar import NOTE
 from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import can_widen, with_type_changes
-from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.schema_edit import Path, edited, find_path, with_field, with_part
 from refdelta.protocol.types import (
@@ -161,15 +160,11 @@ def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) ->
             f"cannot change the type of column {dotted(path)}: set delta.enableTypeWidening=true first, since readers "
             "have to convert what the files hold"
         )
-    if "typeWidening" not in features_of(snapshot.protocol):
-        raise InvalidArgumentError(
-            "cannot change a type: the table has the preview of type widening, by which each change notes its version"
-        )
     _check_unused(snapshot, path, "of another type")
     if len(path) == 1 and not _MADE.isdisjoint(snapshot.schema.field(path[0]).metadata):
         raise InvalidArgumentError(f"column {dotted(path)} cannot be of another type: its values are made by the table")
     schema = edited(snapshot.schema, path, lambda parent, name: with_part(parent, name, new))
-    schema = with_type_changes(snapshot.schema, schema)
+    schema = with_type_changes(snapshot.schema, schema, noted_version(snapshot))
     _describe_change(txn, schema, path)
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
 

@@ -62,6 +62,14 @@ def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: 
         txn.stage([metadata])
 
 
+def noted_version(snapshot: Snapshot) -> int | None:
+    """What a change of type notes as its version where the table has the preview of type widening; else None.
+
+    It is that of the first attempt to commit. Behind each winner :mod:`refdelta.concurrency.draft` notes the next one.
+    """
+    return snapshot.version + 1 if "typeWidening-preview" in features_of(snapshot.protocol) else None
+
+
 def still_protected(metadata: Metadata, before: Metadata) -> Metadata:
     """The metadata of a table that becomes another one, with what protects the history that it keeps
     (``checkpointProtection``).

@@ -14,6 +14,7 @@ import msgspec
 from refdelta import arguments
 from refdelta.engine.fit import plan_fit
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
+from refdelta.ops.change import noted_version
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.ops.declared import check_declared, check_expressions
 from refdelta.ops.names import dotted
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from refdelta.protocol.clustering import ColumnPath
 
 _VECTORS = "delta.enableDeletionVectors"
+_WIDENING = ("typeWidening", "typeWidening-preview")
 
 
 @dataclass(frozen=True)
@@ -235,12 +237,9 @@ def with_schema(
 def _merged(snapshot: Snapshot, data: StructType) -> StructType:
     features = features_of(snapshot.protocol)
     changes: Changes = "silent"
-    if snapshot.properties.enable_type_widening and "typeWidening" in features:
+    if snapshot.properties.enable_type_widening and not features.isdisjoint(_WIDENING):
         changes = "recorded"
-    elif snapshot.properties.enable_type_widening and "typeWidening-preview" in features:
-        # The preview records the version of a change too, which is not known before the commit.
-        changes = "refused"
-    return merge_schemas(snapshot.schema, data, changes=changes)
+    return merge_schemas(snapshot.schema, data, changes=changes, version=noted_version(snapshot))
 
 
 def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:

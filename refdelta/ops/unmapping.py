@@ -50,8 +50,8 @@ def remove_mapping(txn: Staging, snapshot: Snapshot, metadata: Metadata, feature
     protocol = upgraded(snapshot.protocol, metadata, features)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         raise InvalidArgumentError(
-            "the commit that ends a column mapping replaces all files, and gives no row ids to the old ones: enable row "
-            "tracking before or after it"
+            "the commit that ends a column mapping replaces all files, and gives no row ids to the old ones: row "
+            "tracking is enabled before or after it"
         )
     if any(isinstance(action, Add) for action in txn.staged):
         raise InvalidArgumentError(

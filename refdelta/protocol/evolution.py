@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -29,6 +30,8 @@ from refdelta.protocol.types import (
 )
 
 TYPE_CHANGES = "delta.typeChanges"
+# Where the preview of type widening noted the version of a change; the accepted feature does not.
+_VERSION = "tableVersion"
 
 # Parquet holds these as one and the same type, so a column may pass from one to the next with its files as they are.
 _SMALL_INTEGERS = (BYTE, SHORT, INTEGER)
@@ -122,34 +125,41 @@ def check_type_changes(schema: StructType) -> None:
             raise UnsupportedFeatureError([f"the change of column {item.name} from {old} to {new}"], "read")
 
 
-def with_type_changes(old: StructType, new: StructType) -> StructType:
+def with_type_changes(old: StructType, new: StructType, version: int | None = None) -> StructType:
     """A schema with the changes of type since another one noted in the metadata of its fields.
 
     Implements PROTOCOL.md, "Type Change Metadata". Fields are paired by their names.
+
+    Args:
+        old: the schema before.
+        new: the schema with other types.
+        version: the version that each change notes, as tables with the preview have it; None for no version.
     """
     fields = []
     for item in new:
         twin = old.find(item.name)
         if twin is not None:
-            inner = _noted_within(twin.type, item.type)
-            item = _with_changes(twin, replace(item, type=inner))  # noqa: PLW2901
+            inner = _noted_within(twin.type, item.type, version)
+            item = _with_changes(twin, replace(item, type=inner), version)  # noqa: PLW2901
         fields.append(item)
     return StructType(tuple(fields))
 
 
-def _noted_within(old: DataType, new: DataType) -> DataType:
+def _noted_within(old: DataType, new: DataType, version: int | None) -> DataType:
     match old, new:
         case StructType(), StructType():
-            return with_type_changes(old, new)
+            return with_type_changes(old, new, version)
         case ArrayType(), ArrayType():
-            return replace(new, element=_noted_within(old.element, new.element))
+            return replace(new, element=_noted_within(old.element, new.element, version))
         case MapType(), MapType():
-            key = _noted_within(old.key, new.key)
-            return replace(new, key=key, value=_noted_within(old.value, new.value))
+            key = _noted_within(old.key, new.key, version)
+            return replace(new, key=key, value=_noted_within(old.value, new.value, version))
     return new
 
 
-def merge_schemas(old: StructType, new: StructType, *, changes: Changes = "silent") -> StructType:
+def merge_schemas(
+    old: StructType, new: StructType, *, changes: Changes = "silent", version: int | None = None
+) -> StructType:
     r"""The table's schema after a write with ``schema_mode="merge"``.
 
     Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
@@ -164,12 +174,15 @@ def merge_schemas(old: StructType, new: StructType, *, changes: Changes = "silen
         changes: what becomes of a byte or short column that must grow: its type changes ``silent``\ly, as in a table
             without type widening, or is ``recorded`` in the field's metadata (PROTOCOL.md, "Type Change Metadata"),
             or is ``refused``.
+        version: what each change that is recorded notes as its version; see :func:`with_type_changes`.
 
     Raises:
         SchemaMismatchError: a column of both has types that do not fit; all such columns are named.
     """
     problems: list[str] = []
     merged = _merge_structs(old, new, "", changes, problems)
+    if changes == "recorded":
+        merged = with_type_changes(old, merged, version)
     if problems:
         raise SchemaMismatchError("the data's schema cannot be merged into the table's: " + "; ".join(problems))
     return merged
@@ -180,8 +193,9 @@ def _merge_structs(old: StructType, new: StructType, path: str, changes: Changes
     for item in old:
         twin = new.find(item.name)
         if twin is not None:
-            merged = replace(item, type=_merge(item.type, twin.type, path + item.name, changes, problems))
-            item = _with_changes(item, merged) if changes == "recorded" else merged  # noqa: PLW2901
+            item = replace(  # noqa: PLW2901
+                item, type=_merge(item.type, twin.type, path + item.name, changes, problems)
+            )
         fields.append(item)
     added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
     return StructType((*fields, *added))
@@ -209,8 +223,9 @@ def _merge(old: DataType, new: DataType, path: str, changes: Changes, problems: 
             return old
 
 
-def _with_changes(old: StructField, new: StructField) -> StructField:
-    changes = list(_type_changes(old.type, new.type, ()))
+def _with_changes(old: StructField, new: StructField, version: int | None) -> StructField:
+    noted = {} if version is None else {_VERSION: version}
+    changes = [{**noted, **change} for change in _type_changes(old.type, new.type, ())]
     if not changes:
         return new
     return replace(new, metadata={**new.metadata, TYPE_CHANGES: [*new.metadata.get(TYPE_CHANGES, ()), *changes]})
@@ -228,3 +243,38 @@ def _type_changes(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterat
             if can_widen(old, new):
                 where = {"fieldPath": ".".join(path)} if path else {}
                 yield {"fromType": str(old), "toType": str(new), **where}
+
+
+# --- the versions that changes note -----------------------------------------------------------------------------
+
+
+def moved_changes(schema_string: str, was: int, version: int) -> str:
+    """A schema whose changes that noted one version note another one: that of the attempt to commit it."""
+    if _VERSION not in schema_string:
+        return schema_string
+    schema = json.loads(schema_string)
+    found = [change for change in _noted(schema) if change.get(_VERSION) == was]
+    for change in found:
+        change[_VERSION] = version
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False) if found else schema_string
+
+
+def notes_version(schema_string: str, version: int) -> bool:
+    """Whether a change of type in a schema notes this version."""
+    if _VERSION not in schema_string:
+        return False
+    return any(change.get(_VERSION) == version for change in _noted(json.loads(schema_string)))
+
+
+def _noted(schema: Any) -> Iterator[dict[str, Any]]:
+    """The changes of type that a schema notes, as they stand in its JSON."""
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict):
+            metadata = part.get("metadata")
+            changes = metadata.get(TYPE_CHANGES) if isinstance(metadata, dict) else None
+            yield from (one for one in (changes if isinstance(changes, list) else ()) if isinstance(one, dict))
+            todo.extend(part.get(name) for name in ("type", "elementType", "keyType", "valueType", "fields"))
+        elif isinstance(part, list):
+            todo.extend(part)

@@ -223,9 +223,8 @@ def test_files_are_rewritten_in_the_types_of_today(tmp_path, name):
     properties = {"delta.enableTypeWidening": "true", f"delta.feature.{name}": "supported"}
     write_deltalake(tmp_path, narrow, configuration=properties)
     table = DeltaTable(tmp_path)
-    if name == "typeWidening":
-        table.alter.change_type("id", "long")
-        write_deltalake(table, ROWS.slice(5).select(["id"]), mode="append")
+    table.alter.change_type("id", "long")
+    write_deltalake(table, ROWS.slice(5).select(["id"]), mode="append")
     before = table.to_pyarrow_table().sort_by("id")
     table.alter.drop_feature(name)
     assert supported(table) == {"appendOnly", "invariants", "checkpointProtection"}
