@@ -179,11 +179,12 @@ class DeltaTable(Reading, Statements, Upkeep):
     ) -> DeltaTable:
         """Make another table that begins as this one is, without a copy of its files: its log names them in place.
 
-        The two go on apart. The clone breaks where VACUUM removes files of this table that it still needs. It is read
-        with ``DeltaTable(target, outside=[this table])``, and by delta-spark as it is.
+        The two go on apart; rows that are tracked get ids of the clone's own. The clone breaks where VACUUM removes
+        files of this table that it still needs. It is read with ``DeltaTable(target, outside=[this table])``, and by
+        delta-spark as it is.
 
         Args:
-            target: where the clone is to be; there is no table there yet.
+            target: where the clone is to be. There is no table there yet: a clone takes no other one's place.
             version: a version of this table, or a time; None for what this handle sees.
             storage_options: what the clone's store needs; None for nothing.
             commit_properties: how to commit, and what to note in the commit.
@@ -194,7 +195,7 @@ class DeltaTable(Reading, Statements, Upkeep):
         Raises:
             TableAlreadyExistsError: there is a table already.
             VersionNotFoundError: this table has no such version.
-            UnsupportedFeatureError: the clone would need a feature that this engine cannot write, or tracks rows.
+            UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
             ProtocolChangedException: another writer created the table meanwhile.
         """
         from refdelta.ops.clone import clone
@@ -204,7 +205,7 @@ class DeltaTable(Reading, Statements, Upkeep):
         source = self._snapshot if version is None else snapshot_at(self._store, version)
         store = open_location(target, storage_options)
         if has_log(store):
-            raise TableAlreadyExistsError(f"there is a table at {store.uri}")
+            raise TableAlreadyExistsError(f"there is a table at {store.uri}, and a clone takes no other one's place")
         with Staging(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()

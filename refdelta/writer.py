@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.errors import TableNotFoundError
+from refdelta.errors import InvalidArgumentError, TableNotFoundError
 from refdelta.inserter import Told, WriteRequest, over_newest, write_over
-from refdelta.location import open_location
+from refdelta.location import open_location, with_others
 from refdelta.ops.source import open_source
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.table import DeltaTable
@@ -38,6 +38,7 @@ def write_deltalake(
     app_version: int | None = None,
     partition_overwrite: str | None = None,
     isolation: str | None = None,
+    outside: Sequence[str | os.PathLike[str]] = (),
 ) -> CommitResult:
     """Write rows to a Delta table, and create it where it does not exist. One call is one commit.
 
@@ -67,6 +68,7 @@ def write_deltalake(
             replaced, the others stay.
         isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
             that. It matters to a write that reads the table: an overwrite, or one whose data is of this table.
+        outside: for a URI, as :class:`~refdelta.DeltaTable` takes it; a handle has its own.
 
     Returns:
         What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
@@ -95,7 +97,9 @@ def write_deltalake(
         partition_overwrite,
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
-    store = table.store if table else open_location(table_or_uri, storage_options)  # type: ignore[arg-type]
+    if table is not None and outside:
+        raise InvalidArgumentError("a handle knows its folders: give outside to DeltaTable, or here with a URI")
+    store = table.store if table else _opened(table_or_uri, storage_options, outside)  # type: ignore[arg-type]
     told = Told(commit_properties, app_id, app_version, isolation)
 
     def attempt(snapshot: Snapshot | None, age: float | None = 0.0) -> CommitResult:
@@ -114,6 +118,14 @@ def write_deltalake(
         return attempt(existing(store))
     # What has a length is in memory, and can be read a second time.
     return over_newest(table, attempt, again=request.mode == "append" and hasattr(data, "__len__"))
+
+
+def _opened(
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    outside: Sequence[str | os.PathLike[str]],
+) -> Store:
+    return with_others(open_location(uri, storage_options), outside, storage_options)
 
 
 def existing(store: Store) -> Snapshot | None:

@@ -12,6 +12,7 @@ from refdelta.concurrency.isolation import IsolationLevel
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.properties import parse_size
 
+_OUTSIDE = "refdelta.outside"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -56,10 +57,31 @@ def storage_options(command: Command) -> Command:
     )(command)
 
 
+def _noted(context: click.Context, _parameter: click.Parameter, folders: tuple[str, ...]) -> None:
+    context.meta[_OUTSIDE] = folders
+
+
+def outside() -> tuple[str, ...]:
+    """The folders that the option ``--outside`` of the command at work names."""
+    found: tuple[str, ...] = click.get_current_context().meta.get(_OUTSIDE, ())
+    return found
+
+
 def on_a_table(command: Command) -> Command:
-    """The argument TABLE and the options that every command on a table has."""
+    """The argument TABLE and the options that every command on a table has. What ``--outside`` names is not among the
+    arguments of the command: :func:`outside` tells it.
+    """
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        click.option(
+            "--outside",
+            metavar="FOLDER",
+            multiple=True,
+            expose_value=False,
+            callback=_noted,
+            help="Another folder from which files may be read where the log names them: of a shallow clone, the table "
+            "that was cloned. May be repeated.",
+        ),
         storage_options,
         click.argument("table"),
     ):
@@ -116,7 +138,7 @@ def named_version(text: str) -> int | str:
 def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
     """The handle for ``table``, at a version or time if one was asked for."""
     at = None if version is None else named_version(version)
-    return DeltaTable(table, version=at, storage_options=storage_options or None)
+    return DeltaTable(table, version=at, storage_options=storage_options or None, outside=outside())
 
 
 def properties(message: str | None, row_level: bool | None = None) -> CommitProperties:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from refdelta.cli import printable
-from refdelta.cli.app import app, on_a_table
+from refdelta.cli.app import app, on_a_table, outside
 from refdelta.cli.render import counted, echo_json
 from refdelta.errors import DeltaError
 from refdelta.observe import StatusLine
@@ -47,7 +47,9 @@ def verify_table(
     files = None if full else SAMPLE if sample is None else sample
     try:
         with StatusLine() as line:
-            report = verify(table, sample=files, storage_options=storage_options, progress=_progress(line))
+            report = verify(
+                table, sample=files, storage_options=storage_options, progress=_progress(line), outside=outside()
+            )
     except DeltaError as error:
         click.echo(f"refdelta: {printable(' '.join(str(error).split()))}", err=True)
         context.exit(_UNKNOWN)

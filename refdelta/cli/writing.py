@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, convert_to_deltalake, write_deltalake
-from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, pairs
+from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, outside, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
 from refdelta.observe import StatusLine, watched
@@ -100,6 +100,7 @@ def write(
             target_file_size=target_file_size,
             storage_options=storage_options or None,
             isolation=isolation,
+            outside=outside(),
         )
     if as_json:
         echo_json(dict(result))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.engine.statistics import whole_adds
-from refdelta.errors import UnsupportedFeatureError
 from refdelta.ops.change import PROTECTED
+from refdelta.ops.row_ids import counted
 from refdelta.protocol.deletion_vector import RelativeKey, locate
-from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.features import check_writable
 from refdelta.protocol.paths import absolute_uri, encode_path
+from refdelta.protocol.row_tracking import DOMAIN, ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -35,21 +36,28 @@ def clone(txn: Staging, source: Snapshot) -> None:
         txn: the transaction, of a folder without a log.
         source: the version that is cloned.
 
+    Where rows are tracked, they get ids of the clone's own, as delta-spark gives them: those of the source, in its log
+    and in columns of its files, are not taken over.
+
     Raises:
-        UnsupportedFeatureError: the clone would need a feature that this engine cannot write; rows that are tracked.
+        UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
+        DataFileNotFoundError, DataFileError: a file of which the number of rows is not known, where rows are tracked.
     """
-    if "rowTracking" in features_of(source.protocol):
-        raise UnsupportedFeatureError(["rowTracking"], "clone", "its rows would have ids of another table")
-    configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in _OF_THE_HISTORY}
+    left = (*_OF_THE_HISTORY, ID_COLUMN, VERSION_COLUMN)
+    configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in left}
     metadata = msgspec.structs.replace(
         source.metadata,
         id=str(uuid.uuid4()),
         created_time=time.time_ns() // 1_000_000,
         configuration=configuration,
     )
+    metadata = named_columns(metadata)
     check_writable(source.protocol, metadata)
-    adds = [_placed(add, source.store.uri) for add in whole_adds(source.files)]
-    txn.stage([source.protocol, metadata, *source.domains.values(), *adds])
+    tracked = is_assigned(source.protocol, metadata)
+    files = counted(source, source.files) if tracked else whole_adds(source.files)
+    adds = [_placed(add, source.store.uri) for add in files]
+    domains = [domain for name, domain in source.domains.items() if name != DOMAIN]
+    txn.stage([source.protocol, metadata, *domains, *adds])
     figures = {
         "sourceTableSize": source.size_bytes,
         "sourceNumOfFiles": source.num_files,
@@ -69,7 +77,8 @@ def clone(txn: Staging, source: Snapshot) -> None:
 def _placed(add: Add, table_uri: str) -> Add:
     vector = None if add.deletion_vector is None else _placed_vector(add.deletion_vector, table_uri)
     path = absolute_uri(add.path, table_uri)
-    return msgspec.structs.replace(add, path=path, deletion_vector=vector, data_change=True)
+    ids = {"base_row_id": None, "default_row_commit_version": None}
+    return msgspec.structs.replace(add, path=path, deletion_vector=vector, data_change=True, **ids)
 
 
 def _placed_vector(vector: DeletionVectorDescriptor, table_uri: str) -> DeletionVectorDescriptor:

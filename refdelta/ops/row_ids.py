@@ -78,7 +78,7 @@ def backfill(txn: Staging, snapshot: Snapshot, most: int) -> bool:
 
 
 def _again(snapshot: Snapshot, files: pa.Table) -> list[Add]:
-    return [msgspec.structs.replace(add, data_change=False) for add in _counted(snapshot, files)]
+    return [msgspec.structs.replace(add, data_change=False) for add in counted(snapshot, files)]
 
 
 def as_last_known(snapshot: Snapshot, adds: Iterable[Add]) -> list[Add]:
@@ -109,7 +109,7 @@ def without_ids(snapshot: Snapshot) -> pa.Table:
     return files.filter(pc.or_(*lacking))
 
 
-def _counted(snapshot: Snapshot, files: pa.Table) -> list[Add]:
+def counted(snapshot: Snapshot, files: pa.Table) -> list[Add]:
     """The entries of files, whose statistics say how many rows they have."""
     adds = whole_adds(files)
     unknown = [index for index, count in enumerate(num_records(files).to_pylist()) if count is None]

@@ -72,6 +72,7 @@ def read(
     columns: Sequence[str] | None = None,
     filter: str | None = None,  # noqa: A002 - the name that users of readers know
     storage_options: Mapping[str, str] | None = None,
+    outside: Sequence[str | os.PathLike[str]] = (),
 ) -> Any:
     """A version of a table as a DataFrame.
 
@@ -86,6 +87,7 @@ def read(
         columns: the columns that come out, in this order; None for all.
         filter: a predicate in Spark's dialect, which the engine reads, in UTC.
         storage_options: what the store needs.
+        outside: as :class:`refdelta.DeltaTable` takes it.
 
     Returns:
         The DataFrame.
@@ -101,7 +103,7 @@ def read(
     check_session(spark)
     if filter is not None and not isinstance(filter, str):
         raise InvalidArgumentError(f"filter is SQL text, not {type(filter).__name__}")
-    table = DeltaTable(uri, version=version, storage_options=storage_options)
+    table = DeltaTable(uri, version=version, storage_options=storage_options, outside=outside)
     frame = scan_frame(spark, table.scan(columns, filter))
     # A version that the caller named never changes: whoever writes what is made of it rests on nothing newer.
     return frame if table.pinned else origin.noted(frame, table.store.uri, table.version())

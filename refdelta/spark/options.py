@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 _FEED = ("readChangeFeed", "readChangeData")
 _RANGE = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
-READ = ("path", "storageOptions", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
+READ = ("path", "storageOptions", "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
 WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
 STREAM_READ = (
-    "path", "storageOptions", "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger",
-    "ignoreDeletes", "skipChangeCommits", *_FEED,
+    "path", "storageOptions", "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
+    "maxBytesPerTrigger", "ignoreDeletes", "skipChangeCommits", *_FEED,
 )  # fmt: skip
 # Spark hands on the last two, which are its own.
 STREAM_WRITE = (
@@ -68,6 +68,12 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str] | None:
         # The text may hold a secret.
         raise InvalidArgumentError("storageOptions is not a JSON object of texts")
     return found
+
+
+def outside_of(options: Mapping[str, str]) -> list[str]:
+    """Other folders of which files may be read: ``outside``, one path or a JSON list of them."""
+    text = options.get("outside")
+    return [] if text is None else _texts("outside", text) if text.startswith("[") else [text]
 
 
 def version_of(options: Mapping[str, str]) -> int | str | None:
@@ -170,11 +176,15 @@ def _names(text: str | None) -> list[str] | None:
     if text is None:
         return None
     if text.startswith("["):
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise InvalidArgumentError(f"partitionBy is not a list of names: {text!r}")
-        return found
+        return _texts("partitionBy", text)
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _texts(name: str, text: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise InvalidArgumentError(f"{name} is not a list of texts: {text!r}")
+    return found

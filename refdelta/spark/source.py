@@ -25,6 +25,7 @@ from refdelta.engine.change_feed import changes_table, plan_changes
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import TableNotFoundError
 from refdelta.inserter import write_rows
+from refdelta.location import with_others
 from refdelta.ops.change_feed import changes
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
@@ -117,12 +118,15 @@ class RefdeltaSource(DataSource):
         return load_snapshot(self._store(), self._version)
 
     def _store(self) -> Store:
-        return shared_store(read_options.path_of(self.options), read_options.storage_options(self.options))
+        given = read_options.storage_options(self.options)
+        store = shared_store(read_options.path_of(self.options), given)
+        return with_others(store, read_options.outside_of(self.options), given)
 
     def _table(self, version: int | str | None) -> DeltaTable:
         self._store()  # a table in memory is refused
         path, given = read_options.path_of(self.options), read_options.storage_options(self.options)
-        return DeltaTable(path, version=version, storage_options=given)
+        outside = read_options.outside_of(self.options)
+        return DeltaTable(path, version=version, storage_options=given, outside=outside)
 
 
 class Reader(DataSourceReader):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from refdelta.engine.annexed import uri_of
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.protocol.deletion_vector import AbsoluteUri, RelativeKey, locate
-from refdelta.protocol.paths import data_key
+from refdelta.protocol.paths import ELSEWHERE, data_key
 from refdelta.protocol.types import parse_schema
 from refdelta.verifier.changes import ChangesCheck, chosen
 from refdelta.verifier.data_file import FileCheck
@@ -19,6 +20,7 @@ from refdelta.verifier.report import Report
 from refdelta.verifier.rules import Identity, rules_of
 from refdelta.verifier.stable_ids import StableIds
 from refdelta.verifier.vectors import read_vector
+from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,7 +103,7 @@ class DataCheck:
         key = self._key(add.path)
         if key is None:
             return False
-        size = sizes.get(key)
+        size = sizes.get(key) if not key.startswith(ELSEWHERE) else self._elsewhere(key)
         if size is None:
             self.find("file-1", "the log names this file, but it does not exist", key)
             return False
@@ -109,8 +111,18 @@ class DataCheck:
             self.find("file-1", f"it has {size} bytes, {add.size} by the log", key)
         return True
 
+    def _elsewhere(self, key: str) -> int | None:
+        """The size of a file in a folder that the caller named; None where it is not there."""
+        with store_errors("look for a file"):
+            try:
+                return self.store.head(key).size
+            except ObjectNotFoundError:
+                return None
+
     def find(self, clause: str, message: str, file: str) -> None:
         """Note a finding of a file."""
+        if file.startswith(ELSEWHERE):
+            file = uri_of(self.store, file)
         self.report.find(clause, message, version=self.state.version, file=file)
 
     def _files(self, files: list[Add]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.location import open_location
+from refdelta.location import open_location, with_others
 from refdelta.verifier.data import DataCheck
 from refdelta.verifier.log_files import list_log
 from refdelta.verifier.report import Report
@@ -13,7 +13,7 @@ from refdelta.verifier.walk import Walk
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from refdelta_storage.base import Store
 
@@ -27,6 +27,7 @@ def verify(
     sample: int | None = SAMPLE,
     storage_options: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    outside: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
     """Hold a whole table against PROTOCOL.md; nothing is written, and nothing of the table is believed.
 
@@ -45,6 +46,7 @@ def verify(
             vectors and of change files; None for all of them, 0 to look at the log alone.
         storage_options: as for :class:`~refdelta.DeltaTable`.
         progress: called as it goes on with what is counted, how many of these are done, and how many there are.
+        outside: as for :class:`~refdelta.DeltaTable`; without it, files of other folders are not looked at.
 
     Returns:
         The findings, each by the clause that is broken; ``report.sound`` says whether there is no error.
@@ -56,7 +58,8 @@ def verify(
     """
     if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 0):
         raise InvalidArgumentError(f"sample is a number of files, or None for all, not {sample!r}")
-    return verify_store(open_location(uri, storage_options), sample=sample, progress=progress)
+    store = with_others(open_location(uri, storage_options), outside, storage_options)
+    return verify_store(store, sample=sample, progress=progress)
 
 
 def verify_store(

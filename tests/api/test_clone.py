@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
+import refdelta
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.annexed import AnnexedStore
@@ -98,9 +101,95 @@ def test_what_cannot_be_cloned(source, tmp_path):
     write_deltalake(tmp_path / "there", ROWS)
     with pytest.raises(errors.TableAlreadyExistsError):
         table.shallow_clone(tmp_path / "there", storage_options=options)
-    tracked = DeltaTable.create(tmp_path / "tracked", ROWS.schema, configuration={"delta.enableRowTracking": "true"})
-    with pytest.raises(errors.UnsupportedFeatureError, match="rowTracking"):
-        tracked.shallow_clone(tmp_path / "x")
+    assert rows(DeltaTable(tmp_path / "there")) == list(range(10))
+
+
+IDS = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+
+
+def test_rows_that_are_tracked_get_ids_of_the_clones_own(tmp_path):
+    write_deltalake(tmp_path / "t", ROWS, configuration={"delta.enableRowTracking": "true"})
+    table = DeltaTable(tmp_path / "t")
+    table.update({"id": "id + 100"}, predicate="id = 2")  # carries its old id in a column of the file
+    table.delete("id < 2")
+    table.optimize.compact()
+    clone = table.shallow_clone(tmp_path / "clone")
+    found = clone.to_pyarrow_table(columns=IDS).sort_by("_metadata.row_id").to_pydict()
+    assert found["_metadata.row_id"] == list(range(8))
+    assert set(found["_metadata.row_commit_version"]) == {0}
+    assert rows(clone) == rows(table)
+    names = {key: value for key, value in table.metadata().configuration.items() if "materialized" in key}
+    assert len(names) == 2
+    assert not names.items() & clone.metadata().configuration.items()
+    clone.update({"id": "id + 1"}, predicate="id = 9")
+    write_deltalake(clone, ROWS, mode="append")
+    ids = set(clone.to_pyarrow_table(columns=IDS)["_metadata.row_id"].to_pylist())
+    assert len(ids) == 18
+    assert ids >= set(range(8))
+    assert not refdelta.verify(tmp_path / "clone", sample=None, outside=[tmp_path / "t"]).findings
+
+
+# --- wherever a clone may be named ---
+
+
+@pytest.fixture
+def cloned(tmp_path):
+    write_deltalake(tmp_path / "t", ROWS, configuration=VECTORS)
+    DeltaTable(tmp_path / "t").delete("id = 3")
+    DeltaTable(tmp_path / "t").shallow_clone(tmp_path / "clone")
+    return str(tmp_path / "clone"), str(tmp_path / "t")
+
+
+def test_rows_are_replaced_where_the_folder_is_named(cloned):
+    clone, table = cloned
+    five = ROWS.filter(pa.compute.equal(ROWS["id"], 5))
+    replace = {"mode": "overwrite", "predicate": "id = 5"}
+    with pytest.raises(errors.UnsafePathError):
+        write_deltalake(clone, five, **replace)
+    write_deltalake(clone, five, **replace, outside=[table])
+    assert rows(DeltaTable(clone, outside=[table])) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(errors.InvalidArgumentError, match="a handle knows its folders"):
+        write_deltalake(DeltaTable(clone), five, mode="append", outside=[table])
+
+
+def test_the_verifier_looks_into_the_folder(cloned):
+    clone, table = cloned
+    without = refdelta.verify(clone, sample=None)
+    assert without.sound
+    assert any("outside of the table's folder" in what for what in without.unchecked)
+    report = refdelta.verify(clone, sample=None, outside=[table])
+    assert (report.findings, report.unchecked) == ([], [])
+    [file] = DeltaTable(table).file_uris()
+    with Path(file).open("ab") as data:
+        data.write(b"x")
+    assert [finding.clause for finding in refdelta.verify(clone, sample=0, outside=[table]).findings] == []
+    found = refdelta.verify(clone, outside=[table]).findings
+    assert found[0].clause == "file-1"
+    assert "clone" not in found[0].file
+    Path(file).unlink()
+    [gone] = refdelta.verify(clone, outside=[table]).findings
+    assert "does not exist" in gone.message
+
+
+def test_every_command_takes_the_folder(cloned):
+    from click.testing import CliRunner
+
+    from refdelta.cli.app import app
+
+    clone, table = cloned
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [*arguments])
+
+    refused = run("read", clone)
+    assert isinstance(refused.exception, errors.UnsafePathError)
+    there = ("--outside", table)
+    assert run("read", clone, "--format", "json", *there).output.count("\n") == 9
+    for command in ("history", "detail", "files", "log", "verify"):
+        assert run(command, clone, *there).exit_code == 0, command
+    assert run("update", clone, "--set", "id=id+100", "--where", "id=4", *there).exit_code == 0
+    assert run("delete", clone, "--where", "id=5", *there).exit_code == 0
+    assert rows(DeltaTable(clone, outside=[table])) == [0, 1, 2, 6, 7, 8, 9, 104]
 
 
 def test_other_folders_are_read_and_never_written_to(tmp_path):

@@ -46,3 +46,32 @@ def test_clones_of_either_are_read_and_written_by_both(quick_spark, tmp_path, cl
     both(9)
     assert_same_table(DeltaTable(source).to_pyarrow_table(), before)
     assert_same_table(oracle.read_table(quick_spark, source), before)
+
+
+def test_spark_reads_clones_through_refdelta_and_tracked_rows_have_own_ids(quick_spark, tmp_path):
+    """Both engines clone a table that tracks rows; both read either clone, by every way that Spark has here."""
+    import refdelta.spark
+
+    source = tmp_path / "source x"
+    write_deltalake(source, ROWS, configuration={**VECTORS, "delta.enableRowTracking": "true"})
+    DeltaTable(source).update({"p": "'new'"}, predicate="id = 7")
+    DeltaTable(source).shallow_clone(tmp_path / "ours")
+    theirs = oracle.identifier(tmp_path / "theirs")
+    quick_spark.sql(f"CREATE TABLE {theirs} SHALLOW CLONE {oracle.identifier(source)}")
+    refdelta.spark.register(quick_spark)
+    ids = {}
+    for name in ("ours", "theirs"):
+        clone = tmp_path / name
+        asked = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+        found = DeltaTable(clone, outside=[source]).to_pyarrow_table(columns=asked).sort_by("id")
+        spark = quick_spark.sql(
+            f"SELECT id, _metadata.row_id AS r, _metadata.row_commit_version AS v FROM {oracle.identifier(clone)}"
+        )
+        assert sorted(map(tuple, spark.collect())) == sorted(zip(*found.to_pydict().values(), strict=True))
+        ids[name] = sorted(found["_metadata.row_id"].to_pylist()), found["_metadata.row_commit_version"].to_pylist()
+        fast = refdelta.spark.read(quick_spark, clone, outside=[source])
+        slow = quick_spark.read.format("refdelta").option("outside", str(source)).load(str(clone))
+        assert sorted(map(tuple, fast.collect())) == sorted(map(tuple, slow.collect()))
+        assert fast.count() == 10
+    assert ids["ours"] == ids["theirs"]
+    assert all(len(set(numbers)) == 10 for numbers, _ in ids.values())
