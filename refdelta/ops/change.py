@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from refdelta.engine.statistics import num_records
+from refdelta.errors import InvalidArgumentError
 from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
+from refdelta.protocol.iceberg_compat import PROPERTIES as PROPERTIES_OF_ICEBERG
+from refdelta.protocol.iceberg_compat import version_of
 from refdelta.protocol.properties import PROPERTIES
 from refdelta.protocol.protocol_choice import settled
 from refdelta.protocol.row_tracking import is_enabled, named_columns
@@ -45,10 +49,10 @@ def change_table(
     """
     metadata = completed(metadata, snapshot.metadata, replacing=rewritten)
     metadata = named_columns(metadata, snapshot.metadata.configuration)
-    has_files = snapshot.num_files > 0
-    protocol = settled(
-        snapshot.protocol, metadata, features, snapshot.metadata, rewritten=rewritten, has_files=has_files
-    )
+    bound = snapshot.num_files > 0 and not rewritten
+    protocol = settled(snapshot.protocol, metadata, features, snapshot.metadata, has_files=bound)
+    if bound and version_of(metadata.configuration) == 1 != version_of(snapshot.metadata.configuration):
+        _check_counted(txn, snapshot)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)
     stage_table(txn, snapshot, protocol, metadata)
@@ -60,6 +64,19 @@ def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: 
         txn.stage([protocol])
     if metadata != snapshot.metadata:
         txn.stage([metadata])
+
+
+def _check_counted(txn: Staging, snapshot: Snapshot) -> None:
+    """See that the log says of each file how many rows it has, as PROTOCOL.md, "Iceberg Compatibility V1" asks. Nobody
+    may add another one meanwhile.
+    """
+    txn.read_whole_table()
+    unknown = num_records(snapshot.files).null_count
+    if unknown:
+        raise InvalidArgumentError(
+            f"a table with {PROPERTIES_OF_ICEBERG[1]} says of each file how many rows it has, and the statistics of "
+            f"{unknown} of the {snapshot.num_files} files of this one do not"
+        )
 
 
 def noted_version(snapshot: Snapshot) -> int | None:

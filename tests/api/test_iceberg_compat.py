@@ -152,6 +152,28 @@ def test_version_1(path, tmp_path):
         DeltaTable(tmp_path / "parted").alter.set_table_properties(V1)
 
 
+def test_version_1_asks_how_many_rows_each_file_has(path):
+    name = {"delta.columnMapping.mode": "name"}
+    write_deltalake(path, PLAIN, configuration=name)
+    write_deltalake(path, PLAIN, mode="append")
+    commit = path / "_delta_log" / f"{1:020d}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    for crc in (path / "_delta_log").glob("*.crc"):
+        crc.unlink()
+    with pytest.raises(errors.InvalidArgumentError, match="1 of the 2 files"):
+        DeltaTable(path).alter.set_table_properties(V1)
+    # Nobody may add such a file meanwhile.
+    DeltaTable(path).restore(0)
+    txn = DeltaTable(path).begin()
+    txn.set_properties(V1)
+    write_deltalake(path, PLAIN, mode="append")
+    with pytest.raises(errors.ConcurrentAppendException):
+        txn.commit()
+
+
 def test_types_change_as_iceberg_allows(path):
     data = pa.table({"i": pa.array([1], pa.int32()), "j": pa.array([1], pa.int32()), "d": [dt.date(2020, 1, 1)]})
     write_deltalake(path, data, configuration={**V2, "delta.enableTypeWidening": "true"})
