@@ -96,6 +96,41 @@ def test_files_hold_columns_by_their_names_again(tmp_path, mode, configuration, 
         table.alter.rename_column("id", "key")
 
 
+def test_columns_that_changed_names_with_each_other(tmp_path):
+    rows = pa.table(
+        {"a": pa.array(range(4), pa.int64()), "b": pa.array(range(10, 14), pa.int64()), "p": ["x", "y"] * 2}
+    )
+    configuration = {MODE: "name", "delta.enableChangeDataFeed": "true", "delta.dataSkippingStatsColumns": "a"}
+    write_deltalake(tmp_path, rows, partition_by="p", configuration=configuration)
+    table = DeltaTable(tmp_path)
+    table.alter.add_constraint({"big": "b >= 10"})
+    table.alter.drop_constraint("big")
+    for old, new in (("a", "t"), ("b", "a"), ("t", "b"), ("p", "q")):
+        table.alter.rename_column(old, new)
+    assert table.metadata().configuration["delta.dataSkippingStatsColumns"] == "b"
+    table.alter.add_columns(pa.field("p", pa.string()))
+    mapped = table.version()
+    before = read_by(table, "b")
+    table.alter.set_table_properties({MODE: "none"})
+    assert read_by(table, "b") == before
+    assert table.to_pyarrow_table(filters="b = 2 AND q = 'x'")["a"].to_pylist() == [12]
+    found = [pq.read_table(uri, partitioning=None) for uri in table.file_uris()]
+    assert sorted(value for one in found for value in one["a"].to_pylist()) == list(range(10, 14))
+    # It changed no row, and the feed of before it has other names.
+    assert table.load_cdf(starting_version=mapped + 1).read_all().num_rows == 0
+    with pytest.raises(errors.SchemaMismatchError):
+        table.load_cdf(starting_version=mapped).read_all()
+    assert DeltaTable(tmp_path, version=mapped).load_cdf(starting_version=mapped).read_all().num_rows == 0
+    table.delete("b = 1")
+    [change] = table.load_cdf(starting_version=mapped + 2).read_all().to_pylist()
+    assert (change["a"], change["b"], change["_change_type"]) == (11, 1, "delete")
+    assert not refdelta.verify(tmp_path, sample=None).findings
+
+
+def read_by(table, name):
+    return table.to_pyarrow_table().sort_by(name).to_pylist()
+
+
 def test_the_feature_is_dropped(tmp_path):
     table = changed(tmp_path, "id", VECTORS)
     before, mapped = read(tmp_path), table.version()
