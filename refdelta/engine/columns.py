@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from refdelta.engine import variant
+from refdelta.engine.char_padding import padder
 from refdelta.engine.schema import arrow_type
 from refdelta.protocol.row_tracking import kind_of
 from refdelta.protocol.types import (
@@ -102,8 +103,14 @@ def plan_columns(
         if found is None or pt.is_null(target):
             sources.append(ColumnSource(None, target))
         else:
-            sources.append(ColumnSource(found.name, target, _converter(found.type, wanted.type, form, wanted.name)))
+            convert = _converter(found.type, wanted.type, form, wanted.name)
+            sources.append(ColumnSource(found.name, target, _padded(convert, wanted)))
     return sources
+
+
+def _padded(convert: Convert | None, column: StructField) -> Convert | None:
+    pad = padder(column)
+    return convert if pad is None else pad if convert is None else _then(convert, pad)
 
 
 def _id_of(item: pa.Field) -> int | None:

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
+from refdelta.engine.char_padding import padded_uppers
 from refdelta.engine.compare import compare
 from refdelta.engine.schema import arrow_type
 from refdelta.engine.stats_json import Statistic, child_of, read_statistics
+from refdelta.protocol.char_varchar import char_length
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.types import (
     BINARY,
@@ -77,6 +79,7 @@ class _Wanted:
     type: DataType
     bounded: bool
     nested: bool
+    char: int | None
 
 
 def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, ...]]) -> FileStatsView:
@@ -113,7 +116,8 @@ def _wanted(schema: StructType, path: tuple[str, ...]) -> _Wanted:
     # A float's shortest text is not that of the double that equals it, so old bounds of a widened column would be off.
     bounded = not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
     nested = any(field.nullable for field in fields[:-1])
-    return _Wanted(path, tuple(physical_name(field) for field in fields), here, bounded, nested)
+    names = tuple(physical_name(field) for field in fields)
+    return _Wanted(path, names, here, bounded, nested, char_length(schema, path))
 
 
 def _bounds(item: _Wanted, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
@@ -121,6 +125,8 @@ def _bounds(item: _Wanted, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bo
         # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
         # became "?".
         high = pc.replace_substring_regex(high, "\\??\ufffd$", "\U0010ffff")
+        if item.char is not None:
+            high = padded_uppers(high, item.char)
     elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
         high = _whole_millisecond(high)
     if item.bounded:

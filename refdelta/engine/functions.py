@@ -216,6 +216,16 @@ def _replace(array: pa.Array, node: Call) -> pa.Array:
     return pc.replace_substring(array, old, new) if old else array
 
 
+def _pad(function: Columnar) -> Columnar:
+    def pad(node: Call, array: pa.Array) -> Any:
+        if len(node.args) > 2 and len(_constant(node, 2) or "") != 1:
+            return _by_value(node, array)
+        count, filler = max(_constant(node, 1), 0), _constant(node, 2) if len(node.args) > 2 else " "
+        return pc.utf8_slice_codeunits(function(array, count, filler), 0, count) if count else _emptied(array)
+
+    return _text(lambda texts, node: pad(node, texts))
+
+
 # --- dates -------------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +286,8 @@ _COLUMNAR: dict[str, Columnar] = {
     "left": _text(_left),
     "right": _text(_right),
     "replace": _text(_replace),
+    "lpad": _pad(pc.utf8_lpad),
+    "rpad": _pad(pc.utf8_rpad),
     "startswith": _text(lambda array, node: pc.starts_with(array, _constant(node, 1))),
     "endswith": _text(lambda array, node: pc.ends_with(array, _constant(node, 1))),
     "contains": _text(lambda array, node: pc.match_substring(array, _constant(node, 1))),

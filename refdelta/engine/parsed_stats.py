@@ -34,7 +34,7 @@ def partition_values_parsed(
     if not partition_columns:
         return None
     names = [physical_name(schema.field(name)) for name in partition_columns]
-    typed = partition_table(files, schema, partition_columns)
+    typed = partition_table(files, schema, partition_columns, as_stored=True)
     return pa.chunked_array([pa.StructArray.from_arrays([one_array(column) for column in typed.columns], names)])
 
 

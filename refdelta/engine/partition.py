@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.arrays import one_array
+from refdelta.engine.char_padding import padded_column
 from refdelta.engine.schema import arrow_type
 from refdelta.protocol import partition_values
 from refdelta.protocol.types import (
@@ -85,13 +86,16 @@ def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a p
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
-def partition_table(files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> pa.Table:
+def partition_table(
+    files: pa.Table, schema: StructType, partition_columns: Sequence[str], *, as_stored: bool = False
+) -> pa.Table:
     """The typed partition values of files.
 
     Args:
         files: has a column ``partitionValues``, a map of strings by physical column name.
         schema: the table's schema.
         partition_columns: its partition columns, by logical name.
+        as_stored: whether strings come out as the log has them, not as they are read (char(n)).
 
     Returns:
         One column for each partition column, named as the schema names it, and one row for each file. A value that the
@@ -103,12 +107,11 @@ def partition_table(files: pa.Table, schema: StructType, partition_columns: Sequ
     """
     fields = [schema.field(name) for name in partition_columns]
     maps = one_array(files["partitionValues"])
-    columns = [
-        parse_partition_column(
-            pc.map_lookup(maps, physical_name(item), "first").cast(pa.string()), item.type, column=item.name
-        )
-        for item in fields
-    ]
+    columns = []
+    for item in fields:
+        texts = pc.map_lookup(maps, physical_name(item), "first").cast(pa.string())
+        values = parse_partition_column(texts, item.type, column=item.name)
+        columns.append(values if as_stored else padded_column(values, item))
     # A struct array of no columns would forget how many files there are; a table of none has no rows to count.
     return pa.table(columns, schema=pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields]))
 

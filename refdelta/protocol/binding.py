@@ -13,6 +13,7 @@ from decimal import Decimal
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.casting import cast_literal, cast_string, convert_value, convertible
+from refdelta.protocol.char_varchar import padded
 from refdelta.protocol.coercion import coerce, common_type, literal_as, wider
 from refdelta.protocol.collation import has_collation
 from refdelta.protocol.functions import typed_call
@@ -50,6 +51,7 @@ from refdelta.protocol.types import (
     DOUBLE,
     FLOAT,
     FRACTIONAL,
+    INTEGER,
     INTEGRAL,
     LONG,
     STRING,
@@ -85,9 +87,11 @@ def bind(predicate: Predicate, schema: StructType | Scope) -> Predicate:
         case Not(inner):
             return Not(bind(inner, scope))
         case Comparison(op, left, right):
-            return _comparison(op, _folded(bind_value(left, scope)), _folded(bind_value(right, scope)))
+            sides = (_folded(bind_value(left, scope)), _folded(bind_value(right, scope)))
+            return _comparison(op, *_of_one_length(sides, scope))
         case In(value, items):
-            return _in(bind_value(value, scope), items)
+            first, *others = _of_one_length((bind_value(value, scope), *items), scope)
+            return _in(first, [item for item in others if isinstance(item, Literal)])
         case IsNull(value):
             found = bind_value(value, scope)
             return BoolLiteral(found.value is None) if isinstance(found, Literal) else IsNull(found)
@@ -202,6 +206,28 @@ def _comparison(op: str, left: Value, right: Value) -> Predicate:
             )
     common = _common(left, right)
     return Comparison(op, _as(left, common), _as(right, common))
+
+
+def _of_one_length(sides: tuple[Value, ...], scope: Scope) -> tuple[Value, ...]:
+    """What is compared, with char(n) columns and the constants they are compared with padded to the longest of all.
+
+    Only where all of it is that: another value is compared as it is.
+    """
+    lengths = [scope.char_length(side) for side in sides]
+    if all(length is None for length in lengths):
+        return sides
+    known = [length for length in lengths if length is not None]
+    if len(known) + sum(isinstance(side, Literal) for side in sides) < len(sides):
+        return sides
+    texts = [side.value for side in sides if isinstance(side, Literal) and isinstance(side.value, str)]
+    longest = max(known + [len(text) for text in texts])
+    return tuple(_padded(side, length, longest) for side, length in zip(sides, lengths, strict=True))
+
+
+def _padded(side: Value, length: int | None, longest: int) -> Value:
+    if isinstance(side, Literal) and isinstance(side.value, str):
+        return Literal(padded(side.value, longest), STRING)
+    return side if length is None or length == longest else typed_call("rpad", (side, Literal(longest, INTEGER)))
 
 
 def _always_null(value: Value) -> bool:

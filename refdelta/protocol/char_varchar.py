@@ -2,6 +2,11 @@
 
 The note is the type of the whole column as SQL writes it, so ``array<varchar(5)>`` stands at a column of arrays. It is
 no part of PROTOCOL.md; a writer that passes over it would store what Spark promised its users not to find.
+
+Whoever reads a ``char(n)`` finds n characters, whatever is stored: files and partition values of other writers may lack
+the spaces. So they are padded where they are read, at every depth (:func:`padding_of`), and the bounds that statistics
+give are widened to the padded values (:func:`padded_upper`). In a comparison of a column with constants or with another
+``char`` column, the shorter side is padded once more (:mod:`refdelta.protocol.binding`); nothing else is.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from refdelta.errors import UnsupportedFeatureError
-from refdelta.protocol.types import StructField
+from refdelta.protocol.types import STRING, DataType, StructField, StructType
 
 NOTE = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -55,6 +60,77 @@ def lengths_of(column: StructField) -> Lengths | None:
         return _Reader(str(note)).whole()
     except (_BadNoteError, RecursionError):
         raise UnsupportedFeatureError([f"the type {note} of column {column.name}"], "write to") from None
+
+
+def padding_of(column: StructField) -> Lengths | None:
+    """The lengths to which strings of a column are padded when they are read: those of ``char``; None where there are
+    none, or where the note is no type.
+
+    Raises:
+        UnsupportedFeatureError: strings of so many characters that a batch of rows would not fit into memory.
+    """
+    if NOTE not in column.metadata:
+        return None
+    try:
+        found = _padded_only(lengths_of(column))
+    except UnsupportedFeatureError:
+        return None
+    if _longest(found) > _MOST:
+        raise UnsupportedFeatureError([f"the type {column.metadata[NOTE]} of column {column.name}"], "read")
+    return found
+
+
+def char_length(schema: StructType, path: tuple[str, ...]) -> int | None:
+    """The length to which a string of a table is padded when it is read, or None.
+
+    Args:
+        schema: the table's.
+        path: of the column or the field of a struct, names in any case.
+    """
+    found = None
+    here: DataType = schema
+    for depth, name in enumerate(path):
+        item = here.find(name) if isinstance(here, StructType) else None
+        if item is None:
+            return None
+        # Spark knows of the lengths by the column alone.
+        found = padding_of(item) if depth == 0 else found.get(name.lower()) if isinstance(found, dict) else None
+        here = item.type
+    return found.limit if isinstance(found, Length) and here == STRING else None
+
+
+def padded(text: str, length: int) -> str:
+    """A string as it is read from a ``char(length)``."""
+    return text.ljust(length)
+
+
+def padded_upper(bound: str, length: int) -> str:
+    """What no string that is at most ``bound`` is above when it is padded.
+
+    Spaces push a string behind those that go on with a character below the space.
+    """
+    longest = padded(_BELOW_SPACE.sub("", bound), length)
+    return max(bound, longest, key=str.encode)
+
+
+_BELOW_SPACE = re.compile("[\x00-\x1f].*", re.DOTALL)
+
+
+# An array of strings holds 2 GiB at most, and a batch has 65,536 rows.
+_MOST = 2**15 - 1
+
+
+def _longest(lengths: Lengths | None) -> int:
+    if isinstance(lengths, dict):
+        return max(map(_longest, lengths.values()))
+    return 0 if lengths is None else lengths.limit
+
+
+def _padded_only(lengths: Lengths | None) -> Lengths | None:
+    if isinstance(lengths, dict):
+        inner = {name: kept for name, part in lengths.items() if (kept := _padded_only(part)) is not None}
+        return inner or None
+    return lengths if lengths is not None and lengths.padded else None
 
 
 class _BadNoteError(Exception):

@@ -17,6 +17,7 @@ from refdelta.errors import DeltaError, ExpressionError
 from refdelta.protocol import partition_values
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.casting import convert_value, widen
+from refdelta.protocol.char_varchar import char_length, padded_upper
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.like import like_prefix
 from refdelta.protocol.ordering import order
@@ -115,7 +116,7 @@ class FileMatcher:
         its column's type.
         """
         try:
-            return {c.name: partition_values.parse(values.get(physical_name(c)), c.type) for c in self._partitions}
+            return {c.name: partition_values.of_column(values.get(physical_name(c)), c) for c in self._partitions}
         except DeltaError:
             return None
 
@@ -156,6 +157,7 @@ class _Source(msgspec.Struct, frozen=True):
     nested: bool
     text: bool
     time: bool
+    char: int | None
 
     @classmethod
     def of(cls, schema: StructType, path: tuple[str, ...]) -> _Source:
@@ -173,7 +175,8 @@ class _Source(msgspec.Struct, frozen=True):
         # Not every writer counts the nulls of a field whose parent is null.
         nested = any(field.nullable for field in fields[:-1])
         time = here in (TIMESTAMP, TIMESTAMP_NTZ)
-        return cls(tuple(map(physical_name, fields)), here, bounded, nested, here == STRING, time)
+        char = char_length(schema, path)
+        return cls(tuple(map(physical_name, fields)), here, bounded, nested, here == STRING, time, char)
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -272,6 +275,8 @@ class _File:
             for side in ("minValues", "maxValues")
         )
         high = _upper(high, source)
+        if source.char is not None and high is not None:
+            high = padded_upper(high, source.char)
         if low is not None and high is not None and order(low, high) > 0:
             # Bounds in the wrong order are no bounds: some writers let times wrap round.
             low = high = None

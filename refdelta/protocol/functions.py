@@ -110,6 +110,21 @@ def substring(text: str, start: int, count: int = 2**31 - 1) -> str:
     return text[max(begin, 0) : end] if end > max(begin, 0) else ""
 
 
+def lpad(text: str, count: int, pad: str = " ") -> str:
+    """A string of so many characters: cut, or with ``pad`` before it as often as need be."""
+    return _padding(text, count, pad) + text[: max(count, 0)]
+
+
+def rpad(text: str, count: int, pad: str = " ") -> str:
+    """A string of so many characters: cut, or with ``pad`` behind it as often as need be."""
+    return text[: max(count, 0)] + _padding(text, count, pad)
+
+
+def _padding(text: str, count: int, pad: str) -> str:
+    lack = count - len(text)
+    return (pad * (lack // len(pad) + 1))[:lack] if lack > 0 and pad else ""
+
+
 def _picked(sign: int) -> Callable[..., Any]:
     def pick(_: Call, *values: Any) -> Any:
         found = None
@@ -240,6 +255,8 @@ FUNCTIONS: dict[str, Function] = {
     "left": _with_text(lambda text, count: text[: max(count, 0)], INTEGER),
     "right": _with_text(lambda text, count: text[-count:] if count > 0 else "", INTEGER),
     "replace": _with_text(lambda text, old, new="": text.replace(old, new) if old else text, STRING, STRING, least=2),
+    "lpad": _with_text(lpad, INTEGER, STRING, least=2),
+    "rpad": _with_text(rpad, INTEGER, STRING, least=2),
     "startswith": _with_text(str.startswith, STRING, gives=BOOLEAN),
     "endswith": _with_text(str.endswith, STRING, gives=BOOLEAN),
     "contains": _with_text(lambda text, part: part in text, STRING, gives=BOOLEAN),

@@ -15,6 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from refdelta.errors import InvalidLogError, SchemaMismatchError
+from refdelta.protocol.char_varchar import Length, padded, padding_of
 from refdelta.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -28,6 +29,7 @@ from refdelta.protocol.types import (
     VOID,
     DataType,
     DecimalType,
+    StructField,
 )
 
 DAY = 86_400_000_000
@@ -242,6 +244,17 @@ def parse(text: str | None, data_type: DataType, *, column: str = "a partition c
         return parse_value(text, data_type)
     except ValueError as error:
         raise InvalidLogError(f"the partition value of {column} is not valid: {error}") from None
+
+
+def of_column(text: str | None, column: StructField) -> Any:
+    """The internal value that a partition column is read with: as :func:`parse` says, but of char(n) padded.
+
+    Raises:
+        InvalidLogError: the text is no value of the column's type.
+    """
+    value = parse(text, column.type, column=column.name)
+    length = padding_of(column)
+    return padded(value, length.limit) if isinstance(value, str) and isinstance(length, Length) else value
 
 
 def parse_value(text: str, data_type: DataType) -> Any:

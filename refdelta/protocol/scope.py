@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.protocol.char_varchar import char_length
 from refdelta.protocol.collation import compared_as
-from refdelta.protocol.expression import Column
-from refdelta.protocol.types import DataType, StructType
+from refdelta.protocol.expression import Column, Value
+from refdelta.protocol.types import STRING, DataType, StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,18 @@ class Scope:
             return _under(*self.relations[0], path)
         available = [f"{alias}.{name}" for alias, schema in self.relations for name in schema.names]
         raise ColumnNotFoundError(path[0], available, " and ".join(alias for alias, _ in self.relations))
+
+    def char_length(self, value: Value) -> int | None:
+        """The length of a char(n) column; None for other columns, for fields of structs and for anything else: Spark
+        takes only a column by itself for one in comparisons.
+        """
+        if not isinstance(value, Column) or value.type != STRING:
+            return None
+        for alias, schema in self.relations:
+            path = value.path[1:] if alias else value.path
+            if len(path) == 1 and (not alias or value.path[0] == alias):
+                return char_length(schema, path)
+        return None
 
 
 def _under(alias: str, schema: StructType, path: tuple[str, ...]) -> Column:

@@ -23,6 +23,7 @@ from refdelta.engine.portions import at_most
 from refdelta.engine.reader import ScanFile, read_file
 from refdelta.engine.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
+from refdelta.protocol.char_varchar import padding_of
 from refdelta.protocol.expression import Call, Convert, In, walk
 from refdelta.protocol.sql_text import quoted
 from refdelta.protocol.types import LONG, STRING, TIMESTAMP, StructField
@@ -146,7 +147,10 @@ def _is_native(spark: Any, scan: Scan) -> bool:
     plan = scan.plan
     if plan.by_id or not scan.files.num_rows or scan.store.local_path("x") is None:
         return False
-    if any(has_void(item.type) for item in plan.read) or spark.conf.get("spark.sql.caseSensitive") == "true":
+    if (
+        any(has_void(item.type) or padding_of(item) for item in plan.read)
+        or spark.conf.get("spark.sql.caseSensitive") == "true"
+    ):
         return False
     if plan.row_filter is None:
         return True

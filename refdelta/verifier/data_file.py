@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.arrays import take_rows
+from refdelta.engine.char_padding import padded_column
 from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import kept_rows
 from refdelta.engine.files import data_errors, open_parquet
@@ -181,5 +182,6 @@ class FileCheck:
         values = {}
         for item in self.table.partitions:
             text = self.add.partition_values.get(physical_name(item))
-            values[item.name] = parse_partition_column(pa.array([text], pa.string()), item.type, column=item.name)[0]
+            parsed = parse_partition_column(pa.array([text], pa.string()), item.type, column=item.name)
+            values[item.name] = padded_column(parsed, item)[0]
         return ScanFile(self.key, self.add.size, values)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.protocol.char_varchar import char_length
 from refdelta.protocol.stats import lookup, statistic
 from refdelta.protocol.types import (
     BINARY,
@@ -45,10 +46,11 @@ class Leaf:
         low: the least live value, as an internal value; NaN aside. None where there is none.
         high: the greatest.
         nan: whether a live row has NaN.
+        padded: whether rows come with spaces that the file may lack; then spaces at the end count for nothing.
     """
 
-    def __init__(self, path: tuple[str, ...], physical: tuple[str, ...], kind: DataType):
-        self.path, self.physical, self.type = path, physical, kind
+    def __init__(self, path: tuple[str, ...], physical: tuple[str, ...], kind: DataType, *, padded: bool = False):
+        self.path, self.physical, self.type, self.padded = path, physical, kind, padded
         self.nulls = self.live_nulls = 0
         self.low: Any = None
         self.high: Any = None
@@ -72,6 +74,8 @@ class Leaf:
             column = column.view(pa.int64())
         elif self.type == BOOLEAN:
             column = column.cast(pa.uint8())
+        elif self.padded:
+            column = pc.utf8_rtrim(column, " ")
         bounds = pc.min_max(column)
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if low is not None:
@@ -88,7 +92,9 @@ def file_leaves(schema: StructType, partition_columns: Collection[str]) -> list[
     """The columns of which files have statistics."""
     pairs = zip(leaves(schema), leaves(schema, physical=True), strict=True)
     return [
-        Leaf(path, physical, item.type) for (path, item), (physical, _) in pairs if path[0] not in partition_columns
+        Leaf(path, physical, item.type, padded=char_length(schema, path) is not None)
+        for (path, item), (physical, _) in pairs
+        if path[0] not in partition_columns
     ]
 
 
@@ -138,6 +144,8 @@ class StatsCheck:
         value = leaf.high if upper else leaf.low
         if leaf.type == BOOLEAN:
             bound = int(bound)
+        elif leaf.padded:
+            bound = bound.rstrip(" ")
         outside = bound < value if upper else bound > value
         if outside and not _rounded(leaf.type, bound, value):
             self.find("stats-1", f"{part} of {_name(leaf)} is {bound!r}, and a live row has {value!r}")
