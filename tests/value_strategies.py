@@ -104,6 +104,19 @@ def _more_conditions(inner, numbers, strings, dates):
     )
 
 
+PATTERNS = [
+    "yyyy-MM",
+    "yyyy-MM-dd",
+    "yyyy-MM-dd-HH",
+    "yyyyMMdd'T'HHmmss.SSSSSS",
+    "y yy yyy yyyyy yyyyyy",
+    "E, EEEE d MMM; MMMM LLLL L",
+    "D DDD Q qq QQQ",
+    "h:mm a, k K kk KK S SSSSSSSSS",
+    "d'' 'of' M, 'o''clock'",
+]
+
+
 def _level(below):
     numbers, strings, dates, times, conditions = below
     whole = st.sampled_from([Literal(n, INTEGER) for n in (0, 1, 2, -1, -2, 5)])
@@ -127,6 +140,9 @@ def _level(below):
         ),
         st.builds(lambda name, a: Call(name, (a,)), st.sampled_from(["hour", "minute", "second", "year"]), times),
         call("datediff", dates, dates),
+        st.builds(
+            lambda name, a: Call(name, (a,)), st.sampled_from(["unix_micros", "unix_millis", "unix_seconds"]), times
+        ),
         conditions.map(lambda found: Convert(Condition(found), INTEGER)),
     )
     more_strings = st.one_of(
@@ -137,6 +153,10 @@ def _level(below):
         ),
         call("substring", strings, SMALL),
         call("substring", strings, SMALL, SMALL),
+        call("lpad", strings, SMALL, constants(STRING, ["", "*", "é-"])),
+        call("rpad", strings, SMALL),
+        call("date_format", times, constants(STRING, PATTERNS)),
+        call("from_unixtime", columns("l", "i"), constants(STRING, PATTERNS)),
         call("left", strings, SMALL),
         call("right", strings, SMALL),
         call("replace", strings, constants(STRING, ["a", "", "ab", "x"]), constants(STRING, ["", "yy"])),
@@ -157,6 +177,8 @@ def _level(below):
     more_times = st.one_of(
         times,
         call("date_trunc", constants(STRING, units), times),
+        call("timestamp_millis", columns("l", "i")),
+        call("timestamp_micros", columns("l", "i")),
         cast(st.one_of(dates, columns("n"), constants(STRING, TEXTS)), [TIMESTAMP, TIMESTAMP_NTZ]),
         chosen(times, conditions),
     )

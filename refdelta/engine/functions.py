@@ -15,6 +15,7 @@ from refdelta.engine.compare import compare
 from refdelta.engine.convert import convert
 from refdelta.engine.partition import from_internal, to_internal
 from refdelta.engine.schema import arrow_type
+from refdelta.engine.time_formats import date_format
 from refdelta.errors import ExpressionError
 from refdelta.protocol.expression import Call, Literal
 from refdelta.protocol.predicate import value_of
@@ -258,6 +259,18 @@ def _date_trunc(node: Call, _: pa.Array, array: pa.Array) -> pa.Array:
     return calendars.date_trunc(array.cast(pa.int64()), _constant(node, 0)).cast(array.type)
 
 
+def _date_format(array: pa.Array, node: Call) -> pa.Array:
+    return date_format(array.cast(pa.int64()), _constant(node, 1))
+
+
+def _from_unixtime(array: pa.Array, node: Call) -> pa.Array:
+    return date_format(pc.multiply(array, 1_000_000), _constant(node, 1))
+
+
+def _of_time(size: int) -> Columnar:
+    return lambda _, array: floor_divide(array.cast(pa.int64()), size)
+
+
 def _quarter(days: Any) -> Any:
     return pc.divide(pc.add(calendars.civil(days)[1], 2), 3)
 
@@ -307,6 +320,13 @@ _COLUMNAR: dict[str, Columnar] = {
     "date_sub": _moved(pc.subtract),
     "add_months": _moved(calendars.add_months),
     "datediff": lambda _, end, start: pc.subtract(_days(end), _days(start)),
+    "date_format": _text(_date_format),
+    "from_unixtime": _text(_from_unixtime),
+    "unix_micros": _of_time(1),
+    "unix_millis": _of_time(1_000),
+    "unix_seconds": _of_time(1_000_000),
+    "timestamp_micros": lambda node, array: array.cast(arrow_type(node.type)),
+    "timestamp_millis": lambda node, array: pc.multiply_checked(array, 1_000).cast(arrow_type(node.type)),
     "trunc": _trunc,
     "date_trunc": _date_trunc,
 }

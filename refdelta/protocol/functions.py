@@ -17,12 +17,14 @@ from refdelta.protocol.arithmetic import Typed
 from refdelta.protocol.coercion import coerce, common_type
 from refdelta.protocol.expression import Call, Literal, Value
 from refdelta.protocol.ordering import order
+from refdelta.protocol.time_format import format_time, parts_of
 from refdelta.protocol.types import (
     BINARY,
     BOOLEAN,
     BYTE,
     DATE,
     INTEGER,
+    LONG,
     SHORT,
     STRING,
     TIMESTAMP,
@@ -100,6 +102,21 @@ def _date_trunc(name: str, args: tuple[Value, ...]) -> Typed:
     return (_unit(args[0], name, units), coerce(args[1], TIMESTAMP, name)), TIMESTAMP
 
 
+def _date_format(name: str, args: tuple[Value, ...]) -> Typed:
+    pattern = args[1]
+    if not isinstance(pattern, Literal) or pattern.type not in (STRING, VOID):
+        raise PredicateError(f"{name} takes a constant pattern, not {pattern}")
+    if pattern.value is not None:
+        parts_of(pattern.value)
+    return (coerce(args[0], TIMESTAMP, name), Literal(pattern.value, STRING)), STRING
+
+
+def _from_unixtime(name: str, args: tuple[Value, ...]) -> Typed:
+    pattern = args[1] if len(args) > 1 else Literal("yyyy-MM-dd HH:mm:ss", STRING)
+    (_, pattern), gives = _date_format(name, (Literal(None, TIMESTAMP), pattern))
+    return (coerce(args[0], LONG, name), pattern), gives
+
+
 # --- what they are -----------------------------------------------------------------------------------------------
 
 
@@ -134,6 +151,15 @@ def _picked(sign: int) -> Callable[..., Any]:
         return found
 
     return pick
+
+
+def seconds_to_micros(seconds: int) -> int:
+    """As Spark's ``from_unixtime`` has it, which turns round beyond 64 bits."""
+    return (seconds * 1_000_000 + 2**63) % 2**64 - 2**63
+
+
+def _millis_to_micros(_: Call, millis: int) -> int:
+    return int(arithmetic.fit(millis * 1_000, LONG))
 
 
 def _concat(_: Call, *values: Any) -> Any:
@@ -205,6 +231,10 @@ def _of_date(function: Callable[[int], int], gives: DataType = INTEGER) -> Funct
 
 def _of_clock(size: int, many: int) -> Function:
     return Function((1, 1), _clock, _simple(lambda micros: micros // size % many))
+
+
+def _of_time(size: int) -> Function:
+    return Function((1, 1), _takes(TIMESTAMP, gives=LONG), _simple(lambda micros: micros // size))
 
 
 def _of_string(function: Callable[[str], Any], gives: DataType = STRING) -> Function:
@@ -281,6 +311,15 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "add_months": Function((2, 2), _takes(DATE, INTEGER, gives=DATE), _simple(calendar_math.add_months), fails=True),
     "datediff": Function((2, 2), _takes(DATE, DATE, gives=INTEGER), _simple(lambda end, start: end - start)),
+    "date_format": Function((2, 2), _date_format, _simple(format_time)),
+    "from_unixtime": Function(
+        (1, 2), _from_unixtime, _simple(lambda seconds, pattern: format_time(seconds_to_micros(seconds), pattern))
+    ),
+    "unix_micros": _of_time(1),
+    "unix_millis": _of_time(1_000),
+    "unix_seconds": _of_time(1_000_000),
+    "timestamp_micros": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _simple(lambda micros: micros)),
+    "timestamp_millis": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _millis_to_micros, fails=True),
     "trunc": Function((2, 2), _trunc, _simple(calendar_math.trunc)),
     "date_trunc": Function((2, 2), _date_trunc, _simple(lambda unit, micros: calendar_math.date_trunc(micros, unit))),
 }
