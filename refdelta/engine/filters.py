@@ -15,7 +15,7 @@ from refdelta.engine.schema import to_arrow
 from refdelta.engine.skipping import prune
 from refdelta.engine.sql import from_filters
 from refdelta.errors import PredicateError
-from refdelta.protocol.predicate import Predicate
+from refdelta.protocol.predicate import And, Predicate
 from refdelta.protocol.predicate import columns as predicate_columns
 
 if TYPE_CHECKING:
@@ -83,9 +83,15 @@ def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
 
 @dataclass(frozen=True)
 class BoundFilter:
-    """A predicate of our own tree, bound to the table's schema."""
+    """A predicate of our own tree, bound to the table's schema.
+
+    Attributes:
+        predicate: the predicate.
+        derived: what it implies for partition columns; see :mod:`refdelta.protocol.generated_partitions`.
+    """
 
     predicate: Any
+    derived: Any = None
 
     @property
     def columns(self) -> frozenset[str]:
@@ -105,7 +111,10 @@ class BoundFilter:
         """See :class:`RowFilter`."""
         if self.columns <= set(partition_columns):
             return _exactly(self, files, schema, partition_columns)
-        result = prune(files, schema, partition_columns, self.predicate)
+        predicate = self.predicate
+        if self.derived is not None and {path[0] for path in predicate_columns(self.derived)} <= set(partition_columns):
+            predicate = And((predicate, self.derived))
+        result = prune(files, schema, partition_columns, predicate)
         return Pruned(result.keep, result.reason, exact=False)
 
     def __str__(self) -> str:

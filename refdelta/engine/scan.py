@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from refdelta import arguments
 from refdelta.engine.dv import Vectors
 from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.filters import row_filter
+from refdelta.engine.filters import BoundFilter, row_filter
+from refdelta.engine.generated import informed
 from refdelta.engine.partition import partition_table
 from refdelta.engine.portions import at_most
 from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
@@ -41,6 +42,7 @@ class ScanExplanation:
         version: the version that is read.
         columns: the columns that come out.
         predicate: the predicate as text, or None.
+        derived: what it says of partition columns that are generated, as text, or None.
         rows_filtered: whether rows of the files that are read are looked at one by one.
         files: how many live files the version has.
         files_read: how many of them are read.
@@ -57,6 +59,7 @@ class ScanExplanation:
     version: int
     columns: tuple[str, ...]
     predicate: str | None
+    derived: str | None
     rows_filtered: bool
     files: int
     files_read: int
@@ -87,6 +90,8 @@ class ScanExplanation:
             f"  files: {self.files_read} of {self.files} read, {pruned}",
             f"  bytes: {self.bytes_read:,} of {self.bytes:,} in these files",
         ]
+        if self.derived is not None:
+            lines.insert(3, f"  of generated partition columns: {self.derived}")
         if self.deletion_vectors:
             lines.append(f"  deletion vectors: on {self.deletion_vectors} of the files read")
         lines += [f"    read    {path}" for path in self.paths[:_SHOWN]]
@@ -223,11 +228,13 @@ class Scan(RowStream):
             reasons = self.pruned.reason.filter(dropped).cast(pa.string()).to_pylist()
             by_reason = list(zip(files.column("path").filter(dropped).to_pylist(), reasons, strict=True))
         vectors = self.files.column("deletionVector")
+        derived = self.predicate.derived if isinstance(self.predicate, BoundFilter) else None
         return ScanExplanation(
             table=self.store.uri,
             version=self.snapshot.version,
             columns=tuple(self.schema.names),
             predicate=None if self.predicate is None else str(self.predicate),
+            derived=None if derived is None else str(derived),
             rows_filtered=self.plan.row_filter is not None,
             files=files.num_rows,
             files_read=self.files.num_rows,
@@ -277,6 +284,7 @@ def plan_scan(
     wanted = tuple(schema) if columns is None else _chosen(snapshot, columns)
     files, flt, pruned = snapshot.files, row_filter(predicate, schema), None
     if flt is not None:
+        flt = informed(flt, snapshot)
         pruned = flt.prune(files, schema, snapshot.partition_columns)
         files = files.filter(pruned.keep)
     rows = flt if pruned is not None and not pruned.exact else None

@@ -12,7 +12,8 @@ from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.declared import check_default, with_mark
-from refdelta.ops.row_rules import DEFAULT, GENERATION
+from refdelta.ops.row_rules import DEFAULT
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.types import schema_json
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ from refdelta.engine.schema import arrow_type, to_arrow
 from refdelta.engine.sql import parse_expression
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.names import split_path
-from refdelta.ops.row_rules import DEFAULT, GENERATION
+from refdelta.ops.row_rules import DEFAULT
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.binding import resolve_column
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import columns
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.row_tracking import ROW_COMMIT_VERSION
 from refdelta.protocol.types import StructType
 

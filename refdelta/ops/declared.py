@@ -18,9 +18,10 @@ from refdelta.engine.fit import plan_fit
 from refdelta.engine.sql import parse_expression
 from refdelta.errors import ConstraintViolationError, ExpressionError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.identity import EXPLICIT, MARK, START, STEP
-from refdelta.ops.row_rules import DEFAULT, GENERATION
+from refdelta.ops.row_rules import DEFAULT
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.evolution import as_nullable
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.types import LONG, ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import Column, Comparison, column_refs
 from refdelta.protocol.features import features_of
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.types import (
     ArrayType,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from refdelta.protocol.predicate import Predicate
 
 INVARIANTS = "delta.invariants"
-GENERATION = "delta.generationExpression"
 DEFAULT = "CURRENT_DEFAULT"
 _SHOWN = 200
 
