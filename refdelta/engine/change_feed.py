@@ -30,6 +30,7 @@ from refdelta.protocol.change_feed import (
     Change,
     check_columns,
 )
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.types import StructField, StructType, schema_json
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def plan_changes(
         PredicateError: the predicate cannot be parsed or bound.
     """
     check_columns(snapshot.schema)
-    schema = StructType((*snapshot.schema.fields, *FEED_COLUMNS))
+    # Files of other versions may not have been made by the expressions of this one.
+    fields = (dataclasses.replace(item, metadata=_without_expression(item)) for item in snapshot.schema)
+    schema = StructType((*fields, *FEED_COLUMNS))
     for name in arguments.names("columns", columns) or ():
         schema.field(name, "the change data feed")  # change files do not hold the ids of rows
     return ChangeScan(
@@ -133,6 +136,10 @@ def plan_changes(
             for files, alike in zip(_parted(changes), (FEED_COLUMNS[1:], FEED_COLUMNS), strict=True)
         )
     )
+
+
+def _without_expression(item: StructField) -> dict[str, Any]:
+    return {key: value for key, value in item.metadata.items() if key != GENERATION}
 
 
 def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:

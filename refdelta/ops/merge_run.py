@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from refdelta.engine.filters import BoundFilter
+from refdelta.engine.generated import informed
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.state import to_adds
@@ -104,7 +105,8 @@ class Run:
             read = target_predicate(self.plan.on, self.plan.target_alias, self.way.keys)
             # Had such a row been there, the MERGE would have gone otherwise.
             self.txn.read_predicate(read, self.way.matches_any)
-            keep = BoundFilter(read).prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
+            flt = informed(BoundFilter(read), snapshot)
+            keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
             self.candidates = snapshot.files.filter(keep)
         self.found = found = self.way.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():

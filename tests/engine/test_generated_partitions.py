@@ -237,3 +237,26 @@ def test_statements_leave_them_out_too(tmp_path):
     assert table.update({"s": "'changed'"}, predicate="at = TIMESTAMP '2024-06-01 12:00:00'")["num_updated_rows"] == 1
     assert table.delete("at < TIMESTAMP '1970-01-01 00:00:00'")["num_deleted_rows"] == 1
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 4, 5]
+
+
+def test_the_change_feed_goes_by_no_expression(tmp_path):
+    """Files of older versions may not have been made by it."""
+    path = tmp_path / "t"
+    plain = pa.schema([("id", pa.int64()), ("d", pa.date32()), ("y", pa.int32())])
+    feed = {"delta.enableChangeDataFeed": "true"}
+    DeltaTable.create(path, plain, partition_by=["y"], configuration=feed)
+    write_deltalake(path, pa.table({"id": [1], "d": [dt.date(2024, 1, 1)], "y": [7]}, plain), mode="append")
+    DeltaTable.create(path, plain, partition_by=["y"], configuration=feed, generated={"y": "year(d)"}, mode="overwrite")
+    write_deltalake(path, pa.table({"id": [2], "d": [dt.date(2024, 1, 1)]}), mode="append")
+    changes = DeltaTable(path).load_cdf(1, predicate="d = DATE '2024-01-01'").read_all().to_pylist()
+    assert {(row["id"], row["y"], row["_change_type"]) for row in changes} >= {(1, 7, "insert"), (2, 2024, "insert")}
+
+
+def test_merge_leaves_them_out_too(tmp_path):
+    table = table_of(tmp_path / "t", ROWS)
+    source = pa.table({"id": [5], "s": ["merged"]})
+    on = "t.id = s.id and t.at > TIMESTAMP '2024-05-01 00:00:00'"
+    table.merge(source, on, source_alias="s", target_alias="t").when_matched_update({"s": "s.s"}).execute()
+    found = {row["id"]: (row["s"], row["first"]) for row in table.to_pyarrow_table().to_pylist()}
+    assert found[5] == ("merged", "m")
+    assert found[1] == ("apple", "a")
