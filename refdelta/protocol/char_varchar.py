@@ -75,7 +75,7 @@ def padding_of(column: StructField) -> Lengths | None:
         found = _padded_only(lengths_of(column))
     except UnsupportedFeatureError:
         return None
-    if _longest(found) > _MOST:
+    if _longest(found) > LONGEST:
         raise UnsupportedFeatureError([f"the type {column.metadata[NOTE]} of column {column.name}"], "read")
     return found
 
@@ -116,8 +116,8 @@ def padded_upper(bound: str, length: int) -> str:
 _BELOW_SPACE = re.compile("[\x00-\x1f].*", re.DOTALL)
 
 
-# An array of strings holds 2 GiB at most, and a batch has 65,536 rows.
-_MOST = 2**15 - 1
+LONGEST = 2**15 - 1
+"""So many characters strings are padded to at most: an array of them holds 2 GiB, and a batch has 65,536 rows."""
 
 
 def _longest(lengths: Lengths | None) -> int:

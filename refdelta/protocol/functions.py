@@ -14,6 +14,7 @@ from typing import Any
 from refdelta.errors import PredicateError
 from refdelta.protocol import arithmetic, calendar_math
 from refdelta.protocol.arithmetic import Typed
+from refdelta.protocol.char_varchar import LONGEST
 from refdelta.protocol.coercion import coerce, common_type
 from refdelta.protocol.expression import Call, Literal, Value
 from refdelta.protocol.ordering import order
@@ -66,6 +67,15 @@ def _constants(typing: Typing) -> Typing:
         return found, gives
 
     return typed
+
+
+def _pad(name: str, args: tuple[Value, ...]) -> Typed:
+    found, gives = _constants(_takes(STRING, INTEGER, STRING, gives=STRING))(name, args)
+    count = found[1]
+    # Nobody makes much out of little: a batch of rows has to fit into memory.
+    if isinstance(count, Literal) and count.value is not None and count.value > LONGEST:
+        raise PredicateError(f"{name} makes strings of {LONGEST} characters at most here, not {count}")
+    return found, gives
 
 
 def _strings(_: str, args: tuple[Value, ...]) -> Typed:
@@ -285,8 +295,8 @@ FUNCTIONS: dict[str, Function] = {
     "left": _with_text(lambda text, count: text[: max(count, 0)], INTEGER),
     "right": _with_text(lambda text, count: text[-count:] if count > 0 else "", INTEGER),
     "replace": _with_text(lambda text, old, new="": text.replace(old, new) if old else text, STRING, STRING, least=2),
-    "lpad": _with_text(lpad, INTEGER, STRING, least=2),
-    "rpad": _with_text(rpad, INTEGER, STRING, least=2),
+    "lpad": Function((2, 3), _pad, _simple(lpad)),
+    "rpad": Function((2, 3), _pad, _simple(rpad)),
     "startswith": _with_text(str.startswith, STRING, gives=BOOLEAN),
     "endswith": _with_text(str.endswith, STRING, gives=BOOLEAN),
     "contains": _with_text(lambda text, part: part in text, STRING, gives=BOOLEAN),
