@@ -208,7 +208,7 @@ def _rewrite(
 ) -> None:
     metadata, actions = removal.last(snapshot)
     check_writable(snapshot.protocol, metadata)
-    check_compatible(features_of(snapshot.protocol), metadata, snapshot.metadata, rewritten=True)
+    check_compatible(features_of(snapshot.protocol), metadata, snapshot.metadata, keeps_files=False)
     txn.read_whole_table()
     removed, added = files_anew(txn, snapshot, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
     stage_table(txn, snapshot, snapshot.protocol, metadata)

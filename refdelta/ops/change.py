@@ -10,6 +10,7 @@ from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.row_ids import give_row_ids
 from refdelta.protocol.column_mapping import completed
+from refdelta.protocol.features import features_of
 from refdelta.protocol.iceberg_compat import PROPERTIES as PROPERTIES_OF_ICEBERG
 from refdelta.protocol.iceberg_compat import version_of
 from refdelta.protocol.properties import PROPERTIES
@@ -49,9 +50,9 @@ def change_table(
     """
     metadata = completed(metadata, snapshot.metadata, replacing=rewritten)
     metadata = named_columns(metadata, snapshot.metadata.configuration)
-    bound = snapshot.num_files > 0 and not rewritten
-    protocol = settled(snapshot.protocol, metadata, features, snapshot.metadata, has_files=bound)
-    if bound and version_of(metadata.configuration) == 1 != version_of(snapshot.metadata.configuration):
+    keeps_files = snapshot.num_files > 0 and not rewritten
+    protocol = settled(snapshot.protocol, metadata, features, snapshot.metadata, keeps_files=keeps_files)
+    if keeps_files and version_of(metadata.configuration) == 1 != version_of(snapshot.metadata.configuration):
         _check_counted(txn, snapshot)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)

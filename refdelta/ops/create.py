@@ -51,7 +51,7 @@ def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
     """
     metadata = still_protected(next(a for a in target.changes if isinstance(a, Metadata)), snapshot.metadata)
     asked = next(action for action in target.changes if isinstance(action, Protocol))
-    protocol = settled(snapshot.protocol, metadata, features_of(asked), snapshot.metadata, rewritten=True)
+    protocol = settled(snapshot.protocol, metadata, features_of(asked), snapshot.metadata, keeps_files=False)
     check_not_partitioned(features_of(protocol), metadata.partition_columns)
     txn.read_whole_table()
     remove_files(txn, to_adds(snapshot.files))

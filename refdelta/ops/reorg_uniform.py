@@ -50,7 +50,7 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     if version != 2:
         raise InvalidArgumentError(f"there is no compatibility {version!r} to upgrade to: it is 2")
     metadata = completed(_compatible(snapshot.metadata), snapshot.metadata)
-    protocol = settled(snapshot.protocol, metadata, before=snapshot.metadata, rewritten=True)
+    protocol = settled(snapshot.protocol, metadata, before=snapshot.metadata, keeps_files=False)
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
     # Of files that were written for it, those with vectors alone have to go.

@@ -71,8 +71,7 @@ def check_compatible(
     metadata: Metadata,
     before: Metadata | None = None,
     *,
-    rewritten: bool = False,
-    has_files: bool = True,
+    keeps_files: bool = True,
 ) -> None:
     """Hold what a table is to be to the compatibility that it promises.
 
@@ -80,14 +79,13 @@ def check_compatible(
         features: those of the protocol to come.
         metadata: the metadata to come.
         before: the table's own; None for a table to be created.
-        rewritten: whether all of its files are written anew.
-        has_files: whether it has any.
+        keeps_files: whether it has files that stay as they are.
 
     Raises:
         InvalidArgumentError: it could not be read as Iceberg's; what stands against it is named.
     """
     version = version_of(metadata.configuration)
-    problem = next(_problems(version, features, metadata, before, bound=has_files and not rewritten), None)
+    problem = next(_problems(version, features, metadata, before, bound=keeps_files), None)
     if version and problem:
         raise InvalidArgumentError(f"a table with {PROPERTIES[version]} {problem}")
 

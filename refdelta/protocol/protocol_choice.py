@@ -136,8 +136,7 @@ def settled(
     requested: Iterable[str] = (),
     before: Metadata | None = None,
     *,
-    rewritten: bool = False,
-    has_files: bool = True,
+    keeps_files: bool = True,
 ) -> Protocol:
     """The protocol of :func:`upgraded`, of a table that this engine can write and that keeps what it promises.
 
@@ -145,9 +144,8 @@ def settled(
         protocol: the table's own.
         metadata: what the table is to be.
         requested: features that are asked for by name.
-        before: as for :func:`~refdelta.protocol.iceberg_compat.check_compatible`, like the arguments that follow.
-        rewritten: see there.
-        has_files: see there.
+        before: as for :func:`~refdelta.protocol.iceberg_compat.check_compatible`, like the argument that follows.
+        keeps_files: see there.
 
     Raises:
         InvalidArgumentError: a feature that does not exist; what Iceberg could not read, and the table says it can.
@@ -155,7 +153,7 @@ def settled(
     """
     after = upgraded(protocol, metadata, requested)
     check_writable(after, metadata)
-    check_compatible(features_of(after), metadata, before, rewritten=rewritten, has_files=has_files)
+    check_compatible(features_of(after), metadata, before, keeps_files=keeps_files)
     return after
 
 
