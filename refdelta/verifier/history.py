@@ -49,7 +49,7 @@ class Before:
         actions = [line.action for line in commit.lines if isinstance(line.action, (Add, Remove))]
         self.live: dict[str, list[Add]] = {same_path(action.path): state.live(action.path) for action in actions}
         self.seen = {key for key in map(file_key, actions) if key in state.tombstones or key in state.files}
-        self.known_paths = self.live.keys() & state.paths
+        self.known_paths = self.live.keys() & state.paths.keys()
         self.protocol, self.metadata = state.protocol, state.metadata
         self.appends_only = _appends_only(state)
         self.vectors = state.is_on("delta.enableDeletionVectors")

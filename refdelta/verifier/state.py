@@ -45,7 +45,9 @@ class State(Replay):
         version: the version; -1 before the first.
         sums: over the live files.
         live_at: path to the keys of the live files that have it; more than one only where the log breaks the rules.
-        paths: all paths that any version has had.
+        paths: every path that any version has had, to the place in ``schemas`` of the one it was written under.
+        schemas: the schemas that the table has had, in their order; the rows of a file stay as its first add brought
+            them.
         timestamp: the in-commit timestamp of the version; None where it has none, or where that is not known.
     """
 
@@ -54,7 +56,8 @@ class State(Replay):
         self.version = -1
         self.sums = Sums()
         self.live_at: dict[str, set[FileKey]] = defaultdict(set)
-        self.paths: set[str] = set()
+        self.paths: dict[str, int] = {}
+        self.schemas: list[str] = []
         self.timestamp: int | None = None
 
     def step(self, version: int, actions: Iterable[AnyAction]) -> None:
@@ -66,7 +69,11 @@ class State(Replay):
         self.apply(actions)
         for key in keys:
             self._count(key, 1)
-        self.paths.update(path for path, _ in keys)
+        schema = self.metadata.schema_string if self.metadata is not None else ""
+        if not self.schemas or schema != self.schemas[-1]:
+            self.schemas.append(schema)
+        for path, _ in keys:
+            self.paths.setdefault(path, len(self.schemas) - 1)
         self.version = version
 
     def _count(self, key: FileKey, sign: int) -> None:
@@ -84,6 +91,10 @@ class State(Replay):
     def live(self, path: str) -> list[Add]:
         """The live files of a path of the log."""
         return [self.files[key] for key in self.live_at.get(same_path(path), ())]
+
+    def schemas_of_files(self) -> list[str]:
+        """The schemas under which the live files were written."""
+        return [self.schemas[place] for place in sorted({self.paths[path] for path in self.live_at})]
 
     def supports(self, feature: str) -> bool:
         """Whether the protocol has a feature."""

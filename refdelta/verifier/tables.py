@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol.actions import Add, DomainMetadata, Metadata, Protocol
+from refdelta.protocol.actions import DomainMetadata, Metadata, Protocol
 from refdelta.protocol.clustering import DOMAIN as CLUSTERING
 from refdelta.protocol.features import REGISTRY, Facts, activated, features_of, validate_protocol
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
@@ -52,10 +52,7 @@ class TableCheck:
         commit: Commit | None = None,
     ):
         self.state, self.before, self.known, self.where, self.report = state, before, known, where, report
-        lines = commit.lines if commit is not None else ()
-        self.lines = {type(line.action): line.number for line in lines}
-        # Whether files of versions before are live still.
-        self.survivors = state.sums.files > sum(isinstance(line.action, Add) for line in lines)
+        self.lines = {type(line.action): line.number for line in (commit.lines if commit is not None else ())}
 
     def run(self) -> None:
         """Note what breaks a rule."""

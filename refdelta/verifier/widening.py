@@ -46,19 +46,28 @@ def may_widen(narrow: DataType, wide: DataType) -> bool:
 
 
 def check_changes(table: TableCheck, before: str | None, schema: StructType) -> None:
-    """Look at the changes that fields record, and at those between two schemas of a table that has files."""
+    """Look at the changes that fields record, and at columns that are of another type than under the schema before.
+
+    What counts is the type that a column had when a live file was written: where a version is restored, the files with
+    wider values are gone.
+    """
     now = {part.path: part for part in parts(schema)}
     if table.state.supports("typeWidening") or table.state.supports("typeWidening-preview"):
         for part in fields(schema):
             _recorded(table, part)
     old = _parsed(before)
-    if old is None or not table.survivors:
-        return
-    for was in parts(old):
-        found = now.get(was.path)
-        if found is None or not (found.leaf and was.leaf) or was.type in (found.type, VOID):
-            continue
-        _changed(table, was, found)
+    anew = set() if old is None else {was.path for was in parts(old) if _other_type(was, now)}
+    seen = set()
+    for text in table.state.schemas_of_files() if anew else ():
+        for was in parts(_parsed(text) or StructType()):
+            if was.path in anew and _other_type(was, now) and (was.path, was.type) not in seen:
+                seen.add((was.path, was.type))
+                _changed(table, was, now[was.path])
+
+
+def _other_type(was: Part, now: dict[tuple[str, ...], Part]) -> bool:
+    found = now.get(was.path)
+    return found is not None and found.leaf and was.leaf and was.type not in (found.type, VOID)
 
 
 def _parsed(text: str | None) -> StructType | None:

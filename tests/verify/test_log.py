@@ -360,6 +360,32 @@ class TestWidening:
     def test_all_files_may_go(self):
         assert self.changed("long", "string", remove("a")) == []
 
+    def restored(self, *late):
+        made = table(schema=struct(field("a", "integer")), protocol=self.PROTOCOL)
+        made.commit(add("a", stats="{}"))
+        wide = struct(field("a", "long", **self.RECORDED))
+        made.commit(metadata(wide, configuration={"delta.enableTypeWidening": "true"}), *late)
+        return made
+
+    def test_a_type_is_narrow_again_where_no_file_has_wide_values(self):
+        made = self.restored()
+        made.commit(metadata(struct(field("a", "integer"))))
+        assert found(made) == []
+        made = self.restored(add("b", stats="{}"))
+        made.commit(metadata(struct(field("a", "integer"))), remove("b"))
+        assert found(made) == []
+
+    def test_one_with_wide_values_stays(self):
+        made = self.restored(add("b", stats="{}"))
+        made.commit(metadata(struct(field("a", "integer"))), remove("a"))
+        assert found(made) == [("widen-3", 3, 1)]
+
+    def test_one_with_wide_values_comes_back(self):
+        made = self.restored(add("b", stats="{}"))
+        made.commit(remove("b"))
+        made.commit(metadata(struct(field("a", "integer"))), add("b", stats="{}"))
+        assert found(made) == [("widen-3", 4, 1)]
+
     def test_small_integers_were_always_one(self):
         old = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
         made = table(schema=struct(field("a", "short")), protocol=old)
