@@ -33,7 +33,6 @@ PREDICATES = [
     "c < 'b' AND c >= 'ab'",
     "c IN ('a', 'abcd', 'no')",
     "c IN ('a', 'abcd  ')",
-    "c BETWEEN 'a' AND 'ab'",
     "c = d",
     "c < d",
     "c = s",
@@ -75,6 +74,9 @@ def test_char_columns_are_read_and_compared_alike(quick_spark, tmp_path):
         if (ours := sorted(table.to_pyarrow_table(filters=sql)["id"].to_pylist())) != chosen(spark, name, sql)
     }
     assert not differ
+    # Spark pads what it compares but the bounds of BETWEEN, where a value is then greater than itself.
+    assert table.to_pyarrow_table(filters="c BETWEEN 'a' AND 'ab'")["id"].to_pylist() == [1, 2]
+    assert chosen(spark, name, "c BETWEEN 'a' AND 'ab'") == [1]
     # And what is written here.
     write_deltalake(path, pa.table({"id": pa.array([6], pa.int32()), "c": ["q"], "p": ["w"]}), mode="append")
     table = DeltaTable(path)

@@ -73,5 +73,6 @@ def test_spark_reads_clones_through_refdelta_and_tracked_rows_have_own_ids(quick
         slow = quick_spark.read.format("refdelta").option("outside", str(source)).load(str(clone))
         assert sorted(map(tuple, fast.collect())) == sorted(map(tuple, slow.collect()))
         assert fast.count() == 10
-    assert ids["ours"] == ids["theirs"]
-    assert all(len(set(numbers)) == 10 for numbers, _ in ids.values())
+    for numbers, versions in ids.values():  # which file gets which numbers is the engine's choice
+        assert len(set(numbers)) == 10
+        assert set(versions) == {0}

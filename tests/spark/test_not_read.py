@@ -73,8 +73,8 @@ def test_the_list_is_complete() -> None:
 
 
 @pytest.mark.spark
-def test_delta_spark_knows_no_more(quick_spark: Any) -> None:
-    java = quick_spark._jvm.org.apache.spark.sql.delta
+def test_delta_spark_knows_no_more(spark: Any) -> None:
+    java = spark._jvm.org.apache.spark.sql.delta
     keys = java.DeltaOptions.validOptionKeys().iterator()
     known = set()
     while keys.hasNext():
