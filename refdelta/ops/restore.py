@@ -22,6 +22,7 @@ from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
 from refdelta.ops.row_ids import as_last_known
+from refdelta.protocol.actions import Add
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import features_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from refdelta.engine.snapshot import Snapshot
+    from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
     from refdelta_storage import Store
 
@@ -45,8 +47,7 @@ def restore(
     """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
 
     A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
-    loses a feature, since the versions in between need it, and a table whose columns are mapped by now stays so.
-    Application ids stay, since what they recorded has happened.
+    loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
 
     Args:
         txn: the transaction. All rows of the table count as read.
@@ -57,7 +58,7 @@ def restore(
 
     Raises:
         InvalidArgumentError: ``then`` is newer than what the transaction sees; it is partitioned, and the table is
-            clustered by now.
+            clustered by now; it had other columns than the rows that the transaction has appended.
         DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
         ConstraintViolationError: the table is append-only, and rows would go.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
@@ -72,6 +73,11 @@ def restore(
     metadata = with_marks(metadata, marks_of(snapshot.schema))
     protocol = settled(snapshot.protocol, metadata, requested)
     check_not_partitioned(features_of(protocol), then.partition_columns)
+    if any(isinstance(action, Add) for action in txn.staged) and not _same_columns(metadata, snapshot.metadata):
+        raise InvalidArgumentError(
+            f"a transaction that has appended rows cannot restore version {then.version}, which had other columns; "
+            "commit it and begin another one"
+        )
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
@@ -92,6 +98,10 @@ def restore(
         "restoredFilesSize": restored_size,
     }
     txn.describe("RESTORE", parameters, figures, _metrics(figures))
+
+
+def _same_columns(one: Metadata, other: Metadata) -> bool:
+    return (one.schema_string, one.partition_columns) == (other.schema_string, other.partition_columns)
 
 
 def _metrics(figures: dict[str, int]) -> dict[str, int]:

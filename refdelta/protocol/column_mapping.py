@@ -136,21 +136,19 @@ def holds_other_names(metadata: Metadata) -> bool:
 
 
 def restored(then: Metadata, now: Metadata) -> Metadata:
-    """The metadata of an earlier version as that of the next one: no id is given again, and columns stay mapped.
+    """The metadata of an earlier version as that of the next one.
+
+    The files of that version come back with it, which hold the columns as they were mapped then, or were not. While
+    they are mapped on both sides, no id is given again.
 
     Args:
         then: the metadata of the version to go back to.
         now: the table's own.
     """
-    if mode_of(now) == "none":
+    if "none" in (mode_of(now), mode_of(then)):
         return then
     configuration = dict(then.configuration or {})
-    most = get(now.configuration or {}, MAX_ID)
-    if mode_of(then) == "none":
-        # Its files hold the columns under the names that they had.
-        ahead = msgspec.structs.replace(then, configuration={**configuration, MODE: "name", MAX_ID: str(most)})
-        return completed(ahead, then)
-    configuration[MAX_ID] = str(max(most, get(configuration, MAX_ID)))
+    configuration[MAX_ID] = str(max(get(now.configuration or {}, MAX_ID), get(configuration, MAX_ID)))
     return msgspec.structs.replace(then, configuration=configuration)
 
 

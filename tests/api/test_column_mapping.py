@@ -116,7 +116,6 @@ def test_an_overwritten_schema_keeps_the_columns_that_stay(tmp_path):
     assert rows(path) == [{"id no.": 7, "s": "text"}]
 
 
-@pytest.mark.breaks_tables
 def test_a_table_that_is_mapped_later_keeps_its_files(tmp_path):
     path = tmp_path / "t"
     plain = ROWS.rename_columns(["id", "s", "m", "part", "l"])
@@ -128,13 +127,57 @@ def test_a_table_that_is_mapped_later_keeps_its_files(tmp_path):
     assert table.to_pyarrow_table().sort_by("id").to_pylist() == plain.to_pylist()
     write_deltalake(path, pa.table({"id": [9], "b c": [1]}), mode="append", schema_mode="merge")
     assert physical_name(schema_of(path).field("b c")).startswith("col-")
-    greatest = greatest_id(schema_of(path))
-    # Back to where no column was mapped: the mapping stays, and no id is given twice.
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_version_without_the_mapping_is_restored_without_it(tmp_path, vectors):
+    path = tmp_path / "t"
+    plain = ROWS.rename_columns(["id", "s", "m", "part", "l"])
+    properties = {"delta.enableDeletionVectors": vectors, "delta.enableRowTracking": "true"}
+    write_deltalake(path, plain, partition_by=["part"], configuration=properties)
+    table = DeltaTable(path)
+    hidden = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+    ids = table.to_pyarrow_table(columns=hidden).sort_by("id")
+    unmapped = table.metadata()
+    table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+    table.alter.rename_column("id", "key")
+    table.alter.drop_columns("m")
+    table.alter.add_columns(pa.field("m", pa.int64()))
+    table.update({"m": "7", "part": "'w'"}, predicate="key = 1")
+    write_deltalake(path, pa.table({"key": [9], "m": [1]}), mode="append")
+    table = DeltaTable(path)
+    table.optimize.compact()
+    mapped, then = table.version(), table.to_pyarrow_table().sort_by("key").to_pylist()
     table.restore(0)
+    assert table.metadata() == unmapped
     assert table.to_pyarrow_table().sort_by("id").to_pylist() == plain.to_pylist()
-    assert int(table.metadata().configuration["delta.columnMapping.maxColumnId"]) > greatest
+    assert table.to_pyarrow_table(columns=hidden).sort_by("id") == ids
     write_deltalake(path, plain.slice(0, 1), mode="append")
     assert DeltaTable(path).to_pyarrow_table(filters="id = 1").num_rows == 2
+    # Forth again, and mapped anew.
+    table = DeltaTable(path)
+    table.restore(mapped)
+    assert table.to_pyarrow_table().sort_by("key").to_pylist() == then
+    table.restore(0)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+    assert table.to_pyarrow_table().sort_by("id").to_pylist() == plain.to_pylist()
+    assert [(f.name, field_id(f)) for f in schema_of(path)] == [("id", 1), ("s", 2), ("m", 5), ("part", 7), ("l", 8)]
+
+
+def test_nobody_brings_mapped_rows_into_a_version_without_the_mapping(tmp_path):
+    write_deltalake(tmp_path, pa.table({"a": [1]}))
+    table = DeltaTable(tmp_path)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+    table.alter.rename_column("a", "b")
+    with table.begin() as txn:
+        txn.restore(0)
+        write_deltalake(tmp_path, pa.table({"b": [2]}), mode="append")
+        with pytest.raises(errors.ConcurrentAppendException):
+            txn.commit()
+    with DeltaTable(tmp_path).begin() as txn:
+        txn.append(pa.table({"b": [3]}))
+        with pytest.raises(errors.InvalidArgumentError):
+            txn.restore(0)
 
 
 @pytest.mark.parametrize(("was", "wanted"), [("none", "id"), ("name", "id"), ("id", "name")])

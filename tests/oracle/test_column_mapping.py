@@ -153,9 +153,16 @@ def test_a_table_is_mapped_late(quick_spark, tmp_path):
     assert [name for name in theirs if name[0] != "part"] == ours
     assert set(DeltaTable(path).protocol().writer_features) == set(DeltaTable(other).protocol().writer_features)
     assert DeltaTable(path).protocol().min_reader_version == DeltaTable(other).protocol().min_reader_version
-    for wanted in ("id", "none"):
-        with pytest.raises(errors.InvalidArgumentError, match="cannot change"):
-            DeltaTable(other).alter.set_table_properties({"delta.columnMapping.mode": wanted})
+    with pytest.raises(errors.InvalidArgumentError, match="cannot change"):
+        DeltaTable(other).alter.set_table_properties({"delta.columnMapping.mode": "id"})
+    # Back to where they were not mapped, both alike.
+    spark_tables.sql(spark, other, "RESTORE TABLE {t} TO VERSION AS OF 0")
+    DeltaTable(path).restore(0)
+    for one in (path, other):
+        same(spark, one, 4, n2="part = 'a'", n1="d > '1970-01-01'")
+        configuration = DeltaTable(one).metadata().configuration
+        assert not [name for name in configuration if name.startswith("delta.columnMapping")]
+        assert not [f.name for f in every_field(schema_of(one)) if field_id(f) is not None]
 
 
 def test_every_change_of_type_is_one_that_spark_allows(quick_spark, tmp_path):
