@@ -46,6 +46,9 @@ class TableOptimizer:
         The files of a partition are put together in the order in which they were written, up to the target size, and
         rows keep their order. A second run finds nothing to do.
 
+        Of a clustered table these are the files that are not clustered yet; it takes :meth:`cluster` to sort them. A
+        clustered file of which many rows are deleted is rewritten by itself, and stays clustered.
+
         Args:
             partition_filters: which partitions: SQL over partition columns, or deltalake's list of conditions.
             target_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB,

@@ -1,7 +1,8 @@
 """Compaction that a write sets off, where ``delta.autoOptimize.autoCompact`` asks for it.
 
 As in delta-spark: a partition to which the commit added files is compacted once it has 50 small ones. Small is below
-half of what compaction aims at: ``delta.targetFileSize``, or else 128 MiB. The write is committed by then, and whatever
+half of what compaction aims at: ``delta.targetFileSize``, or else 128 MiB. As any compaction here it leaves alone what
+is clustered, and sorts nothing: that waits for ``optimize.cluster()``. The write is committed by then, and whatever
 befalls the compaction leaves it so: trouble is a line in the program's log.
 """
 

@@ -126,7 +126,9 @@ def plan_bins(
         snapshot: the table.
         aim: ``compact`` takes small files and those with many deleted rows, and leaves what an earlier compaction to
             the same target made of them alone until others come to it; ``purge`` takes all files with deletion
-            vectors; ``sort`` takes all files, and puts each partition into one bin; ``upgrade`` takes all files.
+            vectors; ``sort`` takes all files, and puts each partition into one bin; ``upgrade`` takes all files. Of a
+            clustered table, the files that were clustered stay apart from others, which would undo it: they are not
+            small, and are rewritten one by one.
         filters: from :func:`partition_filter`.
         target: up to how many bytes a bin takes, unless a single file has more.
         min_size: files of so many bytes are small no more.
@@ -138,8 +140,9 @@ def plan_bins(
     if filters is not None:
         files = files.filter(filters.prune(files, snapshot.schema, snapshot.partition_columns).keep)
     facts = _Facts.of(files, target)
+    clustered = _clustered(snapshot, files)
     wanted = {
-        "compact": (facts.sizes < min_size) | facts.purge,
+        "compact": ((facts.sizes < min_size) & ~clustered) | facts.purge,
         "purge": facts.vectors,
         "sort": np.ones(files.num_rows, bool),
         "upgrade": np.ones(files.num_rows, bool),
@@ -151,13 +154,21 @@ def plan_bins(
         if len(chosen) < least or not touched[positions].any():
             continue
         chosen = chosen[np.argsort(facts.inserted[chosen], kind="stable")]
-        packed = [chosen] if aim == "sort" else _packed(chosen, facts.live_sizes, target)
-        newer = facts.newer(positions) if aim == "compact" else facts.vectors
-        for members in packed:
+        apart, loose = chosen[clustered[chosen]], chosen[~clustered[chosen]]
+        packed = [loose] if aim == "sort" else _packed(loose, facts.live_sizes, target)
+        newer = facts.newer(positions[~clustered[positions]]) if aim == "compact" else facts.vectors
+        for members in (*packed, *apart[:, None]):
             if len(members) and (aim != "compact" or facts.worthwhile(members, newer)):
                 size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
                 bins.append(Bin(files.take(pa.array(members)), size, inserted, number))
     return Plan(bins, files.num_rows)
+
+
+def _clustered(snapshot: Snapshot, files: pa.Table) -> NDArray[np.bool_]:
+    """Which files a clustering has made, as long as the table has clustering columns."""
+    if not snapshot.clustering_columns:
+        return np.zeros(files.num_rows, bool)
+    return _flags(pc.is_valid(files.column("clusteringProvider")))
 
 
 def cube_columns(columns: Iterable[Sequence[str]]) -> str:

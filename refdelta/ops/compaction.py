@@ -74,9 +74,14 @@ class Rewriter:
         source = _Source(self._source, bin_.files, readers, {name for name, *_ in self.columns})
         rows = source.in_order() if not self.columns else self._sorted(source)
         tags: dict[str, str | None] = {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)}
+        provider = None
         if self.clusters:
             tags |= {CUBE_TAG: str(uuid.uuid4()), CUBE_COLUMNS_TAG: cube_columns(self.columns)}
-        added = self._write(rows, tags)
+            provider = PROVIDER
+        elif not self.columns and len(inputs) == 1 and inputs[0].clustering_provider is not None:
+            # Its rows lie as they were clustered.
+            tags, provider = {**(inputs[0].tags or {}), **tags}, inputs[0].clustering_provider
+        added = self._write(rows, tags, provider)
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
         vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
         read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))
@@ -89,7 +94,7 @@ class Rewriter:
     def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
         return z_ordered(source.columns, self.columns, hilbert=self.clusters, memory=self.memory, disk=self.disk)
 
-    def _write(self, rows: Iterator[pa.RecordBatch], tags: dict[str, str | None]) -> list[Add]:
+    def _write(self, rows: Iterator[pa.RecordBatch], tags: dict[str, str | None], provider: str | None) -> list[Add]:
         snapshot = self.snapshot
         added = write_files(
             snapshot.store,
@@ -103,7 +108,6 @@ class Rewriter:
             data_change=False,
             workers=self.workers,
         )
-        provider = PROVIDER if self.clusters else None
         return [msgspec.structs.replace(add, tags=tags, clustering_provider=provider) for add in added]
 
 

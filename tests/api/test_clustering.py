@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.ops import auto_compact
 from refdelta.protocol.paths import commit_key
 from written_tables import actions
 
@@ -370,6 +371,69 @@ def test_files_of_another_provider_are_left_to_it(tmp_path):
     (tmp_path / commit_key(2)).write_text(json.dumps(again) + "\n")
     assert table.optimize.cluster(full=True)["numFilesRemoved"] == 1
     assert sorted(add["clusteringProvider"] for add in adds(table)) == ["liquid", "theirs"]
+
+
+def test_a_compaction_leaves_alone_what_is_clustered(tmp_path):
+    write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])
+    table = DeltaTable(tmp_path)
+    table.optimize.cluster(target_size=8 * 1024)
+    clustered = {add["path"] for add in adds(table)}
+    assert len(clustered) > 2
+    assert table.optimize.compact().version is None
+    for n in range(3):
+        write_deltalake(table, grid(8, 1000 + 8 * n), mode="append")
+    rows = table.to_pyarrow_table().sort_by([("z", "ascending"), ("x", "ascending")])
+    with table.begin() as txn:
+        txn.compact()
+        DeltaTable(tmp_path).delete("x = 1000 or x = 3")
+        done = txn.commit()
+    assert (done["numFilesRemoved"], done["numFilesAdded"], done.rebased_over) == (3, 1, (table.version() - 1,))
+    assert {add["path"] for add in adds(table)} > clustered
+    assert table.optimize.compact().version is None
+    kept = pc.invert(pc.is_in(rows["x"], pa.array([3, 1000])))
+    assert table.to_pyarrow_table().sort_by([("z", "ascending"), ("x", "ascending")]) == rows.filter(kept)
+    # What is together by now is clustered later; a table that is clustered no more is compacted as any.
+    assert [tag[0] for tag in tags(table)].count(None) == 1
+    table.alter.cluster_by(None)
+    assert table.optimize.compact()["numFilesRemoved"] == len(clustered) + 1
+    assert {tag[0] for tag in tags(table)} == {None}
+
+
+@pytest.mark.parametrize("way", ["compact", "purge"])
+def test_a_clustered_file_with_deleted_rows_stays_one(tmp_path, way):
+    write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])
+    table = DeltaTable(tmp_path)
+    table.optimize.cluster(target_size=8 * 1024)
+    before, many = set(tags(table)), len(adds(table))
+    write_deltalake(table, grid(8, 1000), mode="append")
+    table.delete("x % 2 = 0")
+    rows = table.to_pyarrow_table()
+    done = getattr(table.optimize, way)(target_size=2**20)
+    assert (done["numFilesAdded"], done["numFilesRemoved"]) == (many + 1, many + 1)
+    assert set(tags(table)) == before | {(None, None, None)}
+    assert not any(add["deletionVector"] for add in adds(table))
+    # Each of them has the rows of one that was there, so that they can be skipped as they could.
+    assert table.to_pyarrow_table().sort_by([("z", "ascending"), ("x", "ascending")]) == rows.sort_by(
+        [("z", "ascending"), ("x", "ascending")]
+    )
+    assert table.scan(predicate="x = 3").explain().files_read <= many / 2 + 1
+
+
+def test_auto_compaction_leaves_alone_what_is_clustered(tmp_path, monkeypatch):
+    monkeypatch.setattr(auto_compact, "MIN_FILES", 3)
+    configuration = {"delta.autoOptimize.autoCompact": "true", "delta.targetFileSize": "8kb"}
+    write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"], configuration=configuration)
+    table = DeltaTable(tmp_path)
+    table.optimize.cluster()
+    clustered = set(tags(table))
+    many = len(adds(table))
+    assert many > 2
+    for n in range(3):
+        write_deltalake(table, grid(2, 1000 + 2 * n), mode="append")
+    assert [entry["operation"] for entry in table.history(2)] == ["OPTIMIZE", "WRITE"]
+    assert table.history(1)[0]["operationMetrics"]["numRemovedFiles"] == "3"
+    assert set(tags(table)) == clustered | {(None, None, None)}
+    assert len(adds(table)) == many + 1
 
 
 def test_clustering_over_deletes_and_in_a_transaction(tmp_path):
