@@ -110,10 +110,10 @@ class _Drop:
         """Where the last commit cannot do it by itself: stop the feature's use, and bring its traces away."""
         changed = False
         if removal.stop and used_by_metadata(name, self._newest()):
-            self._commit("drop_feature", lambda txn, snapshot: _stop(txn, snapshot, removal))
+            self._commit(lambda txn, snapshot: _stop(txn, snapshot, removal))
             changed = True
         if (described := removal.rewrite) is not None and removal.left(self._newest()):
-            self._commit("drop_feature", lambda txn, snapshot: _rewrite(txn, snapshot, removal, described))
+            self._commit(lambda txn, snapshot: _rewrite(txn, snapshot, removal, described))
             changed = True
         while removal.purge and removal.left(self._newest()):
             with self.begin() as txn:
@@ -122,9 +122,9 @@ class _Drop:
             changed = True
         return changed
 
-    def _commit(self, statement: str, stage: Callable[[Staging, Snapshot], None]) -> CommitResult:
+    def _commit(self, stage: Callable[[Staging, Snapshot], None]) -> CommitResult:
         with self.begin() as txn:
-            txn.run(statement, stage)
+            txn.run("drop_feature", stage)
             return txn.commit()
 
     # --- fenced off by checkpoints ---
@@ -138,7 +138,7 @@ class _Drop:
         return result
 
     def _barrier(self) -> None:
-        self._commit("drop_feature", lambda txn, _: txn.describe("Empty Commit", {}, {}, always=True))
+        self._commit(lambda txn, _: txn.describe("Empty Commit", {}, {}, always=True))
         snapshot = self._newest()
         write_checkpoint(snapshot.store, snapshot)
 
@@ -186,7 +186,7 @@ class _Drop:
             parameters: dict[str, Any] = {"featureName": name, "truncateHistory": self.truncate}
             txn.describe("DROP FEATURE", parameters, {})
 
-        return self._commit("drop_feature", stage)
+        return self._commit(stage)
 
 
 def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:

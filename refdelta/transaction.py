@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.alterations import Alterations
 from refdelta.engine.arrays import empty_table
 from refdelta.engine.dv import to_bitmap
 from refdelta.engine.filters import BoundFilter, row_filter
@@ -19,17 +18,9 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
-from refdelta.ops.alter import add_columns, fields_of, set_properties, unset_properties
-from refdelta.ops.alter_columns import change_type, drop_columns, move_column, rename_column, set_nullable
-from refdelta.ops.alter_constraints import add_constraint, drop_constraint
-from refdelta.ops.alter_defaults import set_default
-from refdelta.ops.alter_identity import sync_identity
 from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
-from refdelta.ops.clustering import cluster_by
 from refdelta.ops.delete import delete
-from refdelta.ops.descriptions import set_column_metadata, set_description, set_name
-from refdelta.ops.features import add_features
 from refdelta.ops.insert import describe_write
 from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
 from refdelta.ops.merge_clauses import Clause
@@ -39,7 +30,6 @@ from refdelta.ops.reorg_uniform import upgrade_uniform
 from refdelta.ops.restore import restore
 from refdelta.ops.rewrite import record_inserts
 from refdelta.ops.rewritten import Rewritten
-from refdelta.ops.row_ids import backfill
 from refdelta.ops.source import Source, open_source
 from refdelta.ops.target import existing_table
 from refdelta.ops.unmapping import removes_mapping
@@ -50,7 +40,6 @@ from refdelta.time_travel import Version, snapshot_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.target import Target
@@ -65,7 +54,7 @@ _MIXED = (
 )
 
 
-class WriteTransaction:
+class WriteTransaction(Alterations):
     """One snapshot, statements over it, one commit; made by :meth:`refdelta.DeltaTable.begin`.
 
     Statements read and write files when they are called, so that every interleaving of transactions can be written
@@ -85,44 +74,10 @@ class WriteTransaction:
     """
 
     def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[..., None] | None = None):
-        snapshot.check_writable()
-        self._staging = staging
-        self._snapshot = snapshot
+        super().__init__(staging, snapshot)
         self._on_commit = on_commit
-        self._over: str | None = None
-        self._statement: str | None = None
         self._appended = Written([], 0)
         self._report: Report | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._over is None:
-            self.abort()
-
-    @property
-    def version(self) -> int:
-        """The version that the transaction sees."""
-        return self._snapshot.version
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """What the transaction sees."""
-        return self._snapshot
-
-    def run(self, statement: str, stage: Callable[[Staging, Snapshot], None]) -> None:
-        """Hold a statement of the caller's own.
-
-        Args:
-            statement: what it is called.
-            stage: stages what it does to the snapshot.
-        """
-        with self._begin(statement) as staging:
-            if staging is not None:
-                stage(staging, self._snapshot)
 
     # --- reading ---
 
@@ -150,9 +105,7 @@ class WriteTransaction:
         else:
             self._staging.read_whole_table()
 
-        plan = dataclasses.replace(scan.plan, positions=True)
-
-        store = scan.store
+        plan, store = dataclasses.replace(scan.plan, positions=True), scan.store
 
         def rows(file: ScanFile) -> pa.Table:
             return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
@@ -204,9 +157,8 @@ class WriteTransaction:
             SchemaMismatchError: the data does not fit; nothing was written.
             ConstraintViolationError: a row outside of the predicate, or a table that is append-only.
         """
-        with self._begin("overwrite") as staging:
-            if staging is None:
-                return
+
+        def stage(staging: Staging, _: Snapshot) -> None:
             source = self._source(data)
             target = self._target(source)
             if predicate is None:
@@ -216,6 +168,8 @@ class WriteTransaction:
                     staging, source, target, predicate, target_file_size=target_file_size
                 )
             describe_write(staging, target, written, rewritten, mode="overwrite", predicate=predicate)
+
+        self.run("overwrite", stage)
 
     def delete(self, predicate: str | None = None) -> None:
         """Delete the rows for which ``predicate`` is true, or all rows. Rows for which it is null stay.
@@ -227,7 +181,7 @@ class WriteTransaction:
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
         """
-        self.run("delete", lambda staging, snapshot: delete(staging, snapshot, predicate))
+        self.run("delete", delete, predicate)
 
     def update(
         self,
@@ -236,12 +190,7 @@ class WriteTransaction:
         predicate: str | None = None,
     ) -> None:
         """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
-        self.run(
-            "update",
-            lambda staging, snapshot: update(
-                staging, snapshot, updates=updates, new_values=new_values, predicate=predicate
-            ),
-        )
+        self.run("update", update, updates=updates, new_values=new_values, predicate=predicate)
 
     def merge(
         self,
@@ -257,126 +206,22 @@ class WriteTransaction:
         self._check_open("merge")
         aliases = source_alias or "s", target_alias or "t"
 
-        def run(clauses: tuple[Clause, ...]) -> None:
+        def stage(staging: Staging, snapshot: Snapshot, clauses: tuple[Clause, ...]) -> None:
             request = Merge(predicate, *aliases, clauses, merge_schema)
-            self.run(
-                "merge", lambda staging, snapshot: merge(staging, snapshot, self._source_to_merge(source), request)
-            )
+            merge(staging, snapshot, self._source_to_merge(source), request)
 
-        return TableMerger(run)
+        return TableMerger(lambda clauses: self.run("merge", stage, clauses))
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
         """Make the table what it was at an earlier version or time, as :meth:`refdelta.DeltaTable.restore`."""
-        with self._begin("restore") as staging:
-            if staging is None:
-                return
-            is_version = isinstance(target, int)
-            restore(
-                staging,
-                self._snapshot,
-                snapshot_at(staging.store, target),
-                parameters={
-                    "version": target if is_version else None,
-                    "timestamp": None if is_version else str(target),
-                },
-                ignore_missing_files=ignore_missing_files,
-            )
+        is_version = isinstance(target, int)
+        parameters = {"version": target if is_version else None, "timestamp": None if is_version else str(target)}
 
-    def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Set table properties, as :meth:`refdelta.alter.TableAlterer.set_table_properties`."""
-        self.run("set_properties", lambda staging, snapshot: set_properties(staging, snapshot, properties))
+        def stage(staging: Staging, snapshot: Snapshot) -> None:
+            then = snapshot_at(staging.store, target)
+            restore(staging, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
 
-    def backfill_row_ids(self, most: int) -> bool:
-        """Give row ids to some files that have none, before row tracking is enabled.
-
-        Args:
-            most: how many files at most.
-
-        Returns:
-            Whether there were more files without ids than that.
-        """
-        with self._begin("backfill_row_ids") as staging:
-            return staging is not None and backfill(staging, self._snapshot, most)
-
-    def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
-        """Remove table properties, as :meth:`refdelta.alter.TableAlterer.unset_table_properties`."""
-        self.run(
-            "unset_properties",
-            lambda staging, snapshot: unset_properties(staging, snapshot, names, if_exists=if_exists),
-        )
-
-    def cluster_by(self, columns: Sequence[str] | str | None) -> None:
-        """Change the clustering columns, as :meth:`refdelta.alter.TableAlterer.cluster_by`."""
-        self.run("cluster_by", lambda staging, snapshot: cluster_by(staging, snapshot, columns))
-
-    def add_columns(self, fields: Any) -> None:
-        """Add columns, as :meth:`refdelta.alter.TableAlterer.add_columns`."""
-        self.run("add_columns", lambda staging, snapshot: add_columns(staging, snapshot, fields_of(fields)))
-
-    def add_constraint(self, constraints: Mapping[str, str]) -> None:
-        """Add a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.add_constraint`."""
-        self.run("add_constraint", lambda staging, snapshot: add_constraint(staging, snapshot, constraints))
-
-    def drop_constraint(self, name: str, *, raise_if_not_exists: bool = True) -> None:
-        """Drop a CHECK constraint, as :meth:`refdelta.alter.TableAlterer.drop_constraint`."""
-        self.run(
-            "drop_constraint",
-            lambda staging, snapshot: drop_constraint(staging, snapshot, name, raise_if_not_exists=raise_if_not_exists),
-        )
-
-    def rename_column(self, column: str, new_name: str) -> None:
-        """Rename a column, as :meth:`refdelta.alter.TableAlterer.rename_column`."""
-        self.run("rename_column", lambda staging, snapshot: rename_column(staging, snapshot, column, new_name))
-
-    def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
-        """Drop columns, as :meth:`refdelta.alter.TableAlterer.drop_columns`."""
-        self.run(
-            "drop_columns", lambda staging, snapshot: drop_columns(staging, snapshot, columns, if_exists=if_exists)
-        )
-
-    def change_type(self, column: str, new_type: Any) -> None:
-        """Widen a column's type, as :meth:`refdelta.alter.TableAlterer.change_type`."""
-        self.run("change_type", lambda staging, snapshot: change_type(staging, snapshot, column, new_type))
-
-    def set_nullable(self, column: str, nullable: bool = True) -> None:
-        """Say whether a column may be null, as :meth:`refdelta.alter.TableAlterer.set_nullable`."""
-        self.run("set_nullable", lambda staging, snapshot: set_nullable(staging, snapshot, column, nullable))
-
-    def move_column(self, column: str, *, after: str | None = None) -> None:
-        """Move a column, as :meth:`refdelta.alter.TableAlterer.move_column`."""
-        self.run("move_column", lambda staging, snapshot: move_column(staging, snapshot, column, after))
-
-    def set_default(self, column: str, default: str | None) -> None:
-        """Give a column a default, or with None take it away, as :meth:`refdelta.alter.TableAlterer.set_default`."""
-        self.run("set_default", lambda staging, snapshot: set_default(staging, snapshot, column, default))
-
-    def set_table_name(self, name: str | None) -> None:
-        """Name the table, as :meth:`refdelta.alter.TableAlterer.set_table_name`."""
-        self.run("set_table_name", lambda staging, snapshot: set_name(staging, snapshot, name))
-
-    def set_table_description(self, description: str | None) -> None:
-        """Describe the table, as :meth:`refdelta.alter.TableAlterer.set_table_description`."""
-        self.run("set_table_description", lambda staging, snapshot: set_description(staging, snapshot, description))
-
-    def set_column_metadata(self, column: str, metadata: Mapping[str, Any]) -> None:
-        """Describe a column, as :meth:`refdelta.alter.TableAlterer.set_column_metadata`."""
-        self.run(
-            "set_column_metadata",
-            lambda staging, snapshot: set_column_metadata(staging, snapshot, column, metadata),
-        )
-
-    def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
-        """Add table features, as :meth:`refdelta.alter.TableAlterer.add_feature`."""
-        self.run(
-            "add_feature",
-            lambda staging, snapshot: add_features(
-                staging, snapshot, feature, raise_versions=allow_protocol_versions_increase
-            ),
-        )
-
-    def sync_identity(self, column: str) -> None:
-        """Let an identity column go on, as :meth:`refdelta.alter.TableAlterer.sync_identity`."""
-        self.run("sync_identity", lambda staging, snapshot: sync_identity(staging, snapshot, column))
+        self.run("restore", stage)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
@@ -402,11 +247,8 @@ class WriteTransaction:
 
     def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
         """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
-        if self._appended.adds:
-            raise InvalidArgumentError(_MIXED.format(STATEMENTS["upgrade"]))
-        self.run(
-            STATEMENTS["upgrade"], lambda staging, snapshot: upgrade_uniform(staging, snapshot, iceberg_compat_version)
-        )
+        self._check_adds_no_rows(STATEMENTS["upgrade"])
+        self.run(STATEMENTS["upgrade"], upgrade_uniform, iceberg_compat_version)
 
     def rearrange(self, request: Request, work: Work | None = None) -> None:
         """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order`, :meth:`cluster` and
@@ -417,13 +259,14 @@ class WriteTransaction:
             work: what earlier transactions left to do, and what this one leaves; None to do all.
         """
         statement = STATEMENTS[request.aim]
+        self._check_adds_no_rows(statement)
+        self._report = self.run(statement, optimize, request, work)
+        if self._report is None and work is not None:
+            work.skip()
+
+    def _check_adds_no_rows(self, statement: str) -> None:
         if self._appended.adds:
             raise InvalidArgumentError(_MIXED.format(statement))
-        with self._begin(statement) as staging:
-            if staging is not None:
-                self._report = optimize(staging, self._snapshot, request, work)
-            elif work is not None:
-                work.skip()
 
     # --- the end ---
 
@@ -455,34 +298,7 @@ class WriteTransaction:
             self._on_commit(self._staging.result_snapshot, alone=self._staging.alone)
         return result
 
-    def abort(self) -> None:
-        """Give up: nothing becomes visible, and the files that were written are removed."""
-        self._check_open("abort")
-        self._over = "aborted"
-        self._staging.abort()
-
-    # --- how it stands ---
-
-    def _check_open(self, verb: str) -> None:
-        if self._over is not None:
-            raise InvalidArgumentError(
-                f"cannot {verb}: this transaction was {self._over} already; begin() starts another one"
-            )
-
-    @contextmanager
-    def _begin(self, statement: str) -> Iterator[Staging | None]:
-        """The one statement of the transaction: all of it or nothing, and then another may follow. None where it is to
-        be skipped, because the application's version is recorded already.
-        """
-        self._check_open(statement)
-        if self._statement is not None:
-            raise InvalidArgumentError(
-                f"cannot {statement}: this transaction holds a statement already ({self._statement}), and one is all "
-                "that a transaction may hold beside reads and appends; commit it and begin another one"
-            )
-        with self._staging.all_or_nothing():
-            yield None if self._staging.already_recorded else self._staging
-        self._statement = statement
+    # --- data of the table itself ---
 
     def _source_to_merge(self, data: Any) -> Source | Elsewhere:
         """As :meth:`_source`, but for rows that the executor leaves where they are."""

@@ -95,19 +95,22 @@ def _change(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iter
         change_table(txn, snapshot, metadata, features)
 
 
-def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField]) -> None:
+def add_columns(txn: Staging, snapshot: Snapshot, given: Any) -> None:
     """Stage ADD COLUMNS: the rows that are there have null in them.
 
     Args:
         txn: the transaction.
         snapshot: what it sees.
-        fields: the columns. A name with dots is a path to a field of a struct; in it ``element``, ``key`` and
-            ``value`` lead into arrays and maps. Backticks keep a dot in a name.
+        given: the columns: fields of refdelta, pyarrow or deltalake, one, several, or a schema of them. A name with
+            dots is a path to a field of a struct; in it ``element``, ``key`` and ``value`` lead into arrays and maps.
+            Backticks keep a dot in a name.
 
     Raises:
+        UnsupportedTypeError: an Arrow type that Delta lacks.
         SchemaMismatchError: a column that exists already; a name that Delta cannot store.
-        InvalidArgumentError: a column that is not nullable, or a path that leads nowhere.
+        InvalidArgumentError: no fields at all, a column that is not nullable, or a path that leads nowhere.
     """
+    fields = _fields_of(given)
     if not fields:
         raise InvalidArgumentError("there is no column to add")
     schema = snapshot.schema
@@ -134,13 +137,7 @@ def add_columns(txn: Staging, snapshot: Snapshot, fields: Sequence[StructField])
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
 
 
-def fields_of(given: Any) -> list[StructField]:
-    """Fields from what users give: of refdelta, pyarrow or deltalake, one, several, or a schema of them.
-
-    Raises:
-        InvalidArgumentError: it is none of these.
-        UnsupportedTypeError: an Arrow type that Delta lacks.
-    """
+def _fields_of(given: Any) -> list[StructField]:
     if isinstance(given, StructField):
         return [given]
     if isinstance(given, Schema):
@@ -153,7 +150,7 @@ def fields_of(given: Any) -> list[StructField]:
         # A field of deltalake, or a schema of it; both come as a field of some type.
         return _exported(given)
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict)):
-        return [item for part in given for item in fields_of(part)]
+        return [item for part in given for item in _fields_of(part)]
     raise InvalidArgumentError(f"a column to add is a field of refdelta, pyarrow or deltalake, not {given!r}")
 
 
