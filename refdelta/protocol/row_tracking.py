@@ -40,6 +40,8 @@ ASKED: Final = {"_metadata.row_id": ROW_ID, "_metadata.row_commit_version": ROW_
 _KIND: Final = "refdelta.rowTracking"
 _MARK: Final = "rowIdHighWaterMark"
 _PREFIXES: Final = {ID_COLUMN: "_row-id-col-", VERSION_COLUMN: "_row-commit-version-col-"}
+MATERIALIZED: Final = tuple(_PREFIXES.values())
+"""How the columns are called, here and by delta-spark, in which files keep the ids and versions of moved rows."""
 
 
 # --- what a table has ---------------------------------------------------------------------------------------------

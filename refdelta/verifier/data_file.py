@@ -17,6 +17,7 @@ from refdelta.engine.partition import parse_partition_column
 from refdelta.engine.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, UnsupportedTypeError
 from refdelta.protocol.paths import data_key
+from refdelta.protocol.row_tracking import MATERIALIZED
 from refdelta.protocol.stats import load_stats
 from refdelta.protocol.types import VARIANT, field_id, physical_name
 from refdelta.verifier.report import Report
@@ -103,7 +104,12 @@ class FileCheck:
         if table.mode == "none":
             configuration = (table.state.metadata.configuration if table.state.metadata else None) or {}
             hidden = {"_change_type", configuration.get(ID_COLUMN), configuration.get(VERSION_COLUMN)}
-            strange = [name for name in file_schema.names if name.lower() not in names and name not in hidden]
+            # Where rows are tracked no longer, files keep the columns of the time when they were.
+            strange = [
+                name
+                for name in file_schema.names
+                if name.lower() not in names and name not in hidden and not name.startswith(MATERIALIZED)
+            ]
             if strange:
                 self.find("file-2", f"its columns {', '.join(strange[:5])} are not the table's")
         else:

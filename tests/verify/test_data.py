@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from handmade import field, parquet, struct
-from refdelta import write_deltalake
+from refdelta import DeltaTable, write_deltalake
 from refdelta.protocol.deletion_vector import NATIVE_MAGIC, encode_inline, encode_relative, serialize_bitmap
 from refdelta.verifier.run import verify, verify_store
 from verify.tables import add, protocol, table
@@ -220,6 +220,13 @@ class TestColumns:
         made = table()
         made.commit(file(made, DATA.append_column("more", DATA["id"])))
         assert found(made) == ["file-2"]
+
+    def test_ids_of_rows_that_are_tracked_no_longer(self, tmp_path):
+        write_deltalake(tmp_path, DATA, configuration={"delta.enableRowTracking": "true"})
+        handle = DeltaTable(tmp_path)
+        handle.update({"id": "id"})
+        handle.alter.drop_feature("rowTracking")
+        assert verify(tmp_path, sample=None).findings == []
 
     def test_a_column_that_the_file_lacks(self):
         made = table()

@@ -357,6 +357,15 @@ class TestWidening:
     def test_one_that_is_none(self):
         assert self.changed("long", "integer") == [("widen-3", 2)]
 
+    def test_a_widening_may_be_taken_back(self):
+        made = table(schema=struct(field("a", "integer")), protocol=self.PROTOCOL)
+        made.commit(add("a", stats="{}"))
+        made.commit(
+            metadata(struct(field("a", "long", **self.RECORDED)), configuration={"delta.enableTypeWidening": "true"})
+        )
+        made.commit(metadata(struct(field("a", "integer")), configuration={"delta.enableTypeWidening": "true"}))
+        assert found(made) == []
+
     def test_all_files_may_go(self):
         assert self.changed("long", "string", remove("a")) == []
 
