@@ -432,6 +432,22 @@ def test_generated_columns():
     assert of("length(part)") == ["rows-5"]
 
 
+def test_what_the_writers_time_zone_decides_is_said_to_be_unchecked():
+    def unchecked(text):
+        made = table(
+            schema=struct(field("at", "timestamp"), field("day", "date", **{"delta.generationExpression": text})),
+            protocol=protocol("generatedColumns"),
+        )
+        at = pa.array([dt.datetime(2020, 1, 1, 23, tzinfo=dt.UTC)], pa.timestamp("us", "UTC"))
+        made.commit(file(made, pa.table({"at": at, "day": [dt.date(2020, 1, 2)]}), {"numRecords": 1}))
+        report = verify_store(made.store)
+        return [finding.clause for finding in report.findings], len(report.unchecked)
+
+    assert unchecked("CAST(at AS DATE)") == ([], 1)  # it was 2020-01-02 in Kathmandu
+    assert unchecked("DATE '2020-01-02'") == ([], 0)
+    assert unchecked("DATE '2020-01-01'") == (["rows-5"], 0)
+
+
 def test_a_rule_that_nobody_here_understands_is_said_to_be_unchecked():
     made = table(protocol=protocol("checkConstraints"), configuration={"delta.constraints.c": "my_function(id)"})
     made.commit(file(made))
