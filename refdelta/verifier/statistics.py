@@ -146,6 +146,7 @@ class StatsCheck:
             bound = int(bound)
         elif leaf.padded:
             bound = bound.rstrip(" ")
+            value = value.ljust(len(bound))  # a bound that is cut may end behind spaces: with the last one raised
         outside = bound < value if upper else bound > value
         if outside and not _rounded(leaf.type, bound, value):
             self.find("stats-1", f"{part} of {_name(leaf)} is {bound!r}, and a live row has {value!r}")

@@ -49,6 +49,20 @@ def test_sound():
     assert found(made) == []
 
 
+def test_cut_bounds_of_padded_strings():
+    def of(low, high):
+        mark = {"__CHAR_VARCHAR_TYPE_STRING": "char(60)"}
+        made = table(schema=struct(field("id", "long"), field("part", "string", **mark)))
+        bounds = {"minValues": {"part": low}, "maxValues": {"part": high}}
+        made.commit(file(made, pa.table({"id": [1, 2], "part": ["a" + " " * 59, "é" + " " * 59]}), bounds))
+        return found(made)
+
+    spaces = " " * 31
+    assert of("a", "é") == of("a" + spaces, "é" + spaces + "\x7f") == []
+    assert of("b" + spaces, "é") == of("a", "b" + spaces + "\x7f") == ["stats-1"]
+    assert of("a", "éa" + spaces[1:] + "\x7f") == ["stats-3"]
+
+
 def test_a_file_that_is_gone_and_one_of_another_size():
     made = table()
     made.commit(add("gone"))
