@@ -181,20 +181,40 @@ def json_checksum(data: bytes) -> str:
     Raises:
         ValueError: it is not one JSON object, or names a key twice.
     """
-    canonical = canonical_json(data)
+    return _digest(canonical_json(data))
+
+
+def json_checksum_holds(data: bytes, checksum: str) -> bool:
+    """Whether this is the checksum of a JSON object, as :func:`json_checksum` has it or as delta-spark computes it.
+
+    delta-spark sorts paths with their values, not paths alone. It comes out otherwise where a list has more than ten
+    plain items, as the features of a protocol may be: ``+10="x"`` is less than ``+1="y"``.
+
+    Raises:
+        ValueError: as :func:`json_checksum`.
+    """
+    pairs = _canonical_pairs(data)
+    joined = [f"{path}={value}" for path, value in sorted(pairs)]
+    return checksum in (_digest(",".join(joined)), _digest(",".join(sorted(joined))))
+
+
+def _digest(canonical: str) -> str:
     return hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
 def canonical_json(data: bytes) -> str:
     """The canonical form of which :func:`json_checksum` is the digest: ``"a"=10,"b"+"x"="https%3A%2F%2Fdelta.io"``."""
+    # "Byte-order sort on paths": all characters that a canonical path has are ASCII.
+    return ",".join(f"{path}={value}" for path, value in sorted(_canonical_pairs(data)))
+
+
+def _canonical_pairs(data: bytes) -> list[tuple[str, str]]:
     fields = json.loads(
         data, object_pairs_hook=unique_keys, parse_int=_Number, parse_float=_Number, parse_constant=_Number
     )
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - of the text, not of a Python type
-    pairs = [pair for key, value in fields.items() if key != "checksum" for pair in _leaves(_quoted(key), value)]
-    # "Byte-order sort on paths": all characters that a canonical path has are ASCII.
-    return ",".join(f"{path}={value}" for path, value in sorted(pairs))
+    return [pair for key, value in fields.items() if key != "checksum" for pair in _leaves(_quoted(key), value)]
 
 
 class _Number(str):

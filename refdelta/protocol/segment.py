@@ -15,7 +15,7 @@ import msgspec
 
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta.protocol.actions import Int64
-from refdelta.protocol.checksum import json_checksum, unique_keys
+from refdelta.protocol.checksum import json_checksum, json_checksum_holds, unique_keys
 from refdelta.protocol.paths import LogName, commit_key, parse_log_name
 
 
@@ -244,7 +244,7 @@ def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
         if hint.version < 0:
             return None
         checksum = stored.get("checksum")
-        return hint if checksum is None or checksum == json_checksum(data) else None
+        return hint if checksum is None or json_checksum_holds(data, checksum) else None
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
 

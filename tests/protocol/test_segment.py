@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 
@@ -243,6 +244,17 @@ SPEC_JSON = (
 def test_the_checksum_of_the_specification():
     assert canonical_json(SPEC_JSON).startswith('"k0"="%27v%200%27","k1"+"k2"=2,"k1"+"k3"+0="v3","k1"+"k3"+1+0=1,')
     assert json_checksum(SPEC_JSON) == "6a92d155a59bf2eecbd4b4ec7fd1f875"
+
+
+def test_the_checksum_of_a_hint_with_a_long_list_as_delta_spark_sorts_it():
+    lines = ['"k"+0="v0"', '"k"+10="v10"', '"k"+1="v1"', *(f'"k"+{n}="v{n}"' for n in range(2, 10)), '"size"=1']
+    theirs = hashlib.md5(",".join([*lines, '"version"=3']).encode(), usedforsecurity=False).hexdigest()
+    plain = {"version": 3, "size": 1, "k": [f"v{n}" for n in range(11)]}
+    ours = json_checksum(json.dumps(plain).encode())
+    assert ours != theirs
+    for checksum, holds in ((ours, True), (theirs, True), ("0" * 32, False)):
+        hint = parse_last_checkpoint(json.dumps({**plain, "checksum": checksum}).encode())
+        assert (hint is not None) is holds
 
 
 def test_canonical_forms():
