@@ -229,7 +229,10 @@ def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
     time.
     """
     texts = map(text_of, paths.chunks)
-    return any(b"%" in text or b":" in text for text in texts) or bool(pc.any(pc.starts_with(paths, "/")).as_py())
+    marks = (b"%", b":", b"//", b"./")
+    if any(mark in text for text in texts for mark in marks):
+        return True
+    return bool(pc.any(pc.starts_with(paths, "/")).as_py())
 
 
 def unique_ids(files: pa.Table) -> pa.ChunkedArray:

@@ -90,8 +90,8 @@ def parse_date(text: str) -> int:
 def parse_timestamp(text: str, *, zone: bool = True) -> int:
     """Microseconds since 1970-01-01 of a date, a time and, where ``zone`` allows it, an offset.
 
-    A text without offset is taken as UTC; with ``zone=False`` an offset is refused. More than six digits of a second
-    are cut, as Spark cuts them.
+    A text without offset is taken as UTC; with ``zone=False`` an offset other than ``Z``, which some writers let follow
+    a wall clock, is refused. More than six digits of a second are cut, as Spark cuts them.
 
     Raises:
         ValueError: it is no timestamp, or one beyond 64 bits.
@@ -127,10 +127,10 @@ def _parse_timestamp(text: str, zone: bool) -> int:
 
 def _offset(rest: str, text: str, zone: bool) -> int:
     found = _ZONE.fullmatch(rest)
+    if found is not None and found[1] is None:
+        return 0
     if found is None or not zone:
         raise ValueError(f"{text!r} is not a timestamp" + ("" if zone else " without time zone"))
-    if found[1] is None:
-        return 0
     hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
     if hours > 18 or minutes > 59 or seconds > 59:
         raise ValueError(f"{text!r} has an impossible time zone")

@@ -234,31 +234,31 @@ def absolute_uri(raw_path: str, table_uri: str) -> str:
     return f"file:/{uri.removeprefix('file:///')}" if uri.startswith("file:///") else uri
 
 
-ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:"
+ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./"
 """A path of the log that matches this may be another spelling of a path that looks different: see :func:`same_path`."""
 
 
 def same_path(raw_path: str) -> str:
     """The form in which two paths of the log are compared: equal for the spellings of one URI.
 
-    Engines differ in what they percent-encode, and in whether a local absolute path carries its scheme (``/a``,
-    ``file:/a``, ``file:///a``). As in delta-spark, a relative path stays another one than the absolute path of the
-    same file.
+    Engines differ in what they percent-encode, in whether a local absolute path carries its scheme (``/a``,
+    ``file:/a``, ``file:///a``), and in empty and ``.`` segments. As in delta-spark, a relative path stays another one
+    than the absolute path of the same file.
     """
-    if "%" not in raw_path and not raw_path.startswith("/") and _SCHEME.match(raw_path) is None:
-        return raw_path
-    decoded = unquote(raw_path)
+    place, path = "", unquote(raw_path)
     if raw_path.startswith("/") or _SCHEME.match(raw_path):
-        place, path = _split(decoded)
-        return f"{place}{path}"
-    return decoded
+        place, path = _split(path)
+    if "//" in path or "./" in path:
+        root = "/" if path.startswith("/") else ""
+        path = root + "/".join(segment for segment in path.split("/") if segment not in ("", "."))
+    return f"{place}{path}"
 
 
 def same_paths(raw_paths: list[str]) -> list[str]:
     """:func:`same_path` of each; most are as they should be, which is seen of all of them together."""
     together = "\n".join(raw_paths)
     # None begins with "/" where each is behind it.
-    odd = "%" in together or ":" in together or min(raw_paths, default="0") < "0"
+    odd = any(mark in together for mark in ("%", ":", "//", "./")) or min(raw_paths, default="0") < "0"
     return list(map(same_path, raw_paths)) if odd else raw_paths
 
 

@@ -513,3 +513,18 @@ def test_the_time_of_a_version_whose_commit_only_a_checkpoint_covers():
 def test_column_mapping_tables_can_be_opened():
     table = Handmade(SCHEMA, protocol=MAPPED, configuration={"delta.columnMapping.mode": "name"})
     assert load_snapshot(table.store).properties.column_mapping_mode == "name"
+
+
+@pytest.mark.parametrize("unset", [{}, {"schemaString": None}])
+def test_a_table_that_gets_its_schema_later(unset):
+    """As Databricks' pipelines create tables: what is wrong with the first version is nothing to the next."""
+    first = metadata(SCHEMA)
+    del first["metaData"]["schemaString"]
+    first["metaData"] |= unset
+    table = Handmade()
+    table.commit(PROTOCOL, first)
+    table.commit(metadata(SCHEMA))
+    table.commit(add("a"))
+    assert load_snapshot(table.store).schema.names == ["x", "P"]
+    with pytest.raises(InvalidLogError, match="not set yet"):
+        _ = load_snapshot(table.store, version=0).schema

@@ -108,6 +108,9 @@ def test_one_path_in_two_spellings_is_one_file():
     base = adds_table([add("file:/some/a%20b"), add("x%2Fy"), add("plain")])
     removes = [Remove(path="/some/a b", data_change=True), Remove(path="x/y", data_change=True)]
     assert reconcile(base, [removes]).column("path").to_pylist() == ["plain"]
+    removes = [Remove(path="a/b", data_change=True), Remove(path="c//d", data_change=True)]
+    assert reconcile(adds_table([add("./a/b"), add("e")]), [removes]).column("path").to_pylist() == ["e"]
+    assert reconcile(adds_table([add("c/d"), add("e")]), [removes]).column("path").to_pylist() == ["e"]
 
 
 def test_many_small_commits_leave_few_pieces():

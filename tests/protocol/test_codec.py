@@ -188,6 +188,13 @@ def test_a_property_that_is_null_is_not_set():
         assert action.configuration == {"b": "1"}
 
 
+@pytest.mark.parametrize("schema", [{}, {"schemaString": None}])
+def test_a_schema_that_is_not_set_is_empty(schema):
+    data = json.dumps({"metaData": {"id": "i", "partitionColumns": [], **schema}}).encode()
+    for action in (*codec.decode_commit(data, FILE), *lean.decode_lean(data, FILE).others):
+        assert action.schema_string == ""
+
+
 def test_unknown_fields_are_written_again():
     data = add(newField={"a": [1, 2.5]}, extra={"b": 1}, stats="{}")
     (action,) = codec.decode_commit(data, FILE)

@@ -240,6 +240,9 @@ def _unescape(text):
         ("file:///some/place", "file:/some/place"),
         ("file:/with%20space/p%40h", "/with space/p@h"),
         ("s3a://bucket/x", "s3://bucket/x"),
+        ("./a/b", "a/b"),
+        ("a//b/./c", "a/b/c"),
+        ("file:/some//./place", "/some/place"),
     ],
 )
 def test_spellings_of_one_path_are_the_same(one, other):
