@@ -107,9 +107,6 @@ _WRAP = '{"type":"struct","fields":[{"name":"x","type":"%s","nullable":true,"met
 def _changed(table: TableCheck, was: Part, now: Part) -> None:
     what = f"column {now.name} changed from {was.type} to {now.type}"
     if not may_widen(was.type, now.type):
-        # A RESTORE takes a widening back, and files of before it may stay: what they hold is looked at with the data.
-        if any(types is not None and types[0] == now.type for types in _of(was)):
-            return
         table.find("widen-3", f"{what}, and files that were there stay")
         return
     if was.type in _SMALL and now.type in _SMALL:
@@ -117,14 +114,8 @@ def _changed(table: TableCheck, was: Part, now: Part) -> None:
     if not (table.state.supports("typeWidening") or table.state.supports("typeWidening-preview")):
         table.find("widen-3", f"{what}, and the protocol has no typeWidening")
         return
-    recorded = _of(now)
+    path = ".".join(now.within)
+    changes = now.field.metadata.get(_CHANGES)
+    recorded = [_types(c) for c in changes if c.get("fieldPath", "") == path] if isinstance(changes, list) else []
     if not recorded or recorded[-1] is None or recorded[-1][1] != now.type:
         table.find("widen-3", f"{what}, and its field does not record it")
-
-
-def _of(part: Part) -> list[tuple[DataType, DataType] | None]:
-    """The changes of a type that its field records, from the first on."""
-    path, changes = ".".join(part.within), part.field.metadata.get(_CHANGES)
-    if not isinstance(changes, list):
-        return []
-    return [_types(change) for change in changes if isinstance(change, dict) and change.get("fieldPath", "") == path]
