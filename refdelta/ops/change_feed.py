@@ -14,6 +14,7 @@ from refdelta.engine.timestamps import version_since
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta.protocol.actions import AnyAction, Metadata
 from refdelta.protocol.change_feed import changes_of, check_compatible, check_recorded
+from refdelta.protocol.column_mapping import mode_of
 from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, in_commit_timestamp
 from refdelta.protocol.paths import commit_key, parse_log_name
 from refdelta.protocol.segment import LogFile
@@ -87,8 +88,8 @@ def changes(
 ) -> ChangeScan:
     """Plan a read of what versions changed.
 
-    Rows have the schema of ``snapshot``; on a table with column mapping that of the last version that is read, since
-    columns may have been renamed or dropped behind it.
+    Rows have the schema of ``snapshot``; where columns are mapped, or were when the changes began, that of the last
+    version that is read, since columns may have been renamed or dropped behind it.
 
     Args:
         snapshot: the newest version that is known.
@@ -104,8 +105,6 @@ def changes(
     versions = asked.versions(snapshot)
     found = list(_commits(snapshot, versions))
     read = snapshot
-    if versions and snapshot.column_mapping_mode != "none" and versions[-1] < snapshot.version:
-        read = load_snapshot(snapshot.store, versions[-1])
     if versions:
         metadata = {commit.version: commit.metadata for commit in found if commit.metadata is not None}
         begun = metadata.get(versions[0])
@@ -113,6 +112,9 @@ def changes(
             begun = snapshot.metadata
         elif begun is None:
             begun = load_snapshot(snapshot.store, versions[0]).metadata
+        # A mapping may have ended since.
+        if (snapshot.column_mapping_mode != "none" or mode_of(begun) != "none") and versions[-1] < snapshot.version:
+            read = load_snapshot(snapshot.store, versions[-1])
         for version, then in {versions[0]: begun, **metadata}.items():
             check_recorded(then, version)
             check_compatible(then, read.metadata, version)

@@ -25,15 +25,19 @@ ColumnPath = tuple[str, ...]
 def clustering_columns(domains: Mapping[str, DomainMetadata], schema: StructType) -> tuple[ColumnPath, ...]:
     """The clustering columns of a table, by logical names and in their order; none where it is not clustered.
 
+    Columns that the schema lacks are passed over: delta-spark leaves the physical names of before there when it drops
+    the mapping of a table's columns, and goes on to write to it.
+
     Args:
         domains: the metadata domains of the table.
         schema: its schema.
 
     Raises:
-        InvalidLogError: the domain is not what PROTOCOL.md says, or names a column that the schema lacks.
+        InvalidLogError: the domain is not what PROTOCOL.md says.
     """
     domain = domains.get(DOMAIN)
-    return () if domain is None else tuple(_logical(path, schema) for path in _physical_paths(domain))
+    found = [] if domain is None else [_logical(path, schema) for path in _physical_paths(domain)]
+    return tuple(path for path in found if path is not None)
 
 
 def clustering_domain(columns: Iterable[ColumnPath], schema: StructType) -> DomainMetadata:
@@ -63,14 +67,14 @@ def _physical_paths(domain: DomainMetadata) -> list[list[str]]:
     return good
 
 
-def _logical(physical: list[str], schema: StructType) -> ColumnPath:
+def _logical(physical: list[str], schema: StructType) -> ColumnPath | None:
     names: list[str] = []
     here: Any = schema
     for name in physical:
         fields = here.fields if isinstance(here, StructType) else ()
         found = next((field for field in fields if physical_name(field).lower() == name.lower()), None)
         if found is None:
-            raise InvalidLogError(f"the table is clustered by {'.'.join(physical)}, a column that its schema lacks")
+            return None
         names.append(found.name)
         here = found.type
     return tuple(names)

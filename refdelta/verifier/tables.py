@@ -160,6 +160,9 @@ class TableCheck:
             return
         if metadata.partition_columns:
             self.find("cluster-3", "the table is clustered, and has partition columns")
+        domain = self.state.domains.get(CLUSTERING)
+        if domain is not None and DomainMetadata not in self.lines:  # else it is looked at where it stands
+            check_clustering_domain(self.state, domain, self.where, self.lines.get(Metadata), self.report)
 
     def _identity(self, schema: StructType) -> None:
         for part in fields(schema):
@@ -175,8 +178,10 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def check_clustering_domain(state: State, domain: DomainMetadata, where: str, line: int, report: Report) -> None:
-    """Hold the clustering columns that a commit sets against the schema."""
+def check_clustering_domain(state: State, domain: DomainMetadata, where: str, line: int | None, report: Report) -> None:
+    """Hold the clustering columns against the schema: those that a commit sets, or those of the table where the schema
+    has changed.
+    """
     if domain.domain != CLUSTERING or domain.removed or state.metadata is None:
         return
     for path in clustering_paths(domain):

@@ -237,3 +237,15 @@ def test_other_changes_of_the_mode_stay_refused(tmp_path):
     table = changed(tmp_path)
     with pytest.raises(errors.InvalidArgumentError, match="from 'name' to 'id'"):
         table.alter.set_table_properties({MODE: "id"})
+
+
+def test_the_feed_of_before_is_read_by_the_schema_of_its_time(tmp_path):
+    write_deltalake(tmp_path, ROWS, configuration={MODE: "name", "delta.enableChangeDataFeed": "true"})
+    table = DeltaTable(tmp_path)
+    table.update({"id": "id + 10"}, predicate="id = 2")
+    last = table.version()
+    before = table.load_cdf().read_all().sort_by("id").to_pylist()
+    table.alter.drop_feature("columnMapping")
+    assert table.load_cdf(0, last).read_all().sort_by("id").to_pylist() == before
+    with pytest.raises(errors.SchemaMismatchError):
+        table.load_cdf(0).read_all()

@@ -357,15 +357,6 @@ class TestWidening:
     def test_one_that_is_none(self):
         assert self.changed("long", "integer") == [("widen-3", 2)]
 
-    def test_a_widening_may_be_taken_back(self):
-        made = table(schema=struct(field("a", "integer")), protocol=self.PROTOCOL)
-        made.commit(add("a", stats="{}"))
-        made.commit(
-            metadata(struct(field("a", "long", **self.RECORDED)), configuration={"delta.enableTypeWidening": "true"})
-        )
-        made.commit(metadata(struct(field("a", "integer")), configuration={"delta.enableTypeWidening": "true"}))
-        assert found(made) == []
-
     def test_all_files_may_go(self):
         assert self.changed("long", "string", remove("a")) == []
 
@@ -487,6 +478,11 @@ class TestClustering:
     @pytest.mark.parametrize("content", [{}, [], {"clusteringColumns": [["gone"]]}])
     def test_the_domain_names_columns(self, content):
         assert found(self.table(content)) == [("cluster-1", 1, 1)]
+
+    def test_its_columns_stay(self):
+        made = self.table()
+        made.commit(metadata(struct(field("other", "long"))))
+        assert found(made) == [("cluster-1", 2, 1)]
 
     def test_files_have_statistics(self):
         made = self.table()
