@@ -5,6 +5,7 @@ What ends up in the log has to be what readers expect there, and a wrong kind is
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,37 @@ def whole(what: str, value: Any) -> int | None:
     return number
 
 
+def wholes(what: str, value: Any) -> list[int] | None:
+    """A list of whole numbers of 64 bits, or None.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None:
+        return None
+    try:
+        found = [whole(what, number) for number in value]
+    except (TypeError, InvalidArgumentError):
+        found = [None]
+    numbers = [number for number in found if number is not None]
+    if len(numbers) < len(found):
+        raise InvalidArgumentError(f"{what} is a list of whole numbers, not {_shown(value)}")
+    return numbers
+
+
+def seconds(what: str, value: Any) -> float | None:
+    """A number of seconds that is not negative, or None.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise InvalidArgumentError(f"{what} is a number of seconds that is not negative, not {_shown(value)}")
+    return float(value)
+
+
 def names(what: str, value: Any) -> list[str] | None:
     """A list of names from one name or several, or None.
 
@@ -57,6 +89,19 @@ def names(what: str, value: Any) -> list[str] | None:
     if not all(isinstance(name, str) for name in found):
         raise InvalidArgumentError(f"{what} is a list of names, not {_shown(value)}")
     return found
+
+
+def flag(what: str, value: Any) -> bool:
+    """True or false; NumPy's are some. A text is none, whatever it says.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if isinstance(value, bool):
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise InvalidArgumentError(f"{what} is True or False, not {_shown(value)}")
 
 
 def mapping(what: str, value: Any) -> Mapping[str, Any] | None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+import msgspec
+
 from refdelta import arguments
 from refdelta.concurrency.lookout import RowBudget
 from refdelta.errors import InvalidArgumentError
@@ -102,7 +104,23 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
         kind = type(properties).__name__
         raise InvalidArgumentError(f"commit_properties is a CommitProperties, not of type {kind}")
     arguments.text("user_metadata", getattr(properties, "user_metadata", None))
-    arguments.mapping("custom_metadata", getattr(properties, "custom_metadata", None))
+    noted = arguments.mapping("custom_metadata", getattr(properties, "custom_metadata", None)) or {}
+    try:
+        msgspec.json.encode(dict(noted))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"custom_metadata is what JSON can hold: {error}") from error
+    if (retries := arguments.whole("max_commit_retries", properties.max_commit_retries)) is not None and retries < 0:
+        raise InvalidArgumentError(f"max_commit_retries is not negative, but {retries} is")
+    arguments.seconds("max_commit_seconds", getattr(properties, "max_commit_seconds", None))
+    applications = getattr(properties, "app_transactions", None)
+    if not isinstance(applications or [], Sequence) or not all(
+        hasattr(one, "app_id") and hasattr(one, "version") for one in applications or ()
+    ):
+        raise InvalidArgumentError(f"app_transactions is a list of refdelta.Transaction, not {applications!r:.80}")
+    if (row_level := getattr(properties, "row_level", None)) is not None:
+        arguments.flag("row_level", row_level)
+    if not isinstance(getattr(properties, "row_budget", None), RowBudget | None):
+        raise InvalidArgumentError(f"row_budget is a RowBudget, not {properties.row_budget!r:.80}")
     return properties
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta import arguments
 from refdelta.alterations import Alterations
 from refdelta.engine.arrays import empty_table
 from refdelta.engine.dv import to_bitmap
@@ -204,7 +205,9 @@ class WriteTransaction(Alterations):
         and :meth:`commit` commits.
         """
         self._check_open("merge")
-        aliases = source_alias or "s", target_alias or "t"
+        source_name = arguments.text("source_alias", source_alias) or "s"
+        aliases = source_name, arguments.text("target_alias", target_alias) or "t"
+        merge_schema = arguments.flag("merge_schema", merge_schema)
 
         def stage(staging: Staging, snapshot: Snapshot, clauses: tuple[Clause, ...]) -> None:
             request = Merge(predicate, *aliases, clauses, merge_schema)

@@ -76,14 +76,14 @@ class Upkeep(Handle):
 
         request = Vacuum(
             retention_hours=retention_hours,
-            enforce_retention_duration=enforce_retention_duration,
-            full=full,
+            enforce_retention_duration=arguments.flag("enforce_retention_duration", enforce_retention_duration),
+            full=arguments.flag("full", full),
             keep_versions=keep_versions,
         )
         result, snapshot = vacuum(
             self.newest_for_writing(),
             request,
-            dry_run=dry_run,
+            dry_run=arguments.flag("dry_run", dry_run),
             commit_properties=commit_properties,
             progress=progress,
             executor=executor,
@@ -108,6 +108,8 @@ class Upkeep(Handle):
         from refdelta.engine.checkpoint_write import write_checkpoint
         from refdelta.engine.checksum_check import refuse_contradictions
 
+        if top_level not in ("parquet", "json"):
+            raise InvalidArgumentError(f"top_level is one of 'parquet', 'json', not {top_level!r}")
         self._snapshot.check_writable()
         protected = self._snapshot.advance().properties.require_checkpoint_protection_before_version
         if self.version() < protected:

@@ -10,6 +10,7 @@ import click
 from refdelta.cli import printable
 from refdelta.cli.app import Command, app, at_a_version, names, on_a_table, open_table
 from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
+from refdelta.cli.render import echo_json
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ def read(
     shape = _shape(shape, output, as_json)
     scan = open_table(table, storage_options, version).scan(columns=columns, predicate=predicate)
     if explain:
-        click.echo(printable(str(scan.explain())))
+        told = scan.explain()
+        if as_json:
+            echo_json(told.as_dict())
+        else:
+            click.echo(printable(str(told)))
     else:
         _print(scan.to_reader(), shape, limit, output)
 

@@ -255,9 +255,17 @@ def _plan(
 # --- arrays ------------------------------------------------------------------------------------------------------
 
 
+# What can be taken by place, of what cannot.
+_TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
 def _plain(array: pa.Array) -> pa.Array:
     """The array without dictionary or run-end encoding."""
     if pa.types.is_dictionary(array.type):
+        # Polars' categories are views, which Arrow cannot take by place.
+        kind = _TAKEN.get(array.type.value_type)
+        if kind is not None:
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
         return _plain(array.dictionary_decode())
     if pa.types.is_run_end_encoded(array.type):
         return _plain(pc.run_end_decode(array))

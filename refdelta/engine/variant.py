@@ -8,6 +8,7 @@ by column: every part of a value is bytes, so a value is texts joined.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
 from refdelta.protocol import variant as form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -81,14 +83,26 @@ def variants(values: Iterable[Any]) -> pa.ExtensionArray:
         values: one for each row. None is the absence of a variant.
 
     Raises:
-        TypeError: a value that no variant can hold, or a name of a field that is no text.
-        ValueError: a number, a decimal or a time beyond what variants hold, or values too deeply nested.
+        UnsupportedTypeError: a value that no variant can hold, or a name of a field that is no text.
+        InvalidArgumentError: a number, a decimal or a time beyond what variants hold, or values too deeply nested; no
+            list of values.
 
     Example:
         >>> pa.table({"id": [1, 2], "v": variants([{"a": [1, 2.5]}, "text"])})
     """
-    rows = [None if value is None else dict(zip(STORED.names, form.encode(value), strict=True)) for value in values]
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):
+        raise InvalidArgumentError(f"values are a list, one for each row, not a {type(values).__name__}")
+    rows = [None if value is None else dict(zip(STORED.names, _encoded(value), strict=True)) for value in values]
     return pa.ExtensionArray.from_storage(VARIANT, pa.array(rows, STORED))
+
+
+def _encoded(value: Any) -> tuple[bytes, bytes]:
+    try:
+        return form.encode(value)
+    except TypeError as error:
+        raise UnsupportedTypeError(str(error)) from error
+    except ValueError as error:
+        raise InvalidArgumentError(f"no variant can hold this value: {error}") from error
 
 
 def is_variant(kind: pa.DataType) -> bool:

@@ -14,6 +14,7 @@ from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMis
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.declared import MARKS
 from refdelta.ops.names import split_path
+from refdelta.ops.property_rules import check_properties
 from refdelta.ops.row_rules import INVARIANTS
 from refdelta.ops.unmapping import gives_up_mapping, remove_mapping
 from refdelta.protocol.evolution import as_nullable, merge_schemas
@@ -56,11 +57,13 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
         raise InvalidArgumentError("there is no property to set: properties is empty")
     given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
     _check_no_constraints(given, "add_constraint adds one, and checks the rows that are there")
-    stored = {**(snapshot.metadata.configuration or {}), **validate(given)}
+    valid = validate(given)
+    stored = {**(snapshot.metadata.configuration or {}), **valid}
     features = asked_features(given, snapshot.protocol)
     parameters = {"properties": in_json(given)}
     txn.describe("SET TBLPROPERTIES", parameters, {})
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=stored)
+    check_properties(valid, metadata)
     _change(txn, snapshot, metadata, features)
 
 
@@ -74,6 +77,7 @@ def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, 
     """
     if isinstance(names, str) or not names:
         raise InvalidArgumentError(f"the properties to unset are a list of names, not {names!r}")
+    names, if_exists = arguments.names("names", names) or [], arguments.flag("if_exists", if_exists)
     _check_no_constraints(names, "drop_constraint takes it away")
     stored = dict(snapshot.metadata.configuration or {})
     for name in names:

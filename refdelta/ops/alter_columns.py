@@ -100,7 +100,7 @@ def drop_columns(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str,
             expression of the table names, or the last one of a struct or of the table.
         ColumnNotFoundError: there is no such column.
     """
-    names = arguments.names("columns", columns) or ()
+    names, if_exists = arguments.names("columns", columns) or (), arguments.flag("if_exists", if_exists)
     if not names:
         raise InvalidArgumentError("there is no column to drop")
     _check_mapped(snapshot, "drop")
@@ -183,7 +183,7 @@ def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) 
         ColumnNotFoundError: there is no such column.
         InvalidArgumentError: it is within an array or a map, and is to be never null.
     """
-    path = _field_path(snapshot, column)
+    path, nullable = _field_path(snapshot, column), arguments.flag("nullable", nullable)
     found = _field(snapshot.schema, path)
     if found.nullable == nullable:
         return

@@ -12,6 +12,7 @@ from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.change import change_table, in_json
 from refdelta.ops.declared import check_default, with_mark
+from refdelta.ops.identity import START
 from refdelta.ops.row_rules import DEFAULT
 from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.types import schema_json
@@ -31,8 +32,9 @@ def set_default(txn: Staging, snapshot: Snapshot, column: str, sql: str | None) 
     field = snapshot.schema.field(arguments.text("column", column) or "")
     if sql is None and DEFAULT not in field.metadata:
         return
-    if GENERATION in field.metadata:
-        raise InvalidArgumentError(f"column {field.name!r} is generated, and has no default")
+    for mark, kind in ((GENERATION, "generated"), (START, "an identity column")):
+        if mark in field.metadata:
+            raise InvalidArgumentError(f"column {field.name!r} is {kind}, and has no default")
     schema = with_mark(snapshot.schema, field.name, DEFAULT, arguments.text("default", sql))
     changed = schema.field(field.name)
     if sql is not None:

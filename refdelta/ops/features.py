@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.change import change_table, in_json
 from refdelta.protocol.features import REGISTRY, features_of
@@ -35,6 +36,7 @@ def add_features(txn: Staging, snapshot: Snapshot, given: Any, *, raise_versions
         UnsupportedFeatureError: a feature that this engine cannot honour.
     """
     names = [feature_name(one) for one in _listed(given)]
+    raise_versions = arguments.flag("allow_protocol_versions_increase", raise_versions)
     if "clustering" in names:
         raise InvalidArgumentError(
             "clustering is not added by name: cluster_by names the clustering columns of a table"

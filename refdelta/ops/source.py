@@ -67,11 +67,14 @@ def open_source(data: Any) -> Source:
 def _reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
-        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    except (pa.ArrowException, TypeError, OverflowError) as error:  # of a column that is no table, types of its own
+        raise InvalidArgumentError(f"the {type(data).__name__} cannot be read as an Arrow table: {error}") from error
     if hasattr(data, "scanner") and hasattr(data, "schema"):
         return data.scanner().to_reader()
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):

@@ -18,6 +18,7 @@ from refdelta.ops.change import noted_version
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.ops.declared import check_declared, check_expressions
 from refdelta.ops.names import dotted
+from refdelta.ops.property_rules import check_properties
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
@@ -136,6 +137,7 @@ def new_table(
         configuration=properties,
         created_time=time.time_ns() // 1_000_000,
     )
+    check_properties(properties, metadata)
     metadata = with_mapping(metadata)
     check_field_names(schema, mapped=mode_of(metadata) != "none")
     given |= metadata.configuration or {}
@@ -147,7 +149,7 @@ def new_table(
     supported = features_of(protocol)
     check_compatible(supported, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
-    check_declared(schema)
+    check_declared(schema, columns)
     rules = RowRules.of(schema, properties, protocol)
     check_expressions(schema)
     read = TableProperties.parse(properties, supported)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from refdelta import arguments
 from refdelta.engine.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
 from refdelta.ops.garbage import Garbage, find_garbage, list_objects
@@ -78,10 +79,7 @@ class Vacuum:
 
     def versions(self) -> list[int]:
         """The versions to keep. Raises ``InvalidArgumentError``."""
-        versions = list(self.keep_versions or ())
-        if any(isinstance(version, bool) or not isinstance(version, int) for version in versions):
-            raise InvalidArgumentError(f"keep_versions is a list of versions, not {self.keep_versions!r}")
-        return versions
+        return arguments.wholes("keep_versions", self.keep_versions) or []
 
 
 def vacuum(

@@ -55,10 +55,10 @@ class Scope:
             if path[1] in schema:
                 return _under(alias, schema, path[1:])
         holding = [(alias, schema) for alias, schema in self.relations if path[0] in schema]
-        if len(holding) > 1:
+        if len(holding) > 1 and not named:
             names = " and ".join(f"{alias}.{path[0]}" for alias, _ in holding)
             raise PredicateError(f"column {path[0]!r} is ambiguous: it may be {names}")
-        for alias, schema in holding:
+        for alias, schema in holding if len(holding) == 1 else ():
             try:
                 return _under(alias, schema, path)
             except ColumnNotFoundError:

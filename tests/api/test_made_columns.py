@@ -203,9 +203,9 @@ def test_the_time_of_a_default_is_that_of_the_write(tmp_path):
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"generated": {"a": "nope"}}, "not there or generated itself"),
-        ({"generated": {"a": "a + 1"}}, "not there or generated itself"),
-        ({"generated": {"a": "twice", "twice": "1L"}}, "not there or generated itself"),
+        ({"generated": {"a": "nope"}}, "none that is generated itself"),
+        ({"generated": {"a": "a + 1"}}, "none that is generated itself"),
+        ({"generated": {"a": "twice", "twice": "1L"}}, "none that is generated itself"),
         ({"generated": {"n": "a"}}, "is integer, and its expression .* is long; cast it"),
         ({"generated": {"day": "current_date()"}}, "another one at another time"),
         ({"generated": {"nope": "1"}}, "'nope' does not exist"),
