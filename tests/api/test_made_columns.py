@@ -224,7 +224,7 @@ def test_what_cannot_be_declared_is_refused(tmp_path, declared, said):
 
 
 def test_an_expression_beyond_our_sql_is_refused_by_name(tmp_path):
-    with pytest.raises(errors.UnsupportedFeatureError, match=r"generatedColumns.*column s \(reflect"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"column 's' cannot be generated.*REFLECT"):
         DeltaTable.create(tmp_path / "t", SCHEMA, generated={"s": "reflect('a', 'b')"})
 
 

@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its Python runs, its commands print what it says, its claims hold."""
+"""What README and guide show is what happens: Python runs, commands print what is shown, claims hold."""
 
 import contextlib
 import doctest
@@ -15,21 +15,23 @@ from refdelta.protocol.features import REGISTRY
 from refdelta.spark import oracle
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+README, GUIDE = ROOT / "README.md", ROOT / "spec_notes" / "guide.md"
+DOCUMENTS = [pytest.param(path, id=path.name) for path in (README, GUIDE)]
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(document, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("document", "printed"), [(README, "files-added"), (GUIDE, "carier")])
+def test_the_python_runs(tmp_path, monkeypatch, document, printed):
     monkeypatch.chdir(tmp_path)
     names = {}
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for number, block in enumerate(blocks("python")):
-            exec(compile(block, f"README.md, python block {number}", "exec"), names)
-    assert "carier" in printed.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()) as found:
+        for number, block in enumerate(blocks(document, "python")):
+            exec(compile(block, f"{document.name}, python block {number}", "exec"), names)
+    assert printed in found.getvalue()
 
 
 @pytest.mark.spark(apart=True)
@@ -37,7 +39,7 @@ def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
     program = tmp_path / "example.py"
-    (example,) = blocks("py")
+    (example,) = blocks(GUIDE, "py")
     program.write_text(example)
     done = subprocess.run(
         [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
@@ -46,8 +48,8 @@ def test_the_example_on_spark_runs(tmp_path):
 
 
 def commands():
-    """The commands of the console blocks, each with what is shown below it."""
-    for block in blocks("console"):
+    """The commands of the console blocks, of the README and then of the guide, each with what is shown below it."""
+    for block in [*blocks(README, "console"), *blocks(GUIDE, "console")]:
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = part.partition("\n")
             yield command, shown
@@ -74,22 +76,33 @@ def test_the_commands_print_what_it_says(tmp_path):
 
 
 def test_the_table_of_features_is_the_registry():
-    rows = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \| .*\|$", README, re.MULTILINE))
-    written = dict(re.findall(r"^\| `(\w+)` \| (?:yes|no) \| (.*?) \|$", README, re.MULTILINE))
+    found = re.findall(r"^\| `(\w+)` \| (yes|no) \| (.*?) \| (.+?) \|$", README.read_text(), re.MULTILINE)
+    rows, written = ({name: row[at] for name, *row in found} for at in (0, 1))
     assert set(rows) >= {"deletionVectors", "columnMapping", "variantType", "rowTracking"}
     assert rows == {name: "yes" if REGISTRY[name].read else "no" for name in rows}
     assert written == {name: _WRITE[REGISTRY[name].write] for name in rows}
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z0-9-]+)\b", README)) - {"alone"}))
+@pytest.mark.parametrize(
+    "target", sorted(set(re.findall(r"make ([a-z0-9-]+)\b", README.read_text() + GUIDE.read_text())) - {"alone"})
+)
 def test_make_has_every_target_that_it_names(target):
     listed = subprocess.run(["make", "-C", ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
     assert re.search(rf"^  make {target}\s+\S", listed, re.MULTILINE)
 
 
-def test_every_file_and_heading_that_it_links_to_is_there():
-    links = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_and_heading_that_it_links_to_is_there(document):
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text())
     assert links
-    assert [link for link in links if not link.startswith("#") and not (ROOT / link).exists()] == []
-    headings = {"#" + title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", README, re.MULTILINE)}
-    assert {link for link in links if link.startswith("#")} <= headings
+    for link in links:
+        path, _, heading = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not heading or heading in headings(target), link
+
+
+def headings(document):
+    """The names of a document's headings, as they are linked to."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
