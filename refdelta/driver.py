@@ -8,7 +8,7 @@ import functools
 import random
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, Self, assert_never
 
 import refdelta_storage as storage
 from refdelta.concurrency import effects
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from refdelta.concurrency.places import Traced
     from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
     from refdelta.protocol.segment import LogFile
+    from refdelta.results import CommitProperties
 
     Look = Callable[[Sequence[Add]], Iterable[bool]]
     Trace = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, Traced]]
@@ -70,6 +71,17 @@ class RetryPolicy(Limits):
     max_delay: float = 1.0
     max_delay_nearby: float = 0.1
     eager_losses: int = 2
+
+    @classmethod
+    def of(cls, properties: CommitProperties) -> Self:
+        """The policy that the user of a commit asks for."""
+        retries = properties.max_commit_retries
+        asked: dict[str, Any] = {
+            "max_attempts": None if retries is None else retries + 1,
+            "max_seconds": properties.max_commit_seconds,
+            "budget": properties.row_budget,
+        }
+        return cls(**{name: value for name, value in asked.items() if value is not None})
 
     def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float], *, nearby: bool = False) -> float:
         """Seconds to wait."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.optimize import Progress, Request, Work, combined
+from refdelta.results import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -218,7 +219,7 @@ class TableOptimizer:
         commit_properties: CommitProperties | None,
         executor: Executor | None,
     ) -> CommitResult:
-        if interval is not None and getattr(commit_properties, "app_transactions", None):
+        if interval is not None and checked(commit_properties).app_transactions:
             raise InvalidArgumentError(
                 "the version of an application is recorded by one commit: no min_commit_interval"
             )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from refdelta import arguments
 from refdelta._version import __version__
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import AnyAction, Metadata, Protocol
-from refdelta.protocol.in_commit_timestamp import CommitClock, enablement, kept
-from refdelta.protocol.row_tracking import PRESERVED, RowIds, is_assigned, is_enabled
+from refdelta.protocol.actions import Txn
 
 if TYPE_CHECKING:
     from refdelta.concurrency.isolation import IsolationLevel
-    from refdelta.engine.snapshot import Snapshot
     from refdelta.results import CommitProperties
 
 _OWN_FIELDS = frozenset({
@@ -77,7 +75,7 @@ def commit_info(
     Raises:
         InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
     """
-    custom = dict(getattr(properties, "custom_metadata", None) or {})
+    custom = dict(properties.custom_metadata or {})
     taken = sorted(_OWN_FIELDS & custom.keys())
     if taken:
         raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
@@ -90,63 +88,36 @@ def commit_info(
     info["operationMetrics"] = texts(described.operation_metrics)
     if tags:
         info["tags"] = dict(tags)
-    user = getattr(properties, "user_metadata", None)
-    if user is not None:
-        info["userMetadata"] = user
+    if properties.user_metadata is not None:
+        info["userMetadata"] = properties.user_metadata
     return {**info, "engineInfo": f"refdelta/{__version__}", "txnId": txn_id, **custom}
 
 
-def commit_clock(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> CommitClock | None:
-    """What a commit has to know of time, where each commit of the table behind it has a timestamp; else None.
+def application_transactions(
+    properties: CommitProperties, app_id: str | None, app_version: int | None, now_ms: int
+) -> tuple[Txn, ...]:
+    """The versions of applications that a commit records (PROTOCOL.md, "Transaction Identifiers").
 
     Args:
-        snapshot: the version that it saw; None where it creates the table.
-        staged: what it does.
+        properties: may name some.
+        app_id: with ``app_version``, one more.
+        app_version: see ``app_id``.
+        now_ms: when they were made, where that is not said, in milliseconds since 1970.
 
     Raises:
-        InvalidLogError: the table has timestamps, and the commit of this version has none.
+        InvalidArgumentError: half an application transaction, or two of one application.
     """
-    protocol, metadata = _behind(snapshot, staged)
-    if protocol is None or metadata is None or not kept(protocol, metadata):
-        return None
-    if snapshot is None:
-        return CommitClock(now_ms=now_ms(), creates=True)
-    since = enablement(snapshot.protocol, snapshot.metadata)
-    return CommitClock(now_ms=now_ms(), latest=snapshot.timestamp_ms, since=since)
-
-
-def row_ids(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> RowIds | None:
-    """What a commit has to know to give row ids to new files, where those of the table behind it have them; else None.
-    Arguments as for :func:`commit_clock`.
-
-    Raises:
-        InvalidLogError: the table's highest row id cannot be read.
-    """
-    protocol, metadata = _behind(snapshot, staged)
-    if protocol is None or metadata is None or not is_assigned(protocol, metadata):
-        return None
-    return RowIds.of(snapshot.domains if snapshot else {})
-
-
-def row_tags(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> dict[str, str]:
-    """The tags of a commit which say that rows kept their ids; none where the table behind it does not keep them.
-    Arguments as for :func:`commit_clock`.
-
-    All that this engine writes keeps them (PROTOCOL.md, "Writer Requirements for Row Tracking").
-    """
-    protocol, metadata = _behind(snapshot, staged)
-    if protocol is None or metadata is None or not is_enabled(protocol, metadata):
-        return {}
-    return {PRESERVED: "true"}
-
-
-def _behind(snapshot: Snapshot | None, staged: Iterable[AnyAction]) -> tuple[Protocol | None, Metadata | None]:
-    """Protocol and metadata behind a commit."""
-    protocol: Protocol | None = snapshot.protocol if snapshot else None
-    metadata: Metadata | None = snapshot.metadata if snapshot else None
-    for action in staged:
-        if isinstance(action, Protocol):
-            protocol = action
-        elif isinstance(action, Metadata):
-            metadata = action
-    return protocol, metadata
+    if (app_id is None) != (app_version is None):
+        raise InvalidArgumentError("app_id and app_version go together: give both or neither")
+    told: list[tuple[Any, Any, int | None]]
+    told = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in properties.app_transactions or ()]
+    told += [] if app_id is None else [(app_id, app_version, None)]
+    found: list[Txn] = []
+    for given_id, given_version, updated in told:
+        name, number = arguments.text("app_id", given_id), arguments.whole("app_version", given_version)
+        if name is None or number is None:
+            raise InvalidArgumentError("an application's transaction has a name and a version")
+        found.append(Txn(app_id=name, version=number, last_updated=updated or now_ms))
+    if len({t.app_id for t in found}) != len(found):
+        raise InvalidArgumentError("one commit records at most one version of an application")
+    return tuple(found)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -93,7 +93,7 @@ class CommitProperties:
 
 
 def checked(properties: CommitProperties | None) -> CommitProperties:
-    """The properties of a commit, those of nobody's choice where there are none.
+    """The properties of a commit as our own class, those of nobody's choice where there are none.
 
     Raises:
         InvalidArgumentError: they are of another kind.
@@ -103,25 +103,23 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if not hasattr(properties, "max_commit_retries"):
         kind = type(properties).__name__
         raise InvalidArgumentError(f"commit_properties is a CommitProperties, not of type {kind}")
-    arguments.text("user_metadata", getattr(properties, "user_metadata", None))
-    noted = arguments.mapping("custom_metadata", getattr(properties, "custom_metadata", None)) or {}
+    own = CommitProperties(**{one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)})
+    arguments.text("user_metadata", own.user_metadata)
     try:
-        msgspec.json.encode(dict(noted))
+        msgspec.json.encode(dict(arguments.mapping("custom_metadata", own.custom_metadata) or {}))
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"custom_metadata is what JSON can hold: {error}") from error
-    if (retries := arguments.whole("max_commit_retries", properties.max_commit_retries)) is not None and retries < 0:
+    if (retries := arguments.whole("max_commit_retries", own.max_commit_retries)) is not None and retries < 0:
         raise InvalidArgumentError(f"max_commit_retries is not negative, but {retries} is")
-    arguments.seconds("max_commit_seconds", getattr(properties, "max_commit_seconds", None))
-    applications = getattr(properties, "app_transactions", None)
-    if not isinstance(applications or [], Sequence) or not all(
-        hasattr(one, "app_id") and hasattr(one, "version") for one in applications or ()
-    ):
-        raise InvalidArgumentError(f"app_transactions is a list of refdelta.Transaction, not {applications!r:.80}")
-    if (row_level := getattr(properties, "row_level", None)) is not None:
-        arguments.flag("row_level", row_level)
-    if not isinstance(getattr(properties, "row_budget", None), RowBudget | None):
-        raise InvalidArgumentError(f"row_budget is a RowBudget, not {properties.row_budget!r:.80}")
-    return properties
+    arguments.seconds("max_commit_seconds", own.max_commit_seconds)
+    given = own.app_transactions or ()
+    if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
+        raise InvalidArgumentError(f"app_transactions is a list of refdelta.Transaction, not {given!r:.80}")
+    if own.row_level is not None:
+        arguments.flag("row_level", own.row_level)
+    if not isinstance(own.row_budget, RowBudget | None):
+        raise InvalidArgumentError(f"row_budget is a RowBudget, not {own.row_budget!r:.80}")
+    return own
 
 
 class VacuumResult(list[str]):

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyroaring import BitMap64
 
-from refdelta import arguments
 from refdelta.concurrency.edits import Edit, tombstone
 from refdelta.concurrency.isolation import level_of
 from refdelta.concurrency.places import Group
 from refdelta.concurrency.prepared import PreparedCommit
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import ReadTable
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
@@ -28,16 +27,16 @@ from refdelta.engine.executor import checked as checked_executor
 from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
-from refdelta.errors import InvalidArgumentError
 from refdelta.hooks import after_commit, failed
-from refdelta.protocol.actions import Add, AnyAction, Cdc, Metadata, Remove, Txn
+from refdelta.protocol.actions import Add, AnyAction, Cdc, Metadata, Remove
 from refdelta.protocol.change_feed import is_fed
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.row_tracking import is_enabled
-from refdelta.provenance import Description, commit_clock, commit_info, now_ms, row_ids, row_tags, texts
-from refdelta.questions import Matches, Questions
+from refdelta.provenance import Description, application_transactions, commit_info, now_ms, texts
+from refdelta.read_record import ReadRecord
 from refdelta.results import CommitProperties, CommitResult, checked
+from refdelta.table_after import TableAfter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from refdelta.concurrency.places import Traced
     from refdelta.engine.executor import Executor
-    from refdelta.protocol.predicate import Predicate
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("refdelta")
 
 
-class Staging:
+class Staging(ReadRecord):
     """One snapshot, a read set, staged actions, one commit. As a context manager it aborts when the block raises.
 
     Args:
@@ -84,8 +82,7 @@ class Staging:
         isolation: str | None = None,
         executor: Executor | None = None,
     ) -> None:
-        if (app_id is None) != (app_version is None):
-            raise InvalidArgumentError("app_id and app_version go together: give both or neither")
+        super().__init__(snapshot.version if snapshot else -1)
         self.store = store
         self.snapshot = snapshot
         self.executor = checked_executor(executor)
@@ -95,30 +92,15 @@ class Staging:
         self._seen_at = None if age is None else time.monotonic() - age
         self.isolation = level_of(self._table_properties.isolation_level, isolation)
         self.description: Description | None = None
-        self._reads = ReadSet(version=snapshot.version if snapshot else -1)
         self.result_snapshot: Snapshot | None = None
         self.alone = False
-        self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
         self.kept_groups: tuple[Group, ...] = ()
-        self._questions = Questions()
         self._actions: list[AnyAction] = []
         self._edits: dict[str, Edit] = {}
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
         self._written: list[Add | Cdc] = []
-        given = getattr(self.properties, "app_transactions", None) or ()
-        told = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in given]
-        told += [] if app_id is None else [(app_id, app_version, None)]
-        self._applications = [self._application(*one) for one in told]
-        twice = len({t.app_id for t in self._applications}) != len(self._applications)
-        if twice:
-            raise InvalidArgumentError("one commit records at most one version of an application")
-
-    def _application(self, app_id: Any, version: Any, last_updated: int | None) -> Txn:
-        name, number = arguments.text("app_id", app_id), arguments.whole("app_version", version)
-        if name is None or number is None:
-            raise InvalidArgumentError("an application's transaction has a name and a version")
-        return Txn(app_id=name, version=number, last_updated=last_updated or self.started_ms)
+        self._applications = application_transactions(self.properties, app_id, app_version, self.started_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -150,50 +132,10 @@ class Staging:
     @property
     def row_level(self) -> bool:
         """Whether rows decide over conflicts, not whole files."""
-        asked: bool | None = getattr(self.properties, "row_level", None)
+        asked = self.properties.row_level
         if asked is None:
             asked = self.snapshot is not None and not self.snapshot.partition_columns
         return self.vectors and asked
-
-    @property
-    def reads(self) -> ReadSet:
-        """What was read so far."""
-        return self._reads.with_rows(self._rows_read.values()) if self._rows_read else self._reads
-
-    def read_whole_table(self) -> None:
-        """Record that what the transaction does rests on every row of its snapshot."""
-        self._reads = self._reads.with_everything()
-
-    def read_predicate(self, predicate: Predicate, matches: Matches | None = None) -> None:
-        """Record that what the transaction does rests on the rows for which ``predicate`` is true, and on there being
-        no others.
-
-        Args:
-            predicate: bound to the table's schema.
-            matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
-                added, in batches of the table's schema. Without it, a row matches where the predicate is true.
-        """
-        self._reads = self._reads.with_predicate(predicate, finer=matches is not None)
-        self._questions.add(predicate, matches)
-
-    def read_files(self, files: Iterable[Add]) -> None:
-        """Record that rows of these files were read, and that it may have been any of their live rows. A file without
-        a row that was wanted was not read.
-        """
-        self._reads = self._reads.with_files(files)
-
-    def read_rows(self, add: Add, rows: BitMap64) -> None:
-        """Record that rows of a file were read: those that matched, whether or not they change.
-
-        Args:
-            add: the log's entry.
-            rows: their positions in the file, counted from 0, hidden rows included. Several calls add up.
-        """
-        if not len(rows):
-            return
-        key = same_path(add.path)
-        _, known = self._rows_read.get(key, (add, BitMap64()))
-        self._rows_read[key] = add, known | rows
 
     def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
         """Stage that rows of a file go, by its deletion vector. Whoever deletes rows has read them.
@@ -336,7 +278,7 @@ class Staging:
             outcome = commit(
                 self.store,
                 prepared,
-                policy=self._policy(),
+                policy=RetryPolicy.of(self.properties),
                 seen_at=self._seen_at,
                 base=self.snapshot.segment.last_commit if self.snapshot else None,
                 look=self._look,
@@ -372,6 +314,7 @@ class Staging:
         reads = self.reads
         if self._applications:
             reads = dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in self._applications))
+        after = TableAfter.of(self.snapshot, self._actions)
         return PreparedCommit(
             read_version=self.snapshot.version if self.snapshot else -1,
             read_set=reads,
@@ -383,12 +326,12 @@ class Staging:
                 isolation=self.isolation,
                 blind=self._is_blind_append,
                 txn_id=self.txn_id,
-                tags=row_tags(self.snapshot, self._actions),
+                tags=after.tags(),
             ),
             txn_id=self.txn_id,
             level=self.isolation,
-            clock=commit_clock(self.snapshot, self._actions),
-            row_ids=row_ids(self.snapshot, self._actions),
+            clock=after.clock(),
+            row_ids=after.row_ids(),
             table=self._read_table(),
             work=Work(
                 edits=tuple(self._edits.values()),
@@ -401,7 +344,7 @@ class Staging:
         )
 
     def _look(self, files: Sequence[Add]) -> Iterator[bool]:
-        return self._questions.look(self.snapshot, files) if self.snapshot else iter(())
+        return self.questions.look(self.snapshot, files) if self.snapshot else iter(())
 
     def _trace(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, Traced]:
         from refdelta.tracing import trace_rows
@@ -450,14 +393,3 @@ class Staging:
     def _is_blind_append(self) -> bool:
         removes = self._edits or self._groups or any(isinstance(a, Remove) for a in self._actions)
         return self.reads.blind and not removes
-
-    def _policy(self) -> RetryPolicy | None:
-        given: dict[str, Any] = {
-            "max_attempts": None
-            if self.properties.max_commit_retries is None
-            else self.properties.max_commit_retries + 1,
-            "max_seconds": getattr(self.properties, "max_commit_seconds", None),
-            "budget": getattr(self.properties, "row_budget", None),
-        }
-        said = {name: value for name, value in given.items() if value is not None}
-        return RetryPolicy(**said) if said else None

@@ -22,6 +22,7 @@ from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgu
 from refdelta.ops.garbage import Garbage, find_garbage, list_objects
 from refdelta.protocol.features import check_writable
 from refdelta.results import CommitProperties, CommitResult, VacuumResult
+from refdelta.results import checked as checked_properties
 from refdelta.staging import Staging
 from refdelta_storage.errors import StorageError
 
@@ -123,7 +124,7 @@ def vacuum(
     garbage = look(snapshot)
     if dry_run or not garbage.objects.num_rows:
         return _result(garbage, dry_run=dry_run, version=None), snapshot
-    run = _Run(snapshot.store, commit_properties or CommitProperties(), executor)
+    run = _Run(snapshot.store, checked_properties(commit_properties), executor)
     snapshot, others_committed = run.start(snapshot, garbage, request, retention_ms)
     if others_committed:
         # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.
@@ -158,10 +159,7 @@ class _Run:
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
         metrics = {"numFilesToDelete": garbage.objects.num_rows, "sizeOfDataToDelete": garbage.size_bytes}
         # The application's version is recorded once, at the end.
-        noted = CommitProperties(
-            custom_metadata=getattr(self.properties, "custom_metadata", None),
-            user_metadata=getattr(self.properties, "user_metadata", None),
-        )
+        noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
         done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
         return after, bool(done.rebased_over)
 
