@@ -13,20 +13,7 @@ The shell (``refdelta/driver.py``, or a model checker) carries out each effect a
 A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this
 transaction: what another writer's file occupies, a delayed put of ours can no longer fill. That is also why every way
 out of the loop is certain about the outcome, except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says
-how to find out.
-
-**A put at N+1 counts only where N exists.** ``PutIfAbsent`` alone cannot tell a version that is still to come from
-one that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put
-stands between two ``Confirm(N)``:
-
-* the one before it fails the commit of a stale handle with nothing written;
-* the one after it is for a process that was suspended in between for so long that cleanup went past it. A file of ours
-  behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit failed.
-  Where that cannot be told the outcome is unknown.
-
-The shell may answer ``Confirm`` from what it saw moments ago: cleanup removes what is hours old at least
-(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow. On a disk of
-this machine the shell looks every time, for a folder may be removed at any moment.
+how to find out. That a put at N+1 counts only where N exists: :mod:`refdelta.concurrency.asking`.
 """
 
 from __future__ import annotations
@@ -34,27 +21,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from pyroaring import BitMap64
 
+from refdelta.concurrency.asking import Asking, ask
 from refdelta.concurrency.conflict import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
 from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
-    Answer,
     Commits,
-    Confirm,
     Created,
     Descriptors,
     Effect,
-    Elapsed,
     Exists,
     Failed,
     LookAtRows,
     Matches,
     Newest,
     NewestVersion,
-    No,
     Pause,
     PutIfAbsent,
     ReadCommits,
@@ -64,16 +48,12 @@ from refdelta.concurrency.effects import (
     Traces,
     Unknown,
     Vectors,
-    Withdraw,
     WriteVectors,
-    Yes,
 )
 from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.concurrency.standing import Standing, Untold
 from refdelta.concurrency.summary import CommitSummary, summarize, summarize_together, whole_number
 from refdelta.errors import (
-    CommitFailedError,
-    CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
     InvalidArgumentError,
     InvalidLogError,
@@ -87,8 +67,6 @@ from refdelta.protocol.row_tracking import DOMAIN as ROW_TRACKING
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-
-R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
 """How many winners are held in memory at a time, at most."""
@@ -120,25 +98,18 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
             file to which no row ids can be given.
         Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
     """
-    return _Loop(prepared, limits or Limits()).run()
+    return _Loop(prepared, limits or Limits(), prepared.read_version).run()
 
 
 @dataclass(slots=True)
-class _Loop:
-    """One run. ``base`` is the version after which the next put goes; all up to it was seen and does not conflict."""
+class _Loop(Asking):
+    """One run. All versions up to ``base`` were seen and do not conflict."""
 
-    prepared: PreparedCommit
-    limits: Limits
-    base: int = field(init=False)
     standing: Standing = field(init=False)
     draft: Draft = field(init=False)
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
-    # Seconds since the first effect, when that was last asked.
-    waited: float = 0.0
-    # Whether a put at base+1 may have been carried out, or may yet be, for all we know.
-    in_doubt: bool = False
     # Deletion vectors of the winners at hand, by their ids, which were read before their turn; and up to which winner.
     ahead: dict[str, BitMap64] = field(default_factory=dict)
     ahead_to: int = -1
@@ -147,7 +118,6 @@ class _Loop:
 
     def __post_init__(self) -> None:
         prepared = self.prepared
-        self.base = prepared.read_version
         if any(isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING for action in prepared.actions):
             raise InvalidArgumentError(f"the metadata domain {ROW_TRACKING} is not to be set: commits work it out")
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
@@ -220,7 +190,7 @@ class _Loop:
                     self.in_doubt = True
                 case _:
                     raise TypeError(f"{reply!r} is no reply to a put")
-            found = yield from _ask(ReadCommits(version, version), Commits)
+            found = yield from ask(ReadCommits(version, version), Commits)
             if isinstance(found, Commits) and (data := found.data[0]) is not None:
                 winner = self._summary(version, data)
                 self.winner_bytes = len(data)
@@ -293,7 +263,7 @@ class _Loop:
         missing = {one.unique_id: one for one in needed if one.unique_id not in self.ahead}
         wanted = missing | self._vectors_of(following) if missing else {}
         if len(wanted) > len(missing):
-            found = yield from _ask(ReadVectors(tuple(wanted.values())), Vectors)
+            found = yield from ask(ReadVectors(tuple(wanted.values())), Vectors)
             if isinstance(found, Vectors):
                 self.ahead.update(zip(wanted, found.bitmaps, strict=True))
                 missing = {}
@@ -322,14 +292,14 @@ class _Loop:
 
     def _look_at_rows(self, files: tuple[Add, ...]) -> Generator[Effect, Reply, None]:
         lookout = self.standing.lookout
-        match (yield from _ask(LookAtRows(files), Matches)):
+        match (yield from ask(LookAtRows(files), Matches)):
             case Matches(found, seconds):
                 lookout.answer(files, found, seconds)
             case Failed(error):
                 lookout.fail(files, str(error))
 
     def _trace_rows(self, winner: CommitSummary, untold: Untold) -> Generator[Effect, Reply, None]:
-        match (yield from _ask(TraceRows(untold.inputs, untold.outputs), Traces)):
+        match (yield from ask(TraceRows(untold.inputs, untold.outputs), Traces)):
             case Traces(moves):
                 self.standing.learn(untold, winner, moves)
             case Failed(error):
@@ -378,73 +348,3 @@ class _Loop:
             f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
             f"before {self.base}; nothing was committed. {remedy} may help, or fewer writers at once"
         )
-
-    def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
-        elapsed = yield from _ask(pause, Elapsed)
-        if isinstance(elapsed, Elapsed):
-            self.waited = elapsed.seconds
-        return self.waited > self.limits.max_seconds
-
-    def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
-        """Ask again where the store fails; in the end its error is the outcome, unless a put of ours is in doubt."""
-        repeat = 0
-        while True:
-            reply = yield from _ask(effect, kind)
-            if not isinstance(reply, Failed):
-                return reply
-            repeat += 1
-            if repeat < self.limits.max_repeats and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
-                continue
-            if self.in_doubt:
-                raise self._outcome_unknown(self.base + 1, f"the store failed: {reply.error}") from reply.error
-            raise reply.error
-
-    # --- a put at N+1 counts only where N exists ---
-
-    def _confirm_base(self) -> Generator[Effect, Reply, None]:
-        if self.base < 0 and self.in_doubt:
-            # The log may have stopped being empty by our own put.
-            return
-        if not isinstance((yield from self._insist(Confirm(self.base), Answer)), No):
-            return
-        if self.in_doubt:
-            raise self._outcome_unknown(self.base + 1, f"version {self.base} is no longer in the log")
-        if self.base < 0:
-            first = yield from self._insist(ReadCommits(0, 0), Commits)
-            if first.data[0] is not None:
-                # The put will lose to it, and the rules will say so with all details.
-                return
-            raise CommitFailedError(
-                "there is a table at this place already, whose first versions were cleaned up; nothing was committed"
-            )
-        raise CommitFailedError(
-            f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the "
-            "table was removed or replaced. Nothing was committed; open the table again and repeat the operation"
-        )
-
-    def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:
-        if self.base < 0:
-            return
-        doubted, self.in_doubt = self.in_doubt, True
-        if isinstance((yield from self._insist(Confirm(self.base), Answer)), No):
-            newest = (yield from self._insist(NewestVersion(version), Newest)).version
-            following = yield from self._insist(ReadCommits(version + 1, version + 1), Commits)
-            if newest == version or following.data[0] is not None:
-                raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
-            yield from self._insist(Withdraw(version), Yes)
-            raise CommitFailedError(
-                f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for "
-                f"version {version} was withdrawn. Nothing was committed; open the table again and repeat the operation"
-            )
-        self.in_doubt = doubted
-
-    def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
-        return CommitOutcomeUnknownError(why, version, self.prepared.txn_id)
-
-
-def _ask(effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R | Failed]:
-    """Yield an effect and see that the reply is of its kind: a shell that mixes them up must not pass for an answer."""
-    reply = yield effect
-    if isinstance(reply, (kind, Failed)):
-        return reply
-    raise TypeError(f"{reply!r} is no reply to {effect!r}")
