@@ -11,22 +11,18 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
+from refdelta.engine.sql_parse import SqlText, written
 from refdelta.engine.sql_words import (
     ARITHMETIC,
     CAST_FUNCTIONS,
     CLOCKS,
     COMPARISONS,
     EXTRACTED,
-    NAMES,
     SHORTHANDS,
-    SUBQUERIES,
-    SUBQUERY_ADVICE,
     TYPES,
-    Dialect,
     is_decimal,
     number_literal,
 )
@@ -57,7 +53,6 @@ from refdelta.protocol.predicate import (
 from refdelta.protocol.scope import Scope
 from refdelta.protocol.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID, DataType, DecimalType, is_numeric
 
-_MAX_LENGTH = 1_000_000
 # Levels of the tree: whoever walks it needs some frames for each, and Python has about a thousand.
 _MAX_DEPTH = 150
 _T = TypeVar("_T", Predicate, Value)
@@ -68,7 +63,7 @@ class Reader:
     """Reads one text, for a scope; see :func:`refdelta.engine.sql.parse_predicate`."""
 
     def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):
-        self.sql, self.scope, self.now, self.what = sql, scope, now, what
+        self.text, self.scope, self.now = SqlText(sql, what), scope, now
         self._conditions: dict[type[exp.Expr], Callable[[Any], Predicate]] = {
             exp.And: self._both,
             exp.Or: self._both,
@@ -111,39 +106,21 @@ class Reader:
         return self._read(lambda tree: bind_value(self._value(tree), self.scope))
 
     def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
-        if not isinstance(self.sql, str):
-            raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
-        if len(self.sql) > _MAX_LENGTH:
-            raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
-        try:
-            tree = sqlglot.parse_one(self.sql, dialect=Dialect, into=exp.Condition)
-        except ParseError as error:
-            raise PredicateError(f"{self._quoted()}: {_complaint(error)}") from None
-        except RecursionError:
-            raise self._too_deep() from None
-        except SqlglotError as error:
-            raise PredicateError(f"{self._quoted()} is not SQL: {_first_line(error)}") from None
+        tree = self.text.parsed()
         try:
             found = made(tree)
         except ColumnNotFoundError:
             raise
         except RecursionError:
-            raise self._too_deep() from None
+            raise self.text.too_deep() from None
         except PredicateError as error:
-            raise PredicateError(f"{self._quoted()}: {error}") from None
+            raise PredicateError(f"{self.text.quoted}: {error}") from None
         except SqlglotError:
             # It cannot write down what it has read, so nothing here knows it.
-            raise PredicateError(f"{self._quoted()} holds something that is not supported here") from None
+            raise PredicateError(f"{self.text.quoted} holds something that is not supported here") from None
         if _depth(found) > _MAX_DEPTH:
-            raise self._too_deep()
+            raise self.text.too_deep()
         return found
-
-    def _too_deep(self) -> PredicateError:
-        return PredicateError(f"{self._quoted()} nests too deeply")
-
-    def _quoted(self) -> str:
-        text = self.sql if len(self.sql) <= 200 else self.sql[:200] + "..."
-        return f"{self.what} {text!r}"
 
     # --- conditions ---
 
@@ -158,7 +135,7 @@ class Reader:
             case exp.Paren():
                 return self._condition(node.this)
             case exp.Literal():
-                raise self._unsupported(node)
+                raise self.text.unsupported(node)
         value = self._value(node)
         if isinstance(value, Literal) and (value.value is None or value.type == BOOLEAN):
             return BoolLiteral(value.value)
@@ -180,7 +157,7 @@ class Reader:
 
     def _membership(self, node: exp.In) -> Predicate:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            raise self._unsupported(node)
+            raise self.text.unsupported(node)
         value = self._value(node.this)
         items = [self._value(item) for item in node.expressions]
         constants = tuple(item for item in items if isinstance(item, Literal))
@@ -190,7 +167,7 @@ class Reader:
 
     def _between(self, node: exp.Between) -> Predicate:
         if node.args.get("symmetric"):
-            raise self._unsupported(node, "BETWEEN SYMMETRIC")
+            raise self.text.unsupported(node, "BETWEEN SYMMETRIC")
         value = self._value(node.this)
         low, high = self._value(node.args["low"]), self._value(node.args["high"])
         return And((Comparison(">=", value, low), Comparison("<=", value, high)))
@@ -201,13 +178,13 @@ class Reader:
             return IsNull(self._value(node.this))
         if isinstance(right, exp.Boolean):
             return Comparison("<=>", self._value(node.this), Literal(bool(right.this), BOOLEAN))
-        raise self._unsupported(node)
+        raise self.text.unsupported(node)
 
     def _escape(self, node: exp.Escape) -> Predicate:
         if not isinstance(node.this, exp.Like) or not isinstance(node.expression, exp.Literal):
-            raise self._unsupported(node)
+            raise self.text.unsupported(node)
         if len(node.expression.name) != 1:
-            raise PredicateError(f"ESCAPE takes one character, not {node.expression.name!r}{self._place(node)}")
+            raise PredicateError(f"ESCAPE takes one character, not {node.expression.name!r}{self.text.place(node)}")
         return self._like(node.this, node.expression.name)
 
     def _like(self, node: exp.Like, escape: str = "\\") -> Predicate:
@@ -215,7 +192,7 @@ class Reader:
         if isinstance(pattern, exp.Null):
             return NULL
         if not isinstance(pattern, exp.Literal | exp.RawString):
-            raise self._unsupported(node, "LIKE with anything but a constant pattern")
+            raise self.text.unsupported(node, "LIKE with anything but a constant pattern")
         like = Like(self._value(node.this), pattern.name, escape)
         return Not(like) if node.args.get("negate") else like
 
@@ -229,7 +206,7 @@ class Reader:
             return reader(node)
         if type(node) in COMPARISONS or type(node) in self._conditions:
             return Condition(self._condition(node))
-        raise self._unsupported(node)
+        raise self.text.unsupported(node)
 
     def _arithmetic(self, node: exp.Expr) -> Value:
         # The tree of a long sum is deep on its left side.
@@ -261,7 +238,7 @@ class Reader:
             case exp.Identifier():
                 yield node.name
             case _:
-                raise self._unsupported(node)
+                raise self.text.unsupported(node)
 
     def _clock(self, name: str) -> Literal:
         kind = CLOCKS[name]
@@ -292,7 +269,7 @@ class Reader:
         try:
             return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
         except ValueError:
-            raise PredicateError(f"X'{digits}' is not hexadecimal{self._place(node)}") from None
+            raise PredicateError(f"X'{digits}' is not hexadecimal{self.text.place(node)}") from None
 
     def _cast(self, node: exp.Cast) -> Value:
         target = self._type(node.args["to"], node)
@@ -310,10 +287,10 @@ class Reader:
                 return number_literal(where.this.name).type if is_decimal(where.this.name) else DecimalType(10, 0)
             precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
             if len(numbers) != len(node.expressions) or not (1 <= precision <= 38 and scale <= precision):
-                raise self._unsupported(where, _written(node))
+                raise self.text.unsupported(where, written(node))
             return DecimalType(precision, scale)
         if node.expressions or name not in TYPES:
-            raise self._unsupported(where, f"the type {_written(node)}")
+            raise self.text.unsupported(where, f"the type {written(node)}")
         return TYPES[name]
 
     def _case(self, node: exp.Case) -> Value:
@@ -329,7 +306,7 @@ class Reader:
 
     def _if(self, node: exp.If) -> Value:
         if node.args.get("false") is None:
-            raise self._unsupported(node, "IF without a third argument")
+            raise self.text.unsupported(node, "IF without a third argument")
         return Case(((self._condition(node.this), self._value(node.args["true"])),), self._value(node.args["false"]))
 
     # --- functions ---
@@ -344,7 +321,7 @@ class Reader:
             return self._shorthand(name, [self._value(arg) for arg in args])
         name = ALIASES.get(name, name)
         if name not in FUNCTIONS:
-            raise self._unsupported(node)
+            raise self.text.unsupported(node)
         return Call(name, tuple(self._value(arg) for arg in args))
 
     def _shorthand(self, name: str, args: list[Value]) -> Value:
@@ -363,43 +340,18 @@ class Reader:
     def _extract(self, node: exp.Extract) -> Value:
         name = EXTRACTED.get(node.name.lower())
         if name is None:
-            raise self._unsupported(node)
+            raise self.text.unsupported(node)
         return Call(name, (self._value(node.expression),))
 
     def _trim(self, node: exp.Trim) -> Value:
         if node.args.get("expression") is not None:
-            raise self._unsupported(node, "TRIM of anything but blanks")
+            raise self.text.unsupported(node, "TRIM of anything but blanks")
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
         return Call(name, (self._value(node.this),))
 
     def _substring(self, node: exp.Substring) -> Value:
         parts = (node.this, node.args.get("start"), node.args.get("length"))
         return Call("substring", tuple(self._value(part) for part in parts if part is not None))
-
-    # --- errors ---
-
-    def _unsupported(self, node: exp.Expr, what: str | None = None) -> PredicateError:
-        fragment = _short(_written(node))
-        kind = "the function" if isinstance(node, exp.Func) else type(node).__name__
-        name = _short(what) if what else f"{NAMES.get(type(node), kind)} ({fragment})"
-        advice = SUBQUERY_ADVICE if what is None and isinstance(node, SUBQUERIES) else ""
-        return PredicateError(f"{name} is not supported here{self._place(node)}{advice}")
-
-    def _place(self, node: exp.Expr) -> str:
-        """Where a node stands, as well as sqlglot knows."""
-        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
-        if not starts:
-            found = self.sql.lower().find(_written(node).lower())
-            starts = [found] if found >= 0 else []
-        return f", at character {min(starts) + 1}" if starts else ""
-
-
-def _written(node: exp.Expr) -> str:
-    """A node as SQL again. Raises ``SqlglotError`` alone, where sqlglot cannot write what it has read."""
-    try:
-        return node.sql(dialect="spark")
-    except ValueError as error:  # the length of a type that is no number, say
-        raise SqlglotError(str(error)) from None
 
 
 def _depth(node: Expression) -> int:
@@ -408,19 +360,3 @@ def _depth(node: Expression) -> int:
     while level:
         depth, level = depth + 1, [child for parent in level for child in children(parent)]
     return depth
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:80] + "..."
-
-
-def _complaint(error: ParseError) -> str:
-    for item in error.errors:
-        place = f" at line {item.get('line')}, column {item.get('col')}" if item.get("line") else ""
-        near = f" near {item['highlight']!r}" if item.get("highlight") else ""
-        return f"it cannot be parsed{place}{near}"
-    return f"it cannot be parsed: {_first_line(error)}"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

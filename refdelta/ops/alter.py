@@ -18,6 +18,7 @@ from refdelta.ops.property_rules import check_properties
 from refdelta.ops.row_rules import INVARIANTS
 from refdelta.ops.unmapping import gives_up_mapping, remove_mapping
 from refdelta.protocol.evolution import as_nullable, merge_schemas
+from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
 from refdelta.protocol.protocol_choice import asked_features
 from refdelta.protocol.types import (
@@ -26,7 +27,6 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
-    check_field_names,
     schema_json,
 )
 from refdelta.schema import Schema

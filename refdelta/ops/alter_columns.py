@@ -24,6 +24,7 @@ from refdelta.ops.rewrite import find_matches
 from refdelta.protocol.char_varchar import NOTE
 from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import can_widen, with_type_changes
+from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.schema_edit import Path, edited, find_path, with_field, with_part
 from refdelta.protocol.types import (
@@ -32,7 +33,6 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
-    check_field_names,
     every_field,
     is_nested,
     schema_json,

@@ -25,6 +25,7 @@ from refdelta.protocol.clustering import FEATURE, clustering_domain
 from refdelta.protocol.column_mapping import completed, mode_of, schema_of, without_mapping
 from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
+from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_mapping
 from refdelta.protocol.properties import TableProperties, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, settled
@@ -34,7 +35,6 @@ from refdelta.protocol.types import (
     ArrayType,
     MapType,
     StructType,
-    check_field_names,
     parse_schema,
     schema_json,
 )

@@ -17,6 +17,7 @@ import msgspec
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.actions import Metadata
 from refdelta.protocol.evolution import as_nullable
+from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.properties import get
 from refdelta.protocol.types import (
     FIELD_ID,
@@ -26,7 +27,6 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
-    check_field_names,
     every_field,
     field_id,
     parse_schema,

@@ -16,6 +16,7 @@ from refdelta.errors import (
     UnsupportedFeatureError,
 )
 from refdelta.protocol import types
+from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.types import (
     LONG,
     STRING,
@@ -25,7 +26,6 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
-    check_field_names,
     parse_schema,
     schema_json,
 )

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from refdelta.engine import limits, listing, sql_reader
+from refdelta.engine import limits, listing, sql_parse, sql_reader
 
 ROOT = Path(__file__).parents[2]
 POLICY = (ROOT / "SECURITY.md").read_text()
@@ -26,6 +26,6 @@ def test_its_numbers_are_those_of_the_code():
         1000,
     ) == (limits.BATCH_BYTES, limits.DICTIONARY_BYTES, limits.ROW_BYTES, limits.UNFOLDED)
     assert listing._LONGEST_COMMIT == 2**31
-    assert (sql_reader._MAX_LENGTH, sql_reader._MAX_DEPTH) == (1_000_000, 150)
+    assert (sql_parse._MAX_LENGTH, sql_reader._MAX_DEPTH) == (1_000_000, 150)
     for said in ("1 GiB", "4 GiB", "1,000 times", "2 GiB", "1,000,000 characters and 150 levels"):
         assert said in " ".join(POLICY.split())
