@@ -1,17 +1,16 @@
 """A store in a folder of this machine, whose files other programs read and write too."""
 # Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
-# ruff: noqa: PTH100, PTH102, PTH105, PTH108, PTH112, PTH114, PTH116, PTH120, PTH123
+# ruff: noqa: PTH100, PTH108, PTH112, PTH116, PTH123
 
 from __future__ import annotations
 
 import builtins
 import contextlib
 import copy
-import errno
+import dataclasses
 import io
 import os
 import stat
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
@@ -20,12 +19,9 @@ from typing import BinaryIO
 
 from refdelta_storage.base import (
     Capabilities,
-    Created,
-    Exists,
     ObjectInfo,
     PutOutcome,
     Store,
-    Unknown,
     check_key,
     check_prefix,
     check_ranges,
@@ -33,45 +29,23 @@ from refdelta_storage.base import (
 )
 from refdelta_storage.disk import (
     TEMPORARY,
-    UNNAMED,
     OutputFile,
     drop_checksum,
     hidden,
-    link_count,
-    link_open,
     sync,
-    sync_folder,
     unlink,
     wanted,
 )
 from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
 from refdelta_storage.links import check_links, inside
-from refdelta_storage.rename import rename_noreplace
+from refdelta_storage.naming import Naming, taken
 
 _BUFFER = 1 << 20
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # No link is followed, and no pipe is waited for.
 _READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
 # What a reader calls "there is no such object": a folder has the name, or a file stands where a folder is needed.
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-# How file systems without nameless files say so, and kernels that do not know of any.
-_UNNAMED_REFUSED = {errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-# How file systems without hard links say so: FAT with EPERM, others by the rest.
-_LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
-_RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-# Refusals that are certain to have left nothing behind. Others (EIO, ESTALE, ETIMEDOUT, as network file systems
-# give them) may have been carried out nevertheless.
-_CERTAIN = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOSPC,
-    errno.ENOTDIR,
-    errno.EROFS,
-}
 
 
 class LocalStore(Store):
@@ -95,15 +69,10 @@ class LocalStore(Store):
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True, create: bool = False) -> None:
         self._root = os.path.abspath(os.fspath(root)).rstrip("/")
         self._uri = Path(self._root or "/").as_uri()
-        self._fsync = fsync
-        self._unnamed = UNNAMED is not None
-        self._links = True
-        self._exclusive = True
-        # Whether the folder was there once: then it is not made again where somebody removed it.
-        self._seen = _is_folder(self._root or "/")
+        self._names = Naming(self._root, self._uri, fsync, seen=_is_folder(self._root or "/"))
         if create:
             with self._errors("create", "."):
-                self._make_folder(self._root)
+                self._names.make_folder(self._root)
 
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
@@ -114,13 +83,14 @@ class LocalStore(Store):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(put_if_absent=self._exclusive, list_after=False, durable=self._fsync, remote=False)
+        names = self._names
+        return Capabilities(put_if_absent=names.exclusive, list_after=False, durable=names.fsync, remote=False)
 
     def hasty(self) -> Store:
-        if not self._fsync:
+        if not self._names.fsync:
             return self
         view = copy.copy(self)
-        view._fsync = False  # noqa: SLF001 - of this class
+        view._names = dataclasses.replace(self._names, fsync=False)  # noqa: SLF001 - of this class
         return view
 
     # -- writing
@@ -128,189 +98,32 @@ class LocalStore(Store):
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
         with self._errors("create", key):
-            if found is not None:
-                return self._taken(path)
-            outcome = (self._put_unnamed(path, data) if self._unnamed else None) or self._put_named(path, data)
-        if isinstance(outcome, Created):
-            try:
-                self._sync_folder(os.path.dirname(path))
-            except OSError as error:
-                # Readers see the object, a power cut may still take it away: neither "created" nor "nothing created".
-                return Unknown(error)
-        return outcome
-
-    def _put_unnamed(self, path: str, data: bytes) -> PutOutcome | None:
-        """Give a name to a file that never had one, which takes one change of the folder instead of three, and of
-        which nothing is left if the writer dies. None: not here, and nothing was done.
-        """
-        try:
-            descriptor = os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
-        except OSError as error:
-            # What else is wrong, such as a folder that is still to be made, shows the other way.
-            self._unnamed = error.errno not in _UNNAMED_REFUSED
-            return None
-        try:
-            self._fill(descriptor, data)
-            drop_checksum(path)
-            try:
-                link_open(descriptor, path)
-            except OSError as error:
-                if not os.fstat(descriptor).st_nlink:
-                    return self._not_named(path, error)
-            return Created()
-        finally:
-            os.close(descriptor)
-
-    def _not_named(self, path: str, error: OSError) -> PutOutcome | None:
-        if isinstance(error, FileExistsError):
-            return self._taken(path)
-        if error.errno in _LINKS_REFUSED:
-            self._unnamed = False
-            return None
-        if error.errno == errno.ENOENT:  # the folder went away, or the list of open files
-            return None
-        if error.errno in _CERTAIN:
-            raise error
-        return Unknown(error)
-
-    def _put_named(self, path: str, data: bytes) -> PutOutcome:
-        temporary = self._write_temporary(path, data)
-        try:
-            drop_checksum(path)
-            return self._claim(temporary, path)
-        finally:
-            unlink(temporary)
-
-    def _claim(self, temporary: str, path: str) -> PutOutcome:
-        """Give the finished file its final name, if nobody has it.
-
-        A hard link is the one operation that POSIX makes exclusive and that publishes a file whole. Where links are
-        refused (FAT, some network and FUSE file systems) the kernel's exclusive rename does the same. A lock file
-        would not: it binds only those who know of it, and the next engine does not; and if its holder dies, nobody can
-        commit any more. So where both are refused, so is the write, and ``capabilities.put_if_absent`` is false.
-        """
-        if self._links:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                # A network file system that resent the request answers about our own link.
-                return Created() if link_count(temporary) > 1 else self._taken(path)
-            except OSError as error:
-                if error.errno in _CERTAIN:
-                    raise
-                if error.errno not in _LINKS_REFUSED:
-                    return Created() if link_count(temporary) > 1 else Unknown(error)
-                self._links = False
-            else:
-                return Created()
-        try:
-            rename_noreplace(temporary, path)
-        except FileExistsError:
-            return self._taken(path)
-        except OSError as error:
-            if error.errno in _CERTAIN or error.errno == errno.EPERM:
-                raise
-            if error.errno not in _RENAME_REFUSED:
-                return Unknown(error)
-            self._exclusive = False
-            raise StorageError(
-                f"{self.uri} has neither hard links nor an exclusive rename, so two writers could both win; "
-                "nothing can be committed there"
-            ) from error
-        return Created()
-
-    def _taken(self, path: str) -> Exists:
-        if os.path.isdir(path) and not os.path.islink(path):
-            raise IsADirectoryError(errno.EISDIR, "a folder has this name")
-        return Exists()
+            return self._names.create(path, data) if found is None else taken(path)
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
         with self._errors("write", key):
-            self._publish(self._write_temporary(path, data), path)
+            self._names.replace(path, data)
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[BinaryIO]:
         path = self._path(key)
         with self._errors("write", key):
-            temporary, descriptor = self._new_temporary(path)
+            temporary, descriptor = self._names.new_temporary(path)
         raw = OutputFile(descriptor, lambda error: failure("write", key, self.uri, error))
         stream = io.BufferedWriter(raw, _BUFFER)
         try:
             yield stream
             with self._errors("write", key):
                 stream.close()
-                if self._fsync:
+                if self._names.fsync:
                     sync(temporary, os.O_RDWR)
-                self._publish(temporary, path)
+                self._names.publish(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 stream.close()
             unlink(temporary)
             raise
-
-    def _publish(self, temporary: str, path: str) -> None:
-        """Put the finished file in the place of whatever has the name."""
-        try:
-            drop_checksum(path)
-            os.replace(temporary, path)
-        except BaseException:
-            unlink(temporary)
-            raise
-        self._sync_folder(os.path.dirname(path))
-
-    def _write_temporary(self, path: str, data: bytes) -> str:
-        """A finished, synced file beside ``path``, or an exception and no file."""
-        temporary, descriptor = self._new_temporary(path)
-        try:
-            try:
-                self._fill(descriptor, data)
-            finally:
-                os.close(descriptor)
-        except BaseException:
-            unlink(temporary)
-            raise
-        return temporary
-
-    def _fill(self, descriptor: int, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        if self._fsync:
-            os.fsync(descriptor)
-
-    def _new_temporary(self, path: str) -> tuple[str, int]:
-        folder = os.path.dirname(path)
-        temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            return temporary, os.open(temporary, _CREATE, 0o666)
-        except FileNotFoundError:
-            self._make_folder(folder)
-        return temporary, os.open(temporary, _CREATE, 0o666)
-
-    def _make_folder(self, folder: str, *, above: bool = True) -> None:
-        """Create a folder and those above it; on the disk before anything is put into it."""
-        if folder == self._root and self._seen and not os.path.lexists(folder):
-            raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
-        parent = os.path.dirname(folder)
-        try:
-            os.mkdir(folder)
-        except FileNotFoundError:
-            if not above:  # there are folders in which nothing can be created, such as /proc
-                raise
-            self._make_folder(parent)
-            self._make_folder(folder, above=False)
-            return
-        except FileExistsError:
-            # Another writer was faster; it may not have come to its sync yet.
-            if not os.path.isdir(folder):
-                raise NotADirectoryError(errno.ENOTDIR, f"not a folder: {folder}") from None
-        self._seen = self._seen or folder == self._root
-        self._sync_folder(parent)
-
-    def _sync_folder(self, folder: str) -> None:
-        if self._fsync:
-            sync_folder(folder)
 
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None

@@ -14,6 +14,7 @@ import pytest
 
 import refdelta_storage.disk
 import refdelta_storage.local
+import refdelta_storage.naming
 from api.killed_writers import OPERATIONS
 from api.needed import needs, objects
 from kills.steps import rows
@@ -87,7 +88,7 @@ def disk(monkeypatch):
         monkeypatch.setattr(refdelta_storage.local, "OutputFile", File)
         # What fails is tried again a few times, in the hope that there is room by then.
         monkeypatch.setattr(RetryPolicy, "delay", lambda *_, **__: 0.0)
-        for module in (refdelta_storage.local, refdelta_storage.disk):
+        for module in (refdelta_storage.local, refdelta_storage.naming, refdelta_storage.disk):
             monkeypatch.setattr(module, "os", full)
 
     return fill

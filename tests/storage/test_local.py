@@ -27,6 +27,7 @@ from refdelta_storage import (
     ObjectNotFoundError,
     StorageError,
     Unknown,
+    naming,
 )
 from refdelta_storage import local as local_module
 from refdelta_storage.disk import UNNAMED, link_open
@@ -144,7 +145,7 @@ class TestRaces:
 @pytest.fixture
 def named(monkeypatch):
     """No files without a name, as on most network file systems."""
-    monkeypatch.setattr(local_module, "UNNAMED", None)
+    monkeypatch.setattr(naming, "UNNAMED", None)
 
 
 @pytest.mark.skipif(not UNNAMED, reason="the system has no files without a name")
@@ -156,7 +157,7 @@ class TestFilesWithoutAName:
             seen.append(files(tmp_path))
             link_open(descriptor, path)
 
-        monkeypatch.setattr(local_module, "link_open", look)
+        monkeypatch.setattr(naming, "link_open", look)
         store = LocalStore(tmp_path)
         assert isinstance(store.put_if_absent("k", b"x" * 100_000), Created)
         assert isinstance(store.put_if_absent("k", b"y"), Exists)
@@ -169,7 +170,7 @@ class TestFilesWithoutAName:
             Path(path).write_bytes(b"the winner's")
             link_open(descriptor, path)
 
-        monkeypatch.setattr(local_module, "link_open", lose)
+        monkeypatch.setattr(naming, "link_open", lose)
         store = LocalStore(tmp_path)
         assert isinstance(store.put_if_absent("k", b"x"), Exists)
         assert store.get("k") == b"the winner's"
@@ -182,19 +183,19 @@ class TestFilesWithoutAName:
             link_open(descriptor, path)
             raise OSError(errno.EIO, "lost")
 
-        monkeypatch.setattr(local_module, "link_open", then_fail)
+        monkeypatch.setattr(naming, "link_open", then_fail)
         assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Created)
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
     def test_an_error_without_a_link_is_unknown(self, tmp_path, monkeypatch, code):
-        monkeypatch.setattr(local_module, "link_open", refuse(code))
+        monkeypatch.setattr(naming, "link_open", refuse(code))
         outcome = LocalStore(tmp_path).put_if_absent("k", b"x")
         assert isinstance(outcome, Unknown)
         assert outcome.cause.errno == code
         assert files(tmp_path) == []
 
     def test_a_full_disk_is_an_error(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(local_module, "link_open", refuse(errno.ENOSPC))
+        monkeypatch.setattr(naming, "link_open", refuse(errno.ENOSPC))
         with pytest.raises(StorageError):
             LocalStore(tmp_path).put_if_absent("k", b"x")
         assert files(tmp_path) == []
@@ -208,13 +209,13 @@ class TestFilesWithoutAName:
             return os.open(path, flags, *mode)
 
         tried = []
-        monkeypatch.setattr(local_module, "os", SimpleNamespace(**vars(os) | {"open": refused}))
+        monkeypatch.setattr(naming, "os", SimpleNamespace(**vars(os) | {"open": refused}))
         self._names_do(tmp_path)
         assert len(tried) == tries
 
     @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.ENOENT])
     def test_where_such_a_file_cannot_be_named_names_do(self, tmp_path, monkeypatch, code):
-        monkeypatch.setattr(local_module, "link_open", refuse(code))
+        monkeypatch.setattr(naming, "link_open", refuse(code))
         self._names_do(tmp_path)
 
     def _names_do(self, tmp_path):
@@ -260,7 +261,7 @@ class TestNetworkFileSystems:
 
     def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(self, tmp_path, monkeypatch):
         store = LocalStore(tmp_path)
-        monkeypatch.setattr(local_module.LocalStore, "_sync_folder", refuse(errno.EIO))
+        monkeypatch.setattr(naming.Naming, "_sync_folder", refuse(errno.EIO))
         assert isinstance(store.put_if_absent("k", b"x"), Unknown)
         assert store.get("k") == b"x"
 
@@ -279,7 +280,7 @@ class TestWithoutHardLinks:
     @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS])
     def test_without_either_nothing_is_committed(self, tmp_path, monkeypatch, code):
         monkeypatch.setattr(local_module.os, "link", refuse(errno.EPERM))
-        monkeypatch.setattr(local_module, "rename_noreplace", refuse(code))
+        monkeypatch.setattr(naming, "rename_noreplace", refuse(code))
         store = LocalStore(tmp_path)
         with pytest.raises(StorageError, match="neither hard links nor an exclusive rename"):
             store.put_if_absent("k", b"x")
@@ -290,11 +291,11 @@ class TestWithoutHardLinks:
         (tmp_path / "a").write_text("a")
         (tmp_path / "b").write_text("b")
         with pytest.raises(FileExistsError):
-            local_module.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
-        local_module.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "c"))
+            naming.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
+        naming.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "c"))
         assert files(tmp_path) == ["b", "c"]
         with pytest.raises(FileNotFoundError):
-            local_module.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "d"))
+            naming.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "d"))
 
     def test_a_loser_of_the_rename_is_told_so(self, tmp_path, monkeypatch):
         store = LocalStore(tmp_path)

@@ -1,0 +1,223 @@
+"""How whole files get their names in a folder of this machine: exclusively, or in the place of what has the name."""
+# As in `local`: plain calls of `os`.
+# ruff: noqa: PTH102, PTH105, PTH112, PTH114, PTH120
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from dataclasses import dataclass, field
+
+from refdelta_storage.base import Created, Exists, PutOutcome, Unknown
+from refdelta_storage.disk import TEMPORARY, UNNAMED, drop_checksum, link_count, link_open, sync_folder, unlink
+from refdelta_storage.errors import StorageError
+from refdelta_storage.rename import rename_noreplace
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# How file systems without nameless files say so, and kernels that do not know of any.
+_UNNAMED_REFUSED = {errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+# How file systems without hard links say so: FAT with EPERM, others by the rest.
+_LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+_RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+# Refusals that are certain to have left nothing behind. Others (EIO, ESTALE, ETIMEDOUT, as network file systems
+# give them) may have been carried out nevertheless.
+_CERTAIN = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EROFS,
+}
+
+
+@dataclass
+class Naming:
+    """Writes files into a folder. Errors come as the system raises them.
+
+    Attributes:
+        root: the folder.
+        uri: the same for errors.
+        fsync: whether a write is on the disk (file and folder) before it is acknowledged.
+        seen: whether the folder was there once: then it is not made again where somebody removed it.
+        unnamed: whether there are files without a name, as far as is known.
+        links: whether there are hard links, as far as is known.
+        exclusive: whether a name can be taken exclusively, as far as is known.
+    """
+
+    root: str
+    uri: str
+    fsync: bool
+    seen: bool
+    unnamed: bool = field(default_factory=lambda: UNNAMED is not None)
+    links: bool = True
+    exclusive: bool = True
+
+    def create(self, path: str, data: bytes) -> PutOutcome:
+        """Create a file, if nothing has its name."""
+        outcome = (self._put_unnamed(path, data) if self.unnamed else None) or self._put_named(path, data)
+        if isinstance(outcome, Created):
+            try:
+                self._sync_folder(os.path.dirname(path))
+            except OSError as error:
+                # Readers see the object, a power cut may still take it away: neither "created" nor "nothing created".
+                return Unknown(error)
+        return outcome
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put a file in the place of whatever has the name."""
+        self.publish(self._write_temporary(path, data), path)
+
+    def _put_unnamed(self, path: str, data: bytes) -> PutOutcome | None:
+        """Give a name to a file that never had one, which takes one change of the folder instead of three, and of
+        which nothing is left if the writer dies. None: not here, and nothing was done.
+        """
+        try:
+            descriptor = os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
+        except OSError as error:
+            # What else is wrong, such as a folder that is still to be made, shows the other way.
+            self.unnamed = error.errno not in _UNNAMED_REFUSED
+            return None
+        try:
+            self._fill(descriptor, data)
+            drop_checksum(path)
+            try:
+                link_open(descriptor, path)
+            except OSError as error:
+                if not os.fstat(descriptor).st_nlink:
+                    return self._not_named(path, error)
+            return Created()
+        finally:
+            os.close(descriptor)
+
+    def _not_named(self, path: str, error: OSError) -> PutOutcome | None:
+        if isinstance(error, FileExistsError):
+            return taken(path)
+        if error.errno in _LINKS_REFUSED:
+            self.unnamed = False
+            return None
+        if error.errno == errno.ENOENT:  # the folder went away, or the list of open files
+            return None
+        if error.errno in _CERTAIN:
+            raise error
+        return Unknown(error)
+
+    def _put_named(self, path: str, data: bytes) -> PutOutcome:
+        temporary = self._write_temporary(path, data)
+        try:
+            drop_checksum(path)
+            return self._claim(temporary, path)
+        finally:
+            unlink(temporary)
+
+    def _claim(self, temporary: str, path: str) -> PutOutcome:
+        """Give the finished file its final name, if nobody has it.
+
+        A hard link is the one operation that POSIX makes exclusive and that publishes a file whole. Where links are
+        refused (FAT, some network and FUSE file systems) the kernel's exclusive rename does the same. A lock file
+        would not: it binds only those who know of it, and the next engine does not; and if its holder dies, nobody can
+        commit any more. So where both are refused, so is the write, and ``capabilities.put_if_absent`` is false.
+        """
+        if self.links:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                # A network file system that resent the request answers about our own link.
+                return Created() if link_count(temporary) > 1 else taken(path)
+            except OSError as error:
+                if error.errno in _CERTAIN:
+                    raise
+                if error.errno not in _LINKS_REFUSED:
+                    return Created() if link_count(temporary) > 1 else Unknown(error)
+                self.links = False
+            else:
+                return Created()
+        try:
+            rename_noreplace(temporary, path)
+        except FileExistsError:
+            return taken(path)
+        except OSError as error:
+            if error.errno in _CERTAIN or error.errno == errno.EPERM:
+                raise
+            if error.errno not in _RENAME_REFUSED:
+                return Unknown(error)
+            self.exclusive = False
+            raise StorageError(
+                f"{self.uri} has neither hard links nor an exclusive rename, so two writers could both win; "
+                "nothing can be committed there"
+            ) from error
+        return Created()
+
+    def publish(self, temporary: str, path: str) -> None:
+        """Put the finished file in the place of whatever has the name."""
+        try:
+            drop_checksum(path)
+            os.replace(temporary, path)
+        except BaseException:
+            unlink(temporary)
+            raise
+        self._sync_folder(os.path.dirname(path))
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        """A finished, synced file beside ``path``, or an exception and no file."""
+        temporary, descriptor = self.new_temporary(path)
+        try:
+            try:
+                self._fill(descriptor, data)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            unlink(temporary)
+            raise
+        return temporary
+
+    def _fill(self, descriptor: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if self.fsync:
+            os.fsync(descriptor)
+
+    def new_temporary(self, path: str) -> tuple[str, int]:
+        """The name of a new file beside ``path``, which is open for writing; its folder is made, too."""
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            return temporary, os.open(temporary, _CREATE, 0o666)
+        except FileNotFoundError:
+            self.make_folder(folder)
+        return temporary, os.open(temporary, _CREATE, 0o666)
+
+    def make_folder(self, folder: str, *, above: bool = True) -> None:
+        """Create a folder and those above it; on the disk before anything is put into it."""
+        if folder == self.root and self.seen and not os.path.lexists(folder):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
+        parent = os.path.dirname(folder)
+        try:
+            os.mkdir(folder)
+        except FileNotFoundError:
+            if not above:  # there are folders in which nothing can be created, such as /proc
+                raise
+            self.make_folder(parent)
+            self.make_folder(folder, above=False)
+            return
+        except FileExistsError:
+            # Another writer was faster; it may not have come to its sync yet.
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, f"not a folder: {folder}") from None
+        self.seen = self.seen or folder == self.root
+        self._sync_folder(parent)
+
+    def _sync_folder(self, folder: str) -> None:
+        if self.fsync:
+            sync_folder(folder)
+
+
+def taken(path: str) -> Exists:
+    """That a file has the name. Raises ``IsADirectoryError`` where it is a folder."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise IsADirectoryError(errno.EISDIR, "a folder has this name")
+    return Exists()
