@@ -19,12 +19,15 @@ from refdelta.engine.schema import delta_type
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.change import change_table, in_json, noted_version
+from refdelta.ops.identity import START
 from refdelta.ops.names import dotted, split_path
 from refdelta.ops.rewrite import find_matches
+from refdelta.ops.row_rules import INVARIANTS
 from refdelta.protocol.char_varchar import NOTE
 from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import can_widen, with_type_changes
 from refdelta.protocol.field_names import check_field_names
+from refdelta.protocol.generated_partitions import GENERATION
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.schema_edit import Path, edited, find_path, with_field, with_part
 from refdelta.protocol.types import (
@@ -44,8 +47,8 @@ if TYPE_CHECKING:
     from refdelta.staging import Staging
 
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
-_EXPRESSIONS = ("delta.generationExpression", "delta.invariants")
-_MADE = frozenset(("delta.generationExpression", "delta.identity.start"))
+_EXPRESSIONS = (GENERATION, INVARIANTS)
+_MADE = frozenset((GENERATION, START))
 _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 

@@ -13,6 +13,7 @@ from refdelta.ops.change import PROTECTED
 from refdelta.ops.row_ids import counted
 from refdelta.protocol.deletion_vector import RelativeKey, locate
 from refdelta.protocol.features import check_writable
+from refdelta.protocol.in_commit_timestamp import ENABLEMENT
 from refdelta.protocol.paths import absolute_uri, encode_path
 from refdelta.protocol.row_tracking import DOMAIN, ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
     from refdelta.staging import Staging
 
 # What the properties say of the history that the clone does not have.
-_OF_THE_HISTORY = (
-    PROTECTED,
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-)
+_OF_THE_HISTORY = (PROTECTED, *ENABLEMENT)
 
 
 def clone(txn: Staging, source: Snapshot) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.engine.statistics import whole_adds
+from refdelta.ops.change import PROTECTED
 from refdelta.ops.reorg_uniform import rewrite_figures
 from refdelta.ops.unmapping import clustering_by_names, removed_mapping
 from refdelta.protocol.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.features import REGISTRY, Facts
+from refdelta.protocol.in_commit_timestamp import ENABLEMENT
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
 from refdelta.protocol.types import parse_schema, schema_json
@@ -142,15 +144,10 @@ _WIDENED = Removal(_as_if_never_widened, _changes, stop=True, rewrite=_reorganiz
 
 REMOVALS: dict[str, Removal] = {
     "checkConstraints": Removal(left=_constraints),
-    "inCommitTimestamp": Removal(
-        _properties(
-            unset=("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"),
-            enableInCommitTimestamps="false",
-        )
-    ),
+    "inCommitTimestamp": Removal(_properties(unset=ENABLEMENT, enableInCommitTimestamps="false")),
     "domainMetadata": Removal(_domains),
     "materializePartitionColumns": Removal(_properties(unset=("delta.enableMaterializePartitionColumnsFeature",))),
-    "checkpointProtection": Removal(_properties(unset=("delta.requireCheckpointProtectionBeforeVersion",))),
+    "checkpointProtection": Removal(_properties(unset=(PROTECTED,))),
     "columnMapping": Removal(_by_names, _mapped, rewrite=removed_mapping),
     "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
     "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),

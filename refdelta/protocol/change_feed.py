@@ -22,8 +22,9 @@ from refdelta.protocol.actions import (
     Metadata,
     Remove,
 )
+from refdelta.protocol.column_mapping import mode_of
 from refdelta.protocol.paths import same_path
-from refdelta.protocol.properties import get
+from refdelta.protocol.properties import records_changes
 from refdelta.protocol.types import (
     LONG,
     STRING,
@@ -74,10 +75,8 @@ class Change:
 
 
 def is_fed(metadata: Metadata) -> bool:
-    """Whether what changes is recorded: ``delta.enableChangeDataFeed``, or its older name, is true."""
-    configuration = metadata.configuration or {}
-    names = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
-    return any(get(configuration, name) is True for name in names)
+    """Whether a table records what changes."""
+    return records_changes(metadata.configuration or {})
 
 
 def check_recorded(metadata: Metadata, version: int) -> None:
@@ -198,7 +197,7 @@ def check_compatible(then: Metadata, now: Metadata, version: int) -> None:
 
 
 def _is_mapped(metadata: Metadata) -> bool:
-    return bool(get(metadata.configuration or {}, "delta.columnMapping.mode") != "none")
+    return mode_of(metadata) != "none"
 
 
 def _partitioning(metadata: Metadata) -> list[str]:

@@ -16,7 +16,7 @@ import msgspec
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.change_feed import check_columns, is_fed
-from refdelta.protocol.properties import CONSTRAINT_PREFIX, get
+from refdelta.protocol.properties import CONSTRAINT_PREFIX, get, records_changes
 from refdelta.protocol.types import parse_schema
 
 
@@ -84,13 +84,6 @@ def _constrained(facts: Facts) -> bool:
     return any(key.lower().startswith(CONSTRAINT_PREFIX) for key in facts.configuration)
 
 
-def _change_data_feed(facts: Facts) -> bool:
-    return bool(
-        get(facts.configuration, "delta.enableChangeDataFeed")
-        or get(facts.configuration, "delta.enableChangeDataCapture")
-    )
-
-
 class Feature(msgspec.Struct, frozen=True):
     """A table feature.
 
@@ -145,7 +138,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer("appendOnly", legacy=(1, 2), write="always", active=_on("delta.appendOnly")),
     _writer("invariants", legacy=(1, 2), write="always", active=_field_key("delta.invariants")),
     _writer("checkConstraints", legacy=(1, 3), write="always", active=_constrained, drop="plain"),
-    _writer("changeDataFeed", legacy=(1, 4), write="always", active=_change_data_feed),
+    _writer("changeDataFeed", legacy=(1, 4), write="always", active=lambda facts: records_changes(facts.configuration)),
     _writer("generatedColumns", legacy=(1, 4), write="always", active=_field_key("delta.generationExpression")),
     _both(
         "columnMapping",

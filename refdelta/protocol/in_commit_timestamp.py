@@ -18,6 +18,11 @@ from refdelta.protocol.codec import decode_action
 from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import get
 
+_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
+_SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+ENABLEMENT = (_SINCE_VERSION, _SINCE_TIMESTAMP)
+"""The properties that say since when a table has in-commit timestamps."""
+
 
 class Enablement(msgspec.Struct, frozen=True):
     """Since when a table has in-commit timestamps.
@@ -82,10 +87,6 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
         told = {} if since is None else {_SINCE_VERSION: str(since.version), _SINCE_TIMESTAMP: str(since.timestamp)}
         kept = {k: v for k, v in (metadata.configuration or {}).items() if k not in (_SINCE_VERSION, _SINCE_TIMESTAMP)}
         return msgspec.structs.replace(metadata, configuration={**kept, **told})
-
-
-_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
-_SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def kept(protocol: Protocol, metadata: Metadata) -> bool:

@@ -286,6 +286,16 @@ def get(configuration: Mapping[str, str], name: str) -> Any:
         raise InvalidLogError(f"the table's property {row.name} is {text!r}, but it {error}") from None
 
 
+def records_changes(configuration: Mapping[str, str]) -> bool:
+    """Whether what changes is recorded: ``delta.enableChangeDataFeed``, or its older name, is true.
+
+    Raises:
+        InvalidLogError: one of them is neither true nor false.
+    """
+    new, old = "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
+    return bool(get(configuration, new) or get(configuration, old))
+
+
 @dataclass(frozen=True, slots=True)
 class TableProperties:
     """A table's properties, typed. Durations are in milliseconds, sizes in bytes; None is "not set"."""
@@ -337,8 +347,7 @@ class TableProperties:
         """
         stored = configuration or {}
         values = {field: get(stored, name) for field, name in _FIELDS.items()}
-        # The old name of the same property, as delta-spark falls back to it.
-        values["enable_change_data_feed"] |= get(stored, "delta.enableChangeDataCapture")
+        values["enable_change_data_feed"] = records_changes(stored)
         # PROTOCOL.md, "Iceberg Compatibility", "Materialize Partition Columns": a must, or as the table would have it.
         must = _HOLDS_PARTITIONS in features or any(get(stored, name) for name in _HOLD_PARTITION_COLUMNS)
         values["requires_partition_columns"] |= must
