@@ -18,22 +18,14 @@ from refdelta.engine.char_padding import padded_uppers
 from refdelta.engine.compare import compare
 from refdelta.engine.schema import arrow_type
 from refdelta.engine.stats_json import Statistic, child_of, read_statistics
-from refdelta.protocol.char_varchar import char_length
-from refdelta.protocol.evolution import TYPE_CHANGES
+from refdelta.protocol.stats_source import StatsSource
 from refdelta.protocol.types import (
-    BINARY,
-    DOUBLE,
     LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    VARIANT,
     VOID,
-    DataType,
-    StructField,
     StructType,
-    is_nested,
-    physical_name,
 )
 
 if TYPE_CHECKING:
@@ -72,16 +64,6 @@ class FileStatsView:
     bounds: dict[tuple[str, ...], Bounds]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    path: tuple[str, ...]
-    physical: tuple[str, ...]
-    type: DataType
-    bounded: bool
-    nested: bool
-    char: int | None
-
-
 def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, ...]]) -> FileStatsView:
     """Read the statistics of some columns.
 
@@ -90,8 +72,8 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
         schema: the table's.
         paths: logical paths of columns, spelled as in the schema.
     """
-    wanted = [_wanted(schema, path) for path in paths]
-    leaves = _statistics(wanted)
+    wanted = {path: StatsSource.of(schema, path) for path in paths}
+    leaves = _statistics(wanted.values())
     found = [pa.nulls(files.num_rows, arrow_type(kind)) for _, kind in leaves]
     if "stats" in files.column_names:
         _, found = read_statistics(files["stats"], leaves)
@@ -99,28 +81,11 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
         parsed = one_array(files["stats_parsed"])
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
     rows, columns = found[0], found[1:]
-    bounds = {item.path: _bounds(item, *columns[3 * i : 3 * i + 3]) for i, item in enumerate(wanted)}
+    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3]) for i, path in enumerate(wanted)}
     return FileStatsView(rows, bounds)
 
 
-def _wanted(schema: StructType, path: tuple[str, ...]) -> _Wanted:
-    fields: list[StructField] = []
-    here: DataType = schema
-    for name in path:
-        item = here.field(name) if isinstance(here, StructType) else None
-        if item is None:
-            break
-        fields.append(item)
-        here = item.type
-    changed = fields[-1].metadata.get(TYPE_CHANGES) and here == DOUBLE
-    # A float's shortest text is not that of the double that equals it, so old bounds of a widened column would be off.
-    bounded = not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
-    nested = any(field.nullable for field in fields[:-1])
-    names = tuple(physical_name(field) for field in fields)
-    return _Wanted(path, names, here, bounded, nested, char_length(schema, path))
-
-
-def _bounds(item: _Wanted, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
+def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
     if item.type == STRING:
         # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
         # became "?".
@@ -145,7 +110,7 @@ def _whole_millisecond(high: pa.Array) -> pa.Array:
     return later.cast(high.type)
 
 
-def _statistics(wanted: list[_Wanted]) -> list[Statistic]:
+def _statistics(wanted: Iterable[StatsSource]) -> list[Statistic]:
     """The row count, then minimum, maximum and null count of every column."""
     found: list[Statistic] = [(("numRecords",), LONG)]
     for item in wanted:

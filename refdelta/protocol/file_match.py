@@ -17,8 +17,7 @@ from refdelta.errors import DeltaError, ExpressionError
 from refdelta.protocol import partition_values
 from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.casting import convert_value, widen
-from refdelta.protocol.char_varchar import char_length, padded_upper
-from refdelta.protocol.evolution import TYPE_CHANGES
+from refdelta.protocol.char_varchar import padded_upper
 from refdelta.protocol.like import like_prefix
 from refdelta.protocol.ordering import order
 from refdelta.protocol.predicate import (
@@ -43,19 +42,15 @@ from refdelta.protocol.predicate import (
     value_of,
 )
 from refdelta.protocol.stats import load_stats, lookup, statistic
+from refdelta.protocol.stats_source import StatsSource
 from refdelta.protocol.types import (
-    BINARY,
     DATE,
-    DOUBLE,
     LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    VOID,
     DataType,
-    StructField,
     StructType,
-    is_nested,
     physical_name,
 )
 
@@ -65,6 +60,7 @@ KEEP_ORDER: frozenset[tuple[DataType, DataType]] = frozenset(
 """Casts that keep the order of values, so that bounds stay bounds."""
 
 _MILLISECOND = 1_000
+_TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def may_match(predicate: Predicate, file: Add | Remove, schema: StructType, partition_columns: Sequence[str]) -> bool:
@@ -93,7 +89,7 @@ class FileMatcher:
         self.predicate = push_not(predicate)
         names = {name.lower() for name in partition_columns}
         self._partitions = [item for item in schema if item.name.lower() in names]
-        self._data = {path: _Source.of(schema, path) for path in columns(predicate) if path[0].lower() not in names}
+        self._data = {path: StatsSource.of(schema, path) for path in columns(predicate) if path[0].lower() not in names}
 
     @property
     def partition_names(self) -> list[str]:
@@ -148,37 +144,6 @@ def _atoms(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
-class _Source(msgspec.Struct, frozen=True):
-    """Where the statistics of a column are, and what can be made of them."""
-
-    physical: tuple[str, ...]
-    type: DataType
-    bounded: bool
-    nested: bool
-    text: bool
-    time: bool
-    char: int | None
-
-    @classmethod
-    def of(cls, schema: StructType, path: tuple[str, ...]) -> _Source:
-        fields: list[StructField] = []
-        here: DataType = schema
-        for name in path:
-            item = here.field(name) if isinstance(here, StructType) else None
-            if item is None:
-                break
-            fields.append(item)
-            here = item.type
-        # A float's shortest text is not that of the double that equals it, so old bounds of a widened column are off.
-        changed = here == DOUBLE and fields[-1].metadata.get(TYPE_CHANGES)
-        bounded = not (is_nested(here) or here in (BINARY, VOID) or changed)
-        # Not every writer counts the nulls of a field whose parent is null.
-        nested = any(field.nullable for field in fields[:-1])
-        time = here in (TIMESTAMP, TIMESTAMP_NTZ)
-        char = char_length(schema, path)
-        return cls(tuple(map(physical_name, fields)), here, bounded, nested, here == STRING, time, char)
-
-
 class _Known(msgspec.Struct, frozen=True):
     """What is known of a value in a file: bounds, None where there are none, and whether some row has null, or another
     value.
@@ -202,7 +167,7 @@ class _File:
         self,
         known: Mapping[str, Any],
         stats: dict[str, Any],
-        sources: Mapping[tuple[str, ...], _Source],
+        sources: Mapping[tuple[str, ...], StatsSource],
         settled: frozenset[int],
     ) -> None:
         self.known, self.stats, self.sources, self.settled = known, stats, sources, settled
@@ -265,7 +230,7 @@ class _File:
         except ExpressionError:
             return _Known()
 
-    def _column(self, source: _Source) -> _Known:
+    def _column(self, source: StatsSource) -> _Known:
         nulls = statistic(lookup(self.stats, ("nullCount", *source.physical)), LONG)
         # Under wide bounds a count of nulls that is neither 0 nor all rows says nothing, and nothing is made of it.
         has_null = source.nested or nulls != 0
@@ -333,15 +298,15 @@ def _same(one: _Known, other: _Known) -> bool:
     return one.constant and other.constant and order(one.low, other.low) == 0
 
 
-def _upper(high: Any, source: _Source) -> Any:
+def _upper(high: Any, source: StatsSource) -> Any:
     """A maximum as a bound of the values that it was made of."""
     if high is None:
         return None
-    if source.text and high.endswith("\ufffd"):
+    if source.type == STRING and high.endswith("\ufffd"):
         # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
         # became "?".
         return high[:-1].removesuffix("?") + "\U0010ffff"
-    if source.time and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
+    if source.type in _TIMES and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
         # Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound.
         return high + _MILLISECOND - 1
     return high
