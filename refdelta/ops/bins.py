@@ -148,6 +148,7 @@ def plan_bins(
         "upgrade": np.ones(files.num_rows, bool),
     }[aim]
     touched = np.ones(files.num_rows, bool) if fresh is None else _flags(fresh)
+    files = files.combine_chunks()  # of many pieces, Arrow puts all together again for each bin
     bins = []
     for number, positions in enumerate(_partitions(snapshot, files)):
         chosen = positions[wanted[positions]]
@@ -156,9 +157,9 @@ def plan_bins(
         chosen = chosen[np.argsort(facts.inserted[chosen], kind="stable")]
         apart, loose = chosen[clustered[chosen]], chosen[~clustered[chosen]]
         packed = [loose] if aim == "sort" else _packed(loose, facts.live_sizes, target)
-        newer = facts.newer(positions[~clustered[positions]]) if aim == "compact" else facts.vectors
+        seen = facts.seen(positions[~clustered[positions]])
         for members in (*packed, *apart[:, None]):
-            if len(members) and (aim != "compact" or facts.worthwhile(members, newer)):
+            if len(members) and (aim != "compact" or facts.worthwhile(members, seen)):
                 size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
                 bins.append(Bin(files.take(pa.array(members)), size, inserted, number))
     return Plan(bins, files.num_rows)
@@ -202,10 +203,11 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
     names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
     ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]
     chosen = chosen[np.lexsort((facts.inserted[chosen], ranks[chosen]))]
+    files, cube = files.combine_chunks(), one_array(cubes["cube"])
     bins = []
     for members in _packed(chosen, facts.live_sizes, _MOST_CUBE * target):
         rows = pa.array(members)
-        together = one_array(cubes["cube"]).take(rows)
+        together = cube.take(rows)
         if not len(members) or (together.null_count == 0 and len(together.unique()) == 1 and not _any(others, rows)):
             continue  # they are of one run as they are
         size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
@@ -281,20 +283,22 @@ class _Facts:
             _numbers(pc.coalesce(said, pa.array(written * 1000))),
         )
 
-    def newer(self, partition: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which files of a partition no compaction to this target can have seen; those of others do not count."""
+    def seen(self, partition: NDArray[np.int64]) -> int:
+        """Until when compactions to this target may have seen a partition's files, in milliseconds since 1970."""
         made = partition[self.done[partition]]
-        return ~self.done & (self.written > max(self.written[made], default=-1))
+        return int(self.written[made].max(initial=-1))
 
-    def worthwhile(self, members: NDArray[np.int64], newer: NDArray[np.bool_]) -> bool:
-        """Whether rewriting these files gives fewer of them, or frees rows that were deleted.
+    def worthwhile(self, members: NDArray[np.int64], seen: int) -> bool:
+        """Whether rewriting these files gives fewer of them, or frees rows that were deleted; ``seen`` is from
+        :meth:`seen`.
 
         What a compaction made would only be made again, and a file that it left alone did not fit then: a second run
         is to find nothing to do. But two that were left alone may come of one that was broken off.
         """
         if self.purge[members].any():
             return True
-        return len(members) > 1 and bool(newer[members].any() or np.count_nonzero(~self.done[members]) > 1)
+        others = members[~self.done[members]]
+        return len(members) > 1 and (len(others) > 1 or bool((self.written[others] > seen).any()))
 
 
 def _partitions(snapshot: Snapshot, files: pa.Table) -> Iterator[NDArray[np.int64]]:

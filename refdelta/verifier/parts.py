@@ -54,6 +54,8 @@ def scattered(parts: Sequence[Iterable[AnyAction]]) -> str | None:
     Args:
         parts: the actions of each part.
     """
+    if len(parts) == 1:
+        return None
     by_path: dict[int, int] = {}
     by_both: dict[int, int] = {}
     strays: list[str | None] = [None, None]

@@ -17,6 +17,7 @@ from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.engine.dv import load_deletion_vector
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
+from refdelta.ops.optimize import Request, planned
 from refdelta.protocol.actions import DeletionVectorDescriptor
 from refdelta.protocol.paths import data_key
 from refdelta.staging import Staging
@@ -554,3 +555,15 @@ def test_bins_are_rewritten_side_by_side(parted):
     assert result["numBatches"] == 3
     assert rows_of(parted) == before
     check_places(parted, result.version)
+
+
+def test_a_planned_bin_holds_no_more_than_its_files(tmp_path):
+    """It may go to another process, and there are as many as partitions."""
+    for _ in range(2):
+        rows = numbers(*range(20), p=list(range(20)))
+        write_deltalake(tmp_path / "t", rows, mode="append", partition_by="p")
+    snapshot = DeltaTable(tmp_path / "t").newest_for_writing()
+    plan = planned(snapshot, Request(aim="compact"))
+    assert [one.files.num_rows for one in plan.bins] == [2] * 20
+    whole = snapshot.files.combine_chunks().get_total_buffer_size()
+    assert sum(one.files.get_total_buffer_size() for one in plan.bins) < 3 * whole
