@@ -99,9 +99,10 @@ class Reading(Handle):
         """Plan a read: which files, which are pruned and why. Nothing is read yet.
 
         Args:
-            columns: names of top-level columns, in the order wanted; None for all.
+            columns: names of top-level columns, in the order wanted; None for all. Where the table tracks rows,
+                ``_metadata.row_id`` and ``_metadata.row_commit_version`` are columns, too, but not among all.
             predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake
-                takes.
+                takes. It may look at the row ids in any case.
         """
         from refdelta.engine.scan import plan_scan
 

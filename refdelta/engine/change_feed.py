@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
+from refdelta.engine.filters import row_filter
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import ONLY, RowStream, Scan, plan_scan, scan_files
@@ -128,8 +129,10 @@ def plan_changes(
     # Files of other versions may not have been made by the expressions of this one.
     fields = (dataclasses.replace(item, metadata=_without_expression(item)) for item in snapshot.schema)
     schema = StructType((*fields, *FEED_COLUMNS))
+    # Change files do not hold the ids of rows.
     for name in arguments.names("columns", columns) or ():
-        schema.field(name, "the change data feed")  # change files do not hold the ids of rows
+        schema.field(name, "the change data feed")
+    row_filter(predicate, schema)
     return ChangeScan(
         *(
             plan_scan(_as_table(snapshot, schema, files, alike), columns, predicate)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.engine.state import STATS_PARSED
+from refdelta.protocol.row_tracking import kind_of
 from refdelta.protocol.types import StructField, StructType, physical_name
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def groups_to_read(
     usable = [
         (item, source, places[source.name])
         for item, source in columns.values()
-        if item.name in row_filter.columns and _has_bounds(source) and source.name in places
+        if item.name in row_filter.columns
+        and _has_bounds(source)
+        and source.name in places
+        # Of row ids a file holds those alone that differ from the default.
+        and kind_of(item) is None
     ]
     if len(everything) < 2 or not usable:
         return everything

@@ -23,14 +23,14 @@ from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.paths import data_key
-from refdelta.protocol.row_tracking import ASKED, kind_of
+from refdelta.protocol.row_tracking import ASKED, asked_columns, is_enabled, kind_of
+from refdelta.protocol.types import StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from refdelta.engine.filters import Pruned, RowFilter
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.types import StructField
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Scan(RowStream):
 
     def _filter_fields(self) -> tuple[Any, ...]:
         wanted = self.predicate.columns if self.predicate is not None else frozenset()
-        return tuple(item for item in self.snapshot.schema if item.name in wanted)
+        return tuple(item for item in _with_ids(self.snapshot) if item.name in wanted)
 
 
 def plan_scan(
@@ -265,7 +265,7 @@ def plan_scan(
         snapshot: the version to read.
         columns: the columns that come out, in this order, by name in any case; None for all. An empty list gives rows
             without columns. Where the table tracks rows, ``_metadata.row_id`` and ``_metadata.row_commit_version`` are
-            columns, too, but not among all.
+            columns, too, but not among all. A predicate may ask for them in any case.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
             which it is unknown are left out.
         executor: who reads; None for threads, as many as the store wants.
@@ -282,16 +282,19 @@ def plan_scan(
     """
     schema = snapshot.schema
     wanted = tuple(schema) if columns is None else _chosen(snapshot, columns)
-    files, flt, pruned = snapshot.files, row_filter(predicate, schema), None
+    searched = schema if predicate is None else _with_ids(snapshot)
+    files, flt, pruned = snapshot.files, row_filter(predicate, searched), None
     if flt is not None:
         flt = informed(flt, snapshot)
-        pruned = flt.prune(files, schema, snapshot.partition_columns)
+        # Statistics say nothing of row ids, of which a file may hold some.
+        plain = StructType(tuple(i if kind_of(i) is None else StructField(i.name, i.type) for i in searched))
+        pruned = flt.prune(files, plain, snapshot.partition_columns)
         files = files.filter(pruned.keep)
     rows = flt if pruned is not None and not pruned.exact else None
     names = {item.name for item in wanted}
     plan = ReadPlan(
         columns=wanted,
-        filter_columns=tuple(i for i in schema if rows is not None and i.name in rows.columns - names),
+        filter_columns=tuple(i for i in searched if rows is not None and i.name in rows.columns - names),
         partition_columns=frozenset(snapshot.partition_columns),
         row_filter=rows,
         by_id=snapshot.column_mapping_mode == "id",
@@ -316,10 +319,18 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ..
 
 def _of_rows(snapshot: Snapshot, name: str) -> StructField:
     """What rows keep, under the name by which it is asked for."""
-    found = snapshot.tracked().schema.find(ASKED[name])
+    found = _with_ids(snapshot).find(name)
     if found is None:
         raise InvalidArgumentError(f"there is no {name}: the table does not track rows (delta.enableRowTracking)")
-    return replace(found, name=name)
+    return found
+
+
+def _with_ids(snapshot: Snapshot) -> StructType:
+    """The schema, and behind it what rows keep, where they keep it."""
+    if not is_enabled(snapshot.protocol, snapshot.metadata):
+        return snapshot.schema
+    kept = asked_columns(snapshot.metadata.configuration or {})
+    return StructType((*snapshot.schema, *(item for item in kept if item.name not in snapshot.schema)))
 
 
 def scan_files(scan: Scan) -> list[ScanFile]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -73,6 +74,12 @@ def hidden_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
         StructField(name, LONG, True, {PHYSICAL_NAME: configuration[key], _KIND: name})
         for name, key in ((ROW_ID, ID_COLUMN), (ROW_COMMIT_VERSION, VERSION_COLUMN))
     )
+
+
+def asked_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
+    """The same under the names by which users ask for them. Raises as :func:`hidden_columns`."""
+    hidden = {field.name: field for field in hidden_columns(configuration)}
+    return tuple(replace(hidden[inner], name=name) for name, inner in ASKED.items())
 
 
 def kind_of(field: StructField) -> str | None:

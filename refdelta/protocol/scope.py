@@ -8,6 +8,7 @@ from refdelta.errors import ColumnNotFoundError, PredicateError
 from refdelta.protocol.char_varchar import char_length
 from refdelta.protocol.collation import compared_as
 from refdelta.protocol.expression import Column, Value
+from refdelta.protocol.row_tracking import ASKED
 from refdelta.protocol.types import STRING, DataType, StructType
 
 
@@ -44,8 +45,17 @@ class Scope:
 
         Raises:
             ColumnNotFoundError: there is none.
-            PredicateError: several relations have it, or the path goes into an array or a map.
+            PredicateError: several relations have it, or the path goes into an array or a map; it is what only reads
+                have of rows.
         """
+        whole = ".".join(path).lower()
+        if whole in ASKED and not any(path[0] in schema for _, schema in self.relations):
+            if not any(whole in schema for _, schema in self.relations):
+                raise PredicateError(
+                    f"there is no {whole} here: reads of a table that tracks rows (delta.enableRowTracking) have it; "
+                    "statements, transactions and the change data feed have not"
+                )
+            path = (whole,)
         named = [
             (alias, schema)
             for alias, schema in self.relations

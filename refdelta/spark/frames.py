@@ -25,6 +25,7 @@ from refdelta.engine.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
 from refdelta.protocol.char_varchar import padding_of
 from refdelta.protocol.expression import Call, Convert, In, walk
+from refdelta.protocol.row_tracking import kind_of
 from refdelta.protocol.sql_text import quoted
 from refdelta.protocol.types import LONG, STRING, TIMESTAMP, StructField
 from refdelta.spark import origin, tasks
@@ -148,7 +149,7 @@ def _is_native(spark: Any, scan: Scan) -> bool:
     if plan.by_id or not scan.files.num_rows or scan.store.local_path("x") is None:
         return False
     if (
-        any(has_void(item.type) or padding_of(item) for item in plan.read)
+        any(has_void(item.type) or padding_of(item) or kind_of(item) for item in plan.read)
         or spark.conf.get("spark.sql.caseSensitive") == "true"
     ):
         return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
 from refdelta.engine.snapshot import load_snapshot
+from refdelta.protocol.paths import commit_key
 from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
@@ -171,6 +174,83 @@ def test_asking_for_row_ids():
     write_deltalake(plain.uri, rows(1))
     with pytest.raises(errors.InvalidArgumentError, match="does not track rows"):
         DeltaTable(plain.uri).to_pyarrow_table(columns=["_metadata.row_id"])
+
+
+@pytest.mark.parametrize(("mode", "partitioned"), [("none", True), ("name", False), ("id", False)])
+def test_rows_are_found_by_their_ids(mode, partitioned):
+    more = {} if mode == "none" else {"delta.columnMapping.mode": mode}
+    table = made(f"found-{mode}-{partitioned}", partitioned=partitioned, **more)
+    write_deltalake(table, rows(*range(6)), mode="append")
+    write_deltalake(table, rows(*range(6, 9)), mode="append")
+    table.update({"v": "'new'"}, predicate="k IN (1, 4, 7)")
+    table.delete("k = 2")
+    table.update_incremental()
+    for compacted in (False, True):
+        known = kept(table)
+        for key, (value, row_id, since) in known.items():
+            ways = [
+                f"_metadata.row_id = {row_id}",
+                f"`_metadata.row_id` <= {row_id} and _metadata.ROW_ID > {row_id - 1}",
+                [("_metadata.row_id", "=", row_id)],
+                pc.field("_metadata.row_id") == row_id,
+            ]
+            asked = ways[key % len(ways)]
+            assert table.to_pyarrow_table(["k", "v"], asked).to_pylist() == [{"k": key, "v": value}]
+            assert table.scan(predicate=asked).count() == 1
+            same = f"_metadata.row_commit_version = {since} and _metadata.row_id <> {row_id} and p = {key % 2}"
+            found = table.to_pyarrow_table(["_metadata.row_id"], same)["_metadata.row_id"].to_pylist()
+            others = [i for k, (_, i, at) in known.items() if at == since and i != row_id and k % 2 == key % 2]
+            assert sorted(found) == sorted(others)
+        if not compacted:
+            table.optimize.compact()
+    assert table.to_pyarrow_table(filters="_metadata.row_id IS NULL").num_rows == 0
+    assert "_metadata.row_id" in table.scan(predicate="_metadata.row_id = 1").explain().predicate
+
+
+def test_row_groups_are_not_left_out_for_the_ids_that_they_hold():
+    """Of some rows a file holds the ids, the others have the default."""
+    table = made("found-in-groups")
+    write_deltalake(table, rows(*range(4)), mode="append")
+    key = commit_key(1)
+    lines = [json.loads(line) for line in table.store.get(key).splitlines()]
+    (add,) = [line["add"] for line in lines if "add" in line]
+    hidden = table.metadata().configuration[ID_COLUMN]
+    out = io.BytesIO()
+    data = pq.read_table(io.BytesIO(table.store.get(add["path"])))
+    pq.write_table(data.append_column(hidden, pa.array([None, 100, 101, None], pa.int64())), out, row_group_size=2)
+    table.store.put(add["path"], out.getvalue())
+    add["size"] = len(out.getvalue())
+    table.store.put(key, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    table = DeltaTable(table.store.uri)
+    assert [row_id for _, row_id, _ in kept(table).values()] == [0, 100, 101, 3]
+    for k, row_id in enumerate([0, 100, 101, 3]):
+        assert table.to_pyarrow_table(["k"], f"_metadata.row_id = {row_id}")["k"].to_pylist() == [k]
+
+
+def test_where_no_row_is_found_by_its_id():
+    table = made("not-found", **{"delta.enableChangeDataFeed": "true"})
+    write_deltalake(table, rows(1), mode="append")
+    message = "there is no _metadata.row_id here"
+    for way in (
+        lambda: table.delete("_metadata.row_id = 0"),
+        lambda: table.update({"v": "'x'"}, predicate="_metadata.row_id = 0"),
+        lambda: table.update({"k": "_metadata.row_id"}),
+        lambda: table.load_cdf(0, predicate="_metadata.row_id = 0"),
+        lambda: table.alter.add_constraint({"c": "_metadata.row_id >= 0"}),
+        lambda: table.begin().read(predicate="_metadata.row_id = 0"),
+        lambda: table.begin().read(predicate=[("_metadata.row_id", "=", 0)]),
+    ):
+        with pytest.raises(errors.PredicateError, match=message):
+            way()
+    plain = MemoryStore("not-found-plain")
+    write_deltalake(plain.uri, rows(1))
+    with pytest.raises(errors.PredicateError, match=message):
+        DeltaTable(plain.uri).to_pyarrow_table(filters="_metadata.row_id = 0")
+    # A column that is called so is the table's own.
+    own = MemoryStore("not-found-own")
+    data = pa.table({"_metadata": [{"row_id": 5}, {"row_id": 0}]})
+    write_deltalake(own.uri, data, configuration=ENABLED)
+    assert DeltaTable(own.uri).to_pyarrow_table(filters="_metadata.row_id = 5").num_rows == 1
 
 
 @pytest.mark.parametrize("since", ["nothing", "support", "suspension"])

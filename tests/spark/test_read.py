@@ -285,6 +285,25 @@ def test_a_column_of_type_void(spark, tmp_path):
     assert sorted((row.a, row.nothing) for row in found) == [(1, None), (2, None)]
 
 
+def test_rows_and_their_ids(spark, tmp_path):
+    path, names = tmp_path / "t", ["a", "_metadata.row_id", "_metadata.row_commit_version"]
+    data = pa.table({"a": range(8), "p": ["x", "y"] * 4})
+    write_deltalake(path, data, partition_by=["p"], configuration={**VECTORS_ON, "delta.enableRowTracking": "true"})
+    table = DeltaTable(path)
+    table.update({"a": "a + 10"}, predicate="a IN (1, 4)")
+    table.delete("a = 0")
+    condition = "_metadata.row_id > 2 AND _metadata.row_commit_version = 0 OR a = 11"
+    found = assert_read_alike(spark, path, native=False, columns=names, filter=condition)
+    assert sorted(found[names[1]].to_pylist()) == sorted({*range(3, 8), 1} - {4})
+    assert_read_alike(spark, path, native=False, columns=["a"], filter=condition)
+    # The data source has them where its schema is said.
+    schema = "`_metadata.row_id` BIGINT, a BIGINT"
+    source = spark.read.format("refdelta").schema(schema).option("filter", condition).load(str(path))
+    assert_same_table(source.toArrow().select(names[:2]), found.select(names[:2]))
+    theirs = spark.read.format("delta").load(str(path)).selectExpr("a", *(f"{name} AS `{name}`" for name in names[1:]))
+    assert_same_table(read(spark, path, columns=names).toArrow(), theirs.toArrow())
+
+
 def test_a_column_that_is_named_as_spark_s_own(spark, deleted, tmp_path):
     path = tmp_path / "other"
     data = pa.table({"_metadata": [1, 2, 3], "p": ["a", "a", "b"]})
