@@ -37,7 +37,7 @@ _KEY_LIMIT = 2**31
 
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_TO_B85, _TO_Z85 = bytes.maketrans(_Z85, _B85), bytes.maketrans(_B85, _Z85)
+TO_B85, _TO_Z85 = bytes.maketrans(_Z85, _B85), bytes.maketrans(_B85, _Z85)
 _FOREIGN = frozenset(range(256)).difference(_Z85)
 # Five characters of z85 that begin with the last one are more than 32 bits: no text of z85 has them.
 _FILLER, _MOST_FILLERS = "#", 3
@@ -88,7 +88,7 @@ def z85_decode(text: str) -> bytes:
         raise ValueError(f"z85 has a multiple of 5 characters, not {len(raw)}")
     if not _FOREIGN.isdisjoint(raw):
         raise ValueError("a character that z85 does not have")
-    return base64.b85decode(raw.translate(_TO_B85))
+    return base64.b85decode(raw.translate(TO_B85))
 
 
 def padded_decode(text: str) -> bytes:

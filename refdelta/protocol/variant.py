@@ -56,6 +56,25 @@ def width_of(number: int) -> int:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
+def parted(both: bytes) -> tuple[bytes, bytes]:
+    """Metadata and value of a variant that stand together, in either order: PROTOCOL.md, "Statistics for Variant
+    Columns", says this one, and its example has the other.
+
+    Raises:
+        ValueError: it is not a variant.
+    """
+    try:
+        if both[0] & 0x0F != 1:
+            end = _length(both, 0)
+            return both[end:], both[:end]
+        width = (both[0] >> 6) + 1
+        names = 1 + (_number(both, 1, width) + 2) * width
+        end = names + _number(both, names - width, width)
+        return both[:end], both[end:]
+    except IndexError:
+        raise ValueError("a variant ends too early") from None
+
+
 @lru_cache(maxsize=256)
 def names_of(metadata: bytes) -> tuple[str, ...]:
     """The names in a variant's metadata, by their numbers.

@@ -166,6 +166,9 @@ _TEXTS: Final = {
         "live rows",
         "stats-6": "statistics are JSON that mirrors the schema, by physical names",
     },
+    "Statistics for Variant Columns": {
+        "stats-7": "bounds of variants are variants of normalized paths, of one type a path",
+    },
     "Column Mapping": {
         "map-2": "every column, nested ones too, has a physical name and an id of its own",
         "map-6": "physical name and id of a column stay as they are; no other column ever gets them",

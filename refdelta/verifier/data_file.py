@@ -25,6 +25,7 @@ from refdelta.verifier.rules import Identity, check_nulls, check_rules
 from refdelta.verifier.stable_ids import StableIds
 from refdelta.verifier.statistics import StatsCheck, file_leaves
 from refdelta.verifier.tracking import ID_COLUMN, VERSION_COLUMN
+from refdelta.verifier.variant_stats import VariantRows
 from refdelta.verifier.variants import bare, check_stored, check_values
 from refdelta.verifier.vectors import read_vector
 
@@ -153,6 +154,8 @@ class FileCheck:
     def _rows(self, rows: int, deleted: BitMap64) -> None:
         table = self.table
         leaves = file_leaves(table.schema, table.partition_names)
+        stats = self.stats if isinstance(self.stats, dict) else {}
+        variants = [VariantRows(leaf.path, leaf.physical, stats, self.find) for leaf in leaves if leaf.type == VARIANT]
         live_rows = 0
         start = 0
         for batch in map(bare, read_file(table.store, self._scan_file(), self._plan())):
@@ -167,6 +170,8 @@ class FileCheck:
             if live.num_rows:
                 check_nulls(table.schema, live, self.find)
                 check_values(table.schema, live, self.find)
+                for variant in variants:
+                    variant.take(live)
                 check_rules(table.rules, live, self.find, self.report)
                 for identity in self.identities:
                     identity.take(live, self.find)

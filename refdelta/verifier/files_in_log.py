@@ -12,6 +12,7 @@ from refdelta.protocol.stats import load_stats, lookup
 from refdelta.protocol.types import StructField, StructType, is_nested, parse_schema, physical_name
 from refdelta.verifier.state import physical_rows
 from refdelta.verifier.tables import clustering_paths
+from refdelta.verifier.variant_stats import check_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +97,7 @@ class AddCheck:
                     logical = self.schema.find(name)
                     if name not in physical and logical is not None and physical_name(logical) != logical.name:
                         find("map-5", f"{part} of {add.path!r} has {name!r}, which is no physical name")
+            check_form(stats, self.schema, find)
         for path in self.clustered:
             leaf = self._leaf(path)
             if physical_rows(add) != 0 and leaf is not None and lookup(stats, ["nullCount", *path]) is None:
