@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from refdelta.engine.arrays import array_of, nested_array, one_array
 from refdelta.engine.files import store_errors
+from refdelta.engine.layout import CODECS, codec_of, pages_of
 from refdelta.engine.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
 from refdelta.errors import InvalidArgumentError
@@ -138,13 +139,14 @@ def write_checkpoint(
             "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
         )
     adds, removes = _adds(snapshot), _removes(snapshot, now_ms)
+    form = _Form(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
     files = {"add": adds, "remove": removes}
     if own_name and (top_level == "json" or len(adds) + len(removes) > _LISTED):
-        small["sidecar"] = _write_sidecars(store, files)
+        small["sidecar"] = _write_sidecars(store, files, form)
         files = {name: column.slice(0, 0) for name, column in files.items()}
     key = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
     key = key or checkpoint_key(snapshot.version)
-    size = _write_parquet(store, key, small, files) if top_level == "parquet" else _write_json(store, key, small)
+    size = _write_parquet(store, key, small, files, form) if top_level == "parquet" else _write_json(store, key, small)
     count = sum(map(len, small.values())) + len(adds) + len(removes)
     size += sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
     info = CheckpointInfo(snapshot.version, key, count, len(adds), size)
@@ -155,26 +157,34 @@ def write_checkpoint(
 # --- the files ---------------------------------------------------------------------------------------------------
 
 
-def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray]) -> list[Sidecar]:
+class _Form(NamedTuple):
+    """What the table's properties ask of its Parquet files."""
+
+    codec: str
+    pages: Literal["1.0", "2.0"]
+
+
+def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _Form) -> list[Sidecar]:
     """Files of the table, each in one sidecar."""
     sidecars = []
     for name, column in files.items():
         for start in range(0, len(column), _LISTED):
             part = {kind: other.slice(0, 0) for kind, other in files.items()} | {name: column.slice(start, _LISTED)}
             path = f"{uuid.uuid4()}.parquet"
-            size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part)
+            size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part, form)
             sidecars.append(Sidecar(path=path, size_in_bytes=size, modification_time=time.time_ns() // 1_000_000))
     return sidecars
 
 
 def _write_parquet(
-    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray]
+    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _Form
 ) -> int:
     """Write actions, one a row, and give the size of the file in bytes."""
     types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
     schema = pa.schema([(name, types[name]) for name in _order(types)])
     with store_errors(f"write {key}"), store.open_output(key) as sink:
-        with pq.ParquetWriter(sink, schema, compression="snappy", store_schema=False) as writer:
+        how = {"compression": form.codec, "data_page_version": form.pages, "store_schema": False}
+        with pq.ParquetWriter(sink, schema, **how) as writer:
             for name, actions in small.items():
                 if actions:
                     rows = [_as_row(action) for action in actions]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from refdelta.engine.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from refdelta.protocol.column_mapping import nested_ids
 from refdelta.protocol.paths import partition_prefix
+from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import (
     VARIANT,
     ArrayType,
@@ -187,7 +188,8 @@ def file_name(sequence: int, unique: str, codec: str, *, changes: bool = False) 
 
 
 def codec_of(name: str | None) -> str:
-    """The codec of a table's data files: the property's, or snappy, the default of Spark.
+    """The codec of a table's data files and checkpoints: the property's, or snappy, which is what delta-spark and
+    deltalake write by default, and what readers of any age know.
 
     Raises:
         InvalidArgumentError: for a codec that cannot be written here.
@@ -196,6 +198,11 @@ def codec_of(name: str | None) -> str:
     if codec not in CODECS:
         raise InvalidArgumentError(f"delta.parquet.compression.codec = {name!r}: choose one of {', '.join(CODECS)}")
     return codec
+
+
+def pages_of(properties: TableProperties) -> Literal["1.0", "2.0"]:
+    """The version of data pages that ``delta.parquet.format.version`` asks for."""
+    return "2.0" if properties.parquet_format_version == "2.12.0" else "1.0"
 
 
 def _group(batch: pa.RecordBatch, names: list[str]) -> tuple[pa.Array, list[int]]:

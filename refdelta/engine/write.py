@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,7 @@ from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.dictionaries import joined, text_size
 from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.executor import cores
-from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name
+from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name, pages_of
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.protocol.actions import Add, Cdc
 from refdelta.protocol.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
@@ -112,7 +111,7 @@ def write_files(
     layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
-    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), _pages(properties))
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties))
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:
         for batch in _even(data, router.row_group_bytes):
@@ -181,8 +180,8 @@ def write_changes(
     leaves = stats_leaves(own, partition_columns, properties, clustering)
     workers = max(1, min(8, cores()) // 2)
     encoders = [
-        Encoder(store, layout.schema, leaves, codec, workers, _pages(properties)),
-        Encoder(store, recorded.schema, [], codec, workers, _pages(properties)),
+        Encoder(store, layout.schema, leaves, codec, workers, pages_of(properties)),
+        Encoder(store, recorded.schema, [], codec, workers, pages_of(properties)),
     ]
     unique = unique or _names.get()()
     rows = _Router(layout, encoders[0], codec, target, unique)
@@ -242,11 +241,6 @@ def _adds(layout: Layout, files: Iterable[tuple[PartitionKey, DataFile]], data_c
         )
         for key, file in files
     ]
-
-
-def _pages(properties: TableProperties) -> Literal["1.0", "2.0"]:
-    """The version of data pages that ``delta.parquet.format.version`` asks for."""
-    return "2.0" if properties.parquet_format_version == "2.12.0" else "1.0"
 
 
 def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:

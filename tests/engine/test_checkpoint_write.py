@@ -438,6 +438,32 @@ def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_lev
         assert ("stats_parsed" in [item.name for item in schema.field("add").type]) == bool(configuration)
 
 
+@pytest.mark.parametrize(("codec", "stored"), [(None, "SNAPPY"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_its_files_are_compressed_as_the_table_says(codec, stored, policy, monkeypatch):
+    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    properties = {"delta.checkpointPolicy": policy, "delta.parquet.format.version": "2.12.0"}
+    if codec:
+        properties["delta.parquet.compression.codec"] = codec
+    store = MemoryStore(f"codec-{codec}-{policy}")
+    for n in range(2):
+        write_deltalake(
+            store.uri,
+            pa.table({"a": range(50 * n, 50 * n + 50)}),
+            mode="append",
+            configuration=None if n else properties,
+        )
+    DeltaTable(store.uri).create_checkpoint()
+    found = [one.key for one in store.list("_delta_log/") if one.key.endswith(".parquet")]
+    assert len(found) == (1 if policy == "classic" else 3)
+    for key in found:
+        footer = open_parquet(store, key).metadata
+        assert {footer.row_group(0).column(i).compression for i in range(footer.num_columns)} == {stored}
+        start = footer.row_group(0).column(0).data_page_offset
+        assert store.get_range(key, start, 2) == b"\x15\x06"
+    assert DeltaTable(store.uri).count() == 100
+
+
 def test_json_is_for_the_policy_v2(tmp_path):
     write_deltalake(tmp_path, pa.table({"a": [1]}))
     with pytest.raises(InvalidArgumentError, match=r"delta\.checkpointPolicy"):
