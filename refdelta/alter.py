@@ -185,6 +185,32 @@ class TableAlterer(ColumnAlterer):
         """
         return self._commit(lambda txn: txn.set_table_description(description), commit_properties)
 
+    def set_domain_metadata(
+        self, domain: str, configuration: str | None, *, commit_properties: CommitProperties | None = None
+    ) -> CommitResult:
+        """Set or remove a metadata domain of the user's own: a text that the table carries along (PROTOCOL.md, "Domain
+        Metadata"). The table gets the feature ``domainMetadata`` where it lacks it.
+        :meth:`refdelta.transaction.WriteTransaction.set_domain_metadata` does it together with other changes.
+
+        Args:
+            domain: its name, which does not begin with ``delta.``.
+            configuration: what it says; None removes it.
+            commit_properties: as for :meth:`set_table_properties`.
+
+        Returns:
+            What was committed; its version is None where the domain says so already.
+
+        Raises:
+            InvalidArgumentError: a domain of the engines, or one that is not there to be removed.
+            ConcurrentTransactionException: another writer has set the same domain meanwhile.
+            ConcurrentModificationError: another writer's commit conflicts.
+        """
+        with self._begin(commit_properties=commit_properties) as txn:
+            from refdelta.ops.domains import set_domain
+
+            txn.run("set_domain_metadata", set_domain, domain, configuration, upgrade=True)
+            return txn.commit()
+
     def add_feature(
         self,
         feature: Any,

@@ -11,6 +11,7 @@ from refdelta.ops.alter_defaults import set_default
 from refdelta.ops.alter_identity import sync_identity
 from refdelta.ops.clustering import cluster_by
 from refdelta.ops.descriptions import set_column_metadata, set_description, set_name
+from refdelta.ops.domains import set_domain
 from refdelta.ops.features import add_features
 from refdelta.ops.row_ids import backfill
 from refdelta.statement import OneStatement
@@ -96,6 +97,22 @@ class Alterations(OneStatement):
     def set_table_description(self, description: str | None) -> None:
         """Describe the table, as :meth:`refdelta.alter.TableAlterer.set_table_description`."""
         self.run("set_table_description", set_description, description)
+
+    def set_domain_metadata(self, domain: str, configuration: str | None) -> None:
+        """Set or remove a metadata domain of the user's own, beside any statement and as many domains as wanted: it is
+        committed with them, and of two transactions that set the same domain the second fails.
+
+        Args:
+            domain: its name, which does not begin with ``delta.``.
+            configuration: what it says; None removes it.
+
+        Raises:
+            InvalidArgumentError: a domain of the engines, one that is not there to be removed, or one that the
+                transaction has set already; the table does not support the feature ``domainMetadata``.
+        """
+        self._check_open("set_domain_metadata")
+        if not self._staging.already_recorded:
+            set_domain(self._staging, self._snapshot, domain, configuration)
 
     def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
         """Add table features, as :meth:`refdelta.alter.TableAlterer.add_feature`."""

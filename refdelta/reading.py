@@ -49,6 +49,12 @@ class Reading(Handle):
         txn = self._snapshot.txns.get(app_id)
         return None if txn is None else txn.version
 
+    def domain_metadata(self) -> dict[str, str]:
+        """The metadata domains of the table and what each says (PROTOCOL.md, "Domain Metadata"), those of the engines,
+        whose names begin with ``delta.``, among them.
+        """
+        return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
+
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
         milliseconds since 1970.
