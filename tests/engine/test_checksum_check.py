@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.engine.checksum_check import contradictions
 from refdelta.protocol.paths import checksum_key
+from refdelta_storage import LocalStore
 
+CAPABILITIES = LocalStore.capabilities.fget
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableInCommitTimestamps": "true"}
 
 
@@ -97,3 +100,26 @@ def test_one_that_cannot_be_read_is_none(path, caplog, data):
     with caplog.at_level(logging.WARNING):
         DeltaTable(path).create_checkpoint()
     assert not caplog.records
+
+
+def test_over_a_network_readers_compare_nothing(path, caplog, monkeypatch):
+    change(path, numFiles=3)
+    monkeypatch.setattr(
+        LocalStore, "capabilities", property(lambda store: dataclasses.replace(CAPABILITIES(store), remote=True))
+    )
+    with caplog.at_level(logging.WARNING):
+        table = DeltaTable(path)
+        assert table.to_pyarrow_table().num_rows == 3
+    assert not caplog.records
+    # Whoever makes something that stands for the log does, and whoever asks.
+    with pytest.raises(errors.InvalidLogError, match="numFiles"):
+        table.create_checkpoint()
+    assert [finding.clause for finding in verify(path).findings] == ["crc-2"]
+
+
+def test_the_list_of_all_files_is_not_believed(path):
+    assert "allFiles" not in json.loads((path / checksum_key(2)).read_text())
+    file = path / checksum_key(2)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "allFiles": [{"path": "gone.parquet"}]}))
+    assert contradictions(DeltaTable(path)._snapshot) == []
+    assert sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist()) == [1, 3, 4]
