@@ -8,6 +8,7 @@ file - the version, its time - is a partition column of these tables.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from refdelta.engine.filters import row_filter
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import ONLY, RowStream, Scan, plan_scan, scan_files
-from refdelta.engine.state import adds_table
+from refdelta.engine.state import FILE_SCHEMA, adds_table
 from refdelta.protocol.actions import Add
 from refdelta.protocol.change_feed import (
     CHANGE_TYPE,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from refdelta.engine.reader import ReadPlan, ScanFile
     from refdelta.engine.snapshot import Snapshot
 
+_AT_ONCE = 20_000  # changed files, as objects
 _VERSION = "version\n"
 RECORDED = "recorded\n"
 """A further column of a list of files: whether it is a change file."""
@@ -147,7 +149,12 @@ def _without_expression(item: StructField) -> dict[str, Any]:
 
 def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:
     """What versions changed, as a list of files in their order: of ``state.FILE_SCHEMA``, with columns more."""
-    changed = [(one, change) for one in versions for change in one.changes]
+    changed = ((one, change) for one in versions for change in one.changes)
+    parts = iter(lambda: list(itertools.islice(changed, _AT_ONCE)), [])
+    return pa.concat_tables([_table_of(part) for part in parts] or [_table_of([])])
+
+
+def _table_of(changed: Sequence[tuple[VersionChanges, Change]]) -> pa.Table:
     adds = [
         Add(
             path=change.path,
@@ -159,11 +166,14 @@ def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:
         )
         for version, change in changed
     ]
-    wanted = [
-        msgspec.structs.replace(add, deletion_vector=change.only)
-        for add, (_, change) in zip(adds, changed, strict=True)
-    ]
-    files = adds_table(adds).append_column(ONLY, adds_table(wanted).column("deletionVector"))
+    files, only = adds_table(adds), pa.nulls(len(adds), FILE_SCHEMA.field("deletionVector").type)
+    if any(change.only is not None for _, change in changed):
+        wanted = [
+            msgspec.structs.replace(add, deletion_vector=change.only)
+            for add, (_, change) in zip(adds, changed, strict=True)
+        ]
+        only = adds_table(wanted).column("deletionVector")
+    files = files.append_column(ONLY, only)
     files = files.append_column(_VERSION, pa.array([version.version for version, _ in changed], pa.int64()))
     return files.append_column(RECORDED, pa.array([change.kind is None for _, change in changed], pa.bool_()))
 

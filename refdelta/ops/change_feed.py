@@ -23,7 +23,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from refdelta_storage import Store
 
@@ -103,10 +103,10 @@ def changes(
         SchemaMismatchError: columns were changed in it so that not all of it can be read with one schema.
     """
     versions = asked.versions(snapshot)
-    found = list(_commits(snapshot, versions))
+    metadata: dict[int, Metadata] = {}
+    files = changes_table(_changes(_commits(snapshot, versions), metadata))
     read = snapshot
     if versions:
-        metadata = {commit.version: commit.metadata for commit in found if commit.metadata is not None}
         begun = metadata.get(versions[0])
         if begun is None and not metadata and versions[-1] == snapshot.version:
             begun = snapshot.metadata
@@ -118,7 +118,15 @@ def changes(
         for version, then in {versions[0]: begun, **metadata}.items():
             check_recorded(then, version)
             check_compatible(then, read.metadata, version)
-    return plan_changes(read, changes_table(commit.changes for commit in found), columns, predicate)
+    return plan_changes(read, files, columns, predicate)
+
+
+def _changes(commits: Iterable[_Commit], metadata: dict[int, Metadata]) -> Iterator[VersionChanges]:
+    """What commits changed, one after the other; the metadata that some of them have is put into ``metadata``."""
+    for commit in commits:
+        if commit.metadata is not None:
+            metadata[commit.version] = commit.metadata
+        yield commit.changes
 
 
 @dataclass(frozen=True)
