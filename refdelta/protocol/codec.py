@@ -210,16 +210,19 @@ def _convert(key: str, body: Any) -> AnyAction:
     return msgspec.structs.replace(action, extra=extra) if extra else action
 
 
+_NO_FIELDS = '{"type":"struct","fields":[]}'
+
+
 def without_unset(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of ``metaData`` without the properties that are null: to some writers, those are not set.
 
-    A schema that is not set is an empty text: Databricks' pipelines create a table so, and give it a schema later.
+    A schema that is not set has no fields: Databricks' pipelines create a table so, and give it a schema later.
     """
     fields = {
         name: {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
         for name, value in metadata.items()
     }
-    return fields if fields.get("schemaString") is not None else fields | {"schemaString": ""}
+    return fields if fields.get("schemaString") is not None else fields | {"schemaString": _NO_FIELDS}
 
 
 _FIELDS = {

@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True):
         types: set[str] = set()
         try:
             # Iteratively: a schema may be nested deeper than the stack.
-            todo: list[Any] = [json.loads(schema_string)] if schema_string else []
+            todo: list[Any] = [json.loads(schema_string)]
         except (ValueError, RecursionError) as error:
             raise InvalidLogError(f"the schema of the table is not valid JSON: {error}") from None
         while todo:

@@ -217,8 +217,6 @@ def parse_schema(text: str, *, file: str | None = None, line: int | None = None)
         InvalidLogError: it is not a schema.
         UnsupportedFeatureError: it has a type that this engine does not know.
     """
-    if not text:
-        raise InvalidLogError("the table's schema is not set yet", file=file, line=line)
     try:
         parsed = json.loads(text)
         if "\\u" in text:

@@ -5,12 +5,14 @@ The verifier has its own way through the log, and uses of the engine's only how 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, TableNotFoundError
+from refdelta.protocol.actions import Metadata
 from refdelta.protocol.codec import decode_action
 from refdelta.protocol.paths import LOG, LogName, commit_key, parse_log_name
 from refdelta_storage.errors import ObjectNotFoundError
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from refdelta.protocol.actions import AnyAction
     from refdelta.verifier.report import Report
     from refdelta_storage.base import Store
+
+
+_SCHEMA = re.compile(rb'"schemaString"\s*:\s*"')
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,8 @@ def read_commit(store: Store, version: int, report: Report, *, key: str | None =
         except DeltaError as error:
             report.find("log-3", _reason(error), version=version, file=name, line=number)
             continue
+        if isinstance(action, Metadata) and not _SCHEMA.search(text):
+            report.find("schema-1", "metaData sets no schema", version=version, file=name, line=number)
         if action is not None:
             lines.append(Line(number, action))
     if not lines and not data.strip():

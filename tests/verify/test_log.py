@@ -64,6 +64,16 @@ def test_lines_that_no_commit_has(clause, line, text):
     assert found(made) == [(clause, 1, line)]
 
 
+@pytest.mark.parametrize("unset", ["", ', "schemaString": null'])
+def test_a_table_that_gets_its_schema_later(unset):
+    made = Handmade()
+    made.version += 1
+    first = f'{{"metaData": {{"id": "{metadata(SCHEMA)["metaData"]["id"]}", "partitionColumns": []{unset}}}}}'
+    made.put(f"_delta_log/{0:020d}.json", f"{json.dumps(PROTOCOL)}\n{first}\n".encode())
+    made.commit(metadata(SCHEMA))
+    assert found(made) == [("schema-1", 0, 2)]
+
+
 def test_an_empty_commit():
     made = table()
     made.put(f"_delta_log/{1:020d}.json", b"\n")
