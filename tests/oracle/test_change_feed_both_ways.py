@@ -135,6 +135,19 @@ def test_what_cannot_be_read_is_refused_by_both(quick_spark, tmp_path):
     assert table.load_cdf(starting_timestamp=late, allow_out_of_range=True).read_all().num_rows == 0
 
 
+def test_the_feed_of_before_vectors_were_dropped(quick_spark, tmp_path):
+    """delta-spark passes over the vectors of versions that had them: spec_notes/divergences.md."""
+    write_deltalake(tmp_path, pa.table({"id": [1, 2, 3]}), configuration=FEED | VECTORS)
+    table = DeltaTable(tmp_path)
+    table.delete("id = 2")
+    expected = feed(quick_spark, tmp_path, startingVersion=0)
+    table.alter.drop_feature("deletionVectors")
+    ours = table.load_cdf().read_all()
+    assert_same_table(ours, expected)
+    theirs = rows(feed(quick_spark, tmp_path, startingVersion=0)) - rows(ours)
+    assert {(row[0], row[1]) for row in theirs} == {(1, "delete"), (3, "delete")}
+
+
 WRITING = {
     "plain": ((), FEED),
     "vectors": ((), {**FEED, **VECTORS}),
