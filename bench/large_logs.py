@@ -48,7 +48,7 @@ def scan_by_partition(table: str) -> dict[str, Any]:
 
 
 def scan_by_statistics(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.scan(predicate="name = 'customer-000000012345'").explain().files_read)
+    return _timed(table, lambda t: t.scan(predicate="id = 1234500").explain().files_read)
 
 
 def files(table: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def append(table: str) -> dict[str, Any]:
 
 
 def delete_nothing(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.delete("id < 0 and day <> DATE '2025-01-01'").version)
+    return _timed(table, lambda t: t.delete("id < 0").version)
 
 
 def optimize_plan(table: str) -> dict[str, Any]:
@@ -102,11 +102,12 @@ COMMITS = [opening, changes, verify_log]
 
 def commits_log(folder: Path, files: int) -> Path:
     """A log of commits of a thousand files, with the change data feed."""
-    logs.METADATA["configuration"] = {"delta.enableChangeDataFeed": "true"}
+    before = logs.METADATA["configuration"], logs.PROTOCOL["minWriterVersion"]
+    logs.METADATA["configuration"], logs.PROTOCOL["minWriterVersion"] = {"delta.enableChangeDataFeed": "true"}, 4
     try:
         return logs.json_log(folder, files)
     finally:
-        logs.METADATA["configuration"] = {}
+        logs.METADATA["configuration"], logs.PROTOCOL["minWriterVersion"] = before
 
 
 def main() -> None:

@@ -62,10 +62,12 @@ def columns_of(first: int, files: int) -> dict[str, pa.Array]:
         "2025-", pc.utf8_lpad(_modulo(numbers, 12), 2, "0"), "-", pc.utf8_lpad(_modulo(numbers, 28), 2, "0"), ""
     )
     path = pc.binary_join_element_wise("day=", day, "/part-00000-", _names(first, files), ".c000.snappy.parquet", "")
+    low = pc.multiply(numbers, 1000)
+    least, most = low.cast(pa.string()), pc.add(low, 999).cast(pa.string())
     stats = pc.binary_join_element_wise(
-        *['{"numRecords":1000,"minValues":{"id":', texts, ',"name":"customer-', wide, '","value":', texts],
-        *['.25},"maxValues":{"id":', texts, '999,"name":"customer-', wide, '~","value":', texts],
-        *['999.75},"nullCount":{"id":0,"name":3,"value":17}}', ""],
+        *['{"numRecords":1000,"minValues":{"id":', least, ',"name":"customer-', wide, '","value":', least],
+        *['.25},"maxValues":{"id":', most, ',"name":"customer-', wide, '~","value":', most],
+        *['.75},"nullCount":{"id":0,"name":3,"value":17}}', ""],
     )
     return {"path": path, "day": day, "size": pc.add(numbers, 1_000_000), "stats": stats}
 

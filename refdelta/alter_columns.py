@@ -156,7 +156,12 @@ class ColumnAlterer:
     def drop_column_not_null(
         self, column_name: str, *, commit_properties: CommitProperties | None = None
     ) -> CommitResult:
-        """Let a column be null: :meth:`set_nullable` by the name that deltalake gives it."""
+        """Let a column be null: :meth:`set_nullable` by the name that deltalake gives it.
+
+        Args:
+            column_name: named as for :meth:`rename_column`.
+            commit_properties: how to commit, and what to note in the commit. Errors are those of :meth:`set_nullable`.
+        """
         return self.set_nullable(column_name, commit_properties=commit_properties)
 
     def move_column(

@@ -49,13 +49,23 @@ class Handle:
         return self._snapshot.version
 
     def load_as_version(self, version: Version) -> None:
-        """Move the handle to a version or a time, and make it read-only. Errors are those of the constructor."""
+        """Move the handle to a version or a time, and make it read-only. Where that fails, it stays where it is.
+
+        Args:
+            version: as the constructor takes it. Errors are those of the constructor, too.
+        """
         from refdelta.time_travel import snapshot_at
 
         self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version), True, None
 
     def update_incremental(self) -> None:
-        """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed."""
+        """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed.
+
+        Raises:
+            TableNotFoundError: the table is gone.
+            InvalidLogError: the log breaks the protocol; the handle stays where it is.
+            UnsupportedFeatureError: the table needs a feature by now that this engine cannot read.
+        """
         self._advance()
         self._pinned = False
 

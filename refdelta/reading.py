@@ -43,8 +43,11 @@ class Reading(Handle):
         return self._snapshot.protocol
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version that the application ``app_id`` recorded, or None (PROTOCOL.md, "Transaction
-        Identifiers").
+        """The last version that the application ``app_id`` recorded, or None where it recorded none (PROTOCOL.md,
+        "Transaction Identifiers").
+
+        Args:
+            app_id: its name, as writers give it with ``app_version``.
         """
         txn = self._snapshot.txns.get(app_id)
         return None if txn is None else txn.version
@@ -57,7 +60,14 @@ class Reading(Handle):
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
-        milliseconds since 1970.
+        milliseconds since 1970. Versions whose commits were cleaned up are not told any more.
+
+        Args:
+            limit: how many at most; None for all.
+
+        Raises:
+            InvalidArgumentError: the limit is no number, or negative.
+            InvalidLogError: a commit breaks the protocol.
         """
         from refdelta.ops.history import history
 
@@ -108,22 +118,47 @@ class Reading(Handle):
             columns: names of top-level columns, in the order wanted; None for all. Where the table tracks rows,
                 ``_metadata.row_id`` and ``_metadata.row_commit_version`` are columns, too, but not among all.
             predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake
-                takes. It may look at the row ids in any case.
+                takes. It may look at the row ids in any case. Rows for which it is null are left out.
+
+        Returns:
+            The scan: ``explain()`` says what it reads, ``to_table()``, ``to_batches()`` and the Arrow C stream read it,
+            as often as wanted.
+
+        Raises:
+            ColumnNotFoundError: there is no such column.
+            PredicateError: the predicate cannot be parsed or bound.
+            DataFileError: when it is read: a file is damaged, or gone (``DataFileNotFoundError``).
         """
         from refdelta.engine.scan import plan_scan
 
         return plan_scan(self._snapshot, columns=columns, predicate=predicate)
 
     def to_record_batch_reader(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.RecordBatchReader:
-        """Stream the rows; memory is bounded by a few batches, whatever the size of the table."""
+        """Stream the rows; memory is bounded by a few batches, whatever the size of the table.
+
+        Args:
+            columns: as for :meth:`scan`.
+            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
+        """
         return self.scan(columns, filters).to_reader()
 
     def to_pyarrow_table(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-        """All rows as one table. ``filters`` as :meth:`scan` takes its predicate."""
+        """All rows as one table, in memory.
+
+        Args:
+            columns: as for :meth:`scan`.
+            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
+        """
         return self.scan(columns, filters).to_table()
 
     def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
-        """All rows as a pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        """All rows as a pandas frame.
+
+        Args:
+            columns: as for :meth:`scan`.
+            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
+            options: go to ``pyarrow.Table.to_pandas``, such as ``types_mapper``.
+        """
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
 
     def load_cdf(

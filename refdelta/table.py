@@ -159,12 +159,26 @@ class DeltaTable(Reading, Statements, Upkeep):
 
     @classmethod
     def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
-        """The table at ``path``, by the name that delta-spark gives this call."""
+        """The table at ``path``, by the name that delta-spark gives this call.
+
+        Args:
+            path: as the constructor takes it, like the argument that follows. Errors are those of the constructor, too.
+            storage_options: see there.
+        """
         return cls(path, storage_options=storage_options)
 
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Whether there is a log at this place. Whether it can be read is not looked at."""
+        """Whether there is a log at this place. Whether it can be read is not looked at.
+
+        Args:
+            table_uri: as the constructor takes it.
+            storage_options: what the store needs.
+
+        Raises:
+            InvalidArgumentError: this is no path and no URI.
+            StoreError: the store cannot be asked, or the place is a file.
+        """
         return has_log(open_location(table_uri, storage_options))
 
     # --- where the handle stands ---
