@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test verify races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 test verify histories races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ test: setup  ## all tests; those that need Java 17, Go or npm say so where it is
 
 verify: setup  ## the tests of the API once more, and the data of every table that they leave is verified, too (some minutes)
 	REFDELTA_VERIFY=full $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not spark" tests/api
+
+histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-99, which are read, compared and verified (some 10 s each)
+	REFDELTA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/oracle/test_random_tables.py
+
+HISTORIES ?= 0-99
 
 races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
 	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s
