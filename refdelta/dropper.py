@@ -17,7 +17,6 @@ traces back meanwhile makes it begin anew.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from refdelta.protocol.features import REGISTRY, check_writable, features_of
 from refdelta.protocol.iceberg_compat import check_compatible
 from refdelta.protocol.properties import get
 from refdelta.protocol.protocol_choice import minimal_protocol, without
+from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -150,8 +150,7 @@ class _Drop:
         snapshot = self._newest()
         wait_ms = get(snapshot.metadata.configuration or {}, "delta.dropFeatureTruncateHistory.retentionDuration")
         if not changed:
-            now_ms = time.time_ns() // 1_000_000
-            cleanup_log(snapshot.store, snapshot, now_ms, retention_ms=wait_ms)
+            cleanup_log(snapshot.store, snapshot, now_ms(), retention_ms=wait_ms)
         if name == PROTECTION:
             there = oldest_commit(list_log(snapshot.store))
             traces = there < snapshot.properties.require_checkpoint_protection_before_version

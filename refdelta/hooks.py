@@ -7,11 +7,11 @@ waits for the checksum: it is one more round trip, and no reader needs it.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from refdelta import behind
 from refdelta.engine.checksum_write import encoded_checksum, put_checksum, write_checksum
+from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -33,12 +33,12 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     snapshot.check_writable()  # it may be of others, who have changed the protocol
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
-        now_ms = _surely_past(snapshot)
+        past_ms = _surely_past(snapshot)
         from refdelta.engine.checkpoint_write import write_checkpoint
         from refdelta.engine.cleanup import cleanup_log
 
-        write_checkpoint(snapshot.store, snapshot, now_ms=now_ms)
-        cleanup_log(snapshot.store, snapshot, now_ms=now_ms)
+        write_checkpoint(snapshot.store, snapshot, now_ms=past_ms)
+        cleanup_log(snapshot.store, snapshot, now_ms=past_ms)
         return
     every = snapshot.properties.log_compaction_interval
     if every is not None and committed > 0 and committed % every == 0:
@@ -75,5 +75,5 @@ def _surely_past(snapshot: Snapshot) -> int:
     A clock of ours that is ahead by weeks is not to take what others still build on.
     """
     listed = snapshot.segment.listed
-    now_ms = time.time_ns() // 1_000_000
-    return now_ms if listed is None or listed.mtime_ms is None else min(now_ms, listed.mtime_ms)
+    now = now_ms()
+    return now if listed is None or listed.mtime_ms is None else min(now, listed.mtime_ms)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Literal
 
 from refdelta import arguments
@@ -148,6 +147,7 @@ class Upkeep(Handle):
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
         from refdelta.engine.cleanup import cleanup_log
+        from refdelta.provenance import now_ms
 
         self.newest_for_writing().check_writable()
-        return len(cleanup_log(self._store, self._snapshot, now_ms=time.time_ns() // 1_000_000))
+        return len(cleanup_log(self._store, self._snapshot, now_ms=now_ms()))

@@ -85,13 +85,6 @@ class ReadSet:
     statistics: Mapping[str, str] = field(default_factory=dict, repr=False)
     app_ids: frozenset[str] = field(default_factory=frozenset)
 
-    @classmethod
-    def of_files(
-        cls, version: int, files: Iterable[Add | Remove], *predicates: Predicate, app_ids: Iterable[str] = ()
-    ) -> ReadSet:
-        """The read set of a transaction that read these files, chosen by these predicates."""
-        return cls(version=version, predicates=predicates, app_ids=frozenset(app_ids)).with_files(files)
-
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
         """This one, and any rows of these files."""
         return self.with_rows((file, ALL) for file in files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from refdelta.protocol.features import check_writable
 from refdelta.protocol.in_commit_timestamp import ENABLEMENT
 from refdelta.protocol.paths import absolute_uri, encode_path
 from refdelta.protocol.row_tracking import DOMAIN, ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
+from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -45,7 +45,7 @@ def clone(txn: Staging, source: Snapshot) -> None:
     metadata = msgspec.structs.replace(
         source.metadata,
         id=str(uuid.uuid4()),
-        created_time=time.time_ns() // 1_000_000,
+        created_time=now_ms(),
         configuration=configuration,
     )
     metadata = named_columns(metadata)

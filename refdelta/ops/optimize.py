@@ -298,9 +298,6 @@ def _metrics(request: Request, work: Work) -> dict[str, Any]:
     }
 
 
-_SHARES = {"p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
-
-
 def _operation_metrics(groups: Sequence[Group]) -> dict[str, int]:
     """What the history is told, by Spark's names."""
     added, removed = _files(groups)

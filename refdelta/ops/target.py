@@ -4,7 +4,6 @@ written.
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from refdelta.protocol.types import (
     parse_schema,
     schema_json,
 )
+from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -135,7 +135,7 @@ def new_table(
         schema_string=schema_json(schema),
         partition_columns=list(columns),
         configuration=properties,
-        created_time=time.time_ns() // 1_000_000,
+        created_time=now_ms(),
     )
     check_properties(properties, metadata)
     metadata = with_mapping(metadata)

@@ -262,18 +262,18 @@ def same_paths(raw_paths: list[str]) -> list[str]:
     return list(map(same_path, raw_paths)) if odd else raw_paths
 
 
-def sidecar_key(path: str, table_uri: str = "", *, file: str | None = None) -> str:
+def sidecar_key(path: str, table_uri: str = "") -> str:
     """The key of a sidecar (PROTOCOL.md, "Sidecar File Information"): a name in ``_sidecars``, or an absolute URI.
 
     Raises:
         UnsafePathError: it is not in the table's ``_delta_log/_sidecars``.
     """
     if _SCHEME.match(path) or path.startswith("/"):
-        key = data_key(path, table_uri, file=file)
+        key = data_key(path, table_uri)
         if not key.startswith(f"{SIDECARS}/"):
-            raise UnsafePathError(f"the sidecar {path!r} is not in {SIDECARS}", file=file)
+            raise UnsafePathError(f"the sidecar {path!r} is not in {SIDECARS}")
         return key
-    return f"{SIDECARS}/{_clean(_decode(path, file), path, file)}"
+    return f"{SIDECARS}/{_clean(_decode(path, None), path, None)}"
 
 
 def _split(uri: str) -> tuple[str, str]:

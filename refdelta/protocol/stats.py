@@ -98,11 +98,6 @@ def parse_stats(text: str | None) -> FileStats | None:
         return None
 
 
-def encode_stats(stats: FileStats) -> str:
-    """The inverse of :func:`parse_stats`: JSON without spaces, absent fields left out."""
-    return _ENCODER.encode(stats).decode()
-
-
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

@@ -114,7 +114,7 @@ def test_each_rule(read, ours, theirs, rule):
 
 
 def test_the_same_file_in_another_spelling_is_the_same_file():
-    read = ReadSet.of_files(4, [add("d=a%20b/x")])
+    read = ReadSet(version=4).with_files([add("d=a%20b/x")])
     assert verdict(read, [add("n")], [remove("d=a b/x", data_change=False)]) == "read-file-removed"
     assert verdict(read, [add("n")], [remove("d=a%2520b/x", data_change=False)]) is None
 
@@ -176,8 +176,8 @@ def test_a_broken_winner_is_named():
         (ReadSet(version=1, app_ids=frozenset({"a"})), True),
         (ReadSet(version=1, whole_table=True), False),
         (ReadSet(version=1, predicates=(TRUE,)), False),
-        (ReadSet.of_files(1, [add("a")]), False),
-        (ReadSet.of_files(1, []), True),
+        (ReadSet(version=1).with_files([add("a")]), False),
+        (ReadSet(version=1).with_files([]), True),
     ],
 )
 def test_what_blind_means(read, blind):
