@@ -298,7 +298,9 @@ def records_changes(configuration: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """A table's properties, typed. Durations are in milliseconds, sizes in bytes; None is "not set"."""
+    """A table's properties, typed, but for those of features that have a module of their own. Durations are in
+    milliseconds, sizes in bytes; None is "not set".
+    """
 
     append_only: bool
     checkpoint_interval: int
@@ -316,20 +318,11 @@ class TableProperties:
     target_file_size: int | None
     compression_codec: str | None
     parquet_format_version: str
-    randomize_file_prefixes: bool
-    random_prefix_length: int
-    enable_change_data_feed: bool
     enable_deletion_vectors: bool
     inline_deletion_vectors: bool
     enable_in_commit_timestamps: bool
-    in_commit_timestamp_enablement_version: int | None
-    in_commit_timestamp_enablement_timestamp: int | None
-    enable_row_tracking: bool
-    materialized_row_id_column: str | None
-    materialized_row_commit_version_column: str | None
     enable_type_widening: bool
     column_mapping_mode: str
-    max_column_id: int
     require_checkpoint_protection_before_version: int
     requires_partition_columns: bool
     writes_partition_columns: bool
@@ -347,7 +340,6 @@ class TableProperties:
         """
         stored = configuration or {}
         values = {field: get(stored, name) for field, name in _FIELDS.items()}
-        values["enable_change_data_feed"] = records_changes(stored)
         # PROTOCOL.md, "Iceberg Compatibility", "Materialize Partition Columns": a must, or as the table would have it.
         must = _HOLDS_PARTITIONS in features or any(get(stored, name) for name in _HOLD_PARTITION_COLUMNS)
         values["requires_partition_columns"] |= must
@@ -372,20 +364,11 @@ _FIELDS: Final = {
     "target_file_size": "delta.targetFileSize",
     "compression_codec": "delta.parquet.compression.codec",
     "parquet_format_version": "delta.parquet.format.version",
-    "randomize_file_prefixes": "delta.randomizeFilePrefixes",
-    "random_prefix_length": "delta.randomPrefixLength",
-    "enable_change_data_feed": "delta.enableChangeDataFeed",
     "enable_deletion_vectors": "delta.enableDeletionVectors",
     "inline_deletion_vectors": "refdelta.inlineDeletionVectors",
     "enable_in_commit_timestamps": "delta.enableInCommitTimestamps",
-    "in_commit_timestamp_enablement_version": "delta.inCommitTimestampEnablementVersion",
-    "in_commit_timestamp_enablement_timestamp": "delta.inCommitTimestampEnablementTimestamp",
-    "enable_row_tracking": "delta.enableRowTracking",
-    "materialized_row_id_column": "delta.rowTracking.materializedRowIdColumnName",
-    "materialized_row_commit_version_column": "delta.rowTracking.materializedRowCommitVersionColumnName",
     "enable_type_widening": "delta.enableTypeWidening",
     "column_mapping_mode": "delta.columnMapping.mode",
-    "max_column_id": "delta.columnMapping.maxColumnId",
     "require_checkpoint_protection_before_version": "delta.requireCheckpointProtectionBeforeVersion",
     "requires_partition_columns": "delta.enableMaterializePartitionColumnsFeature",
     "writes_partition_columns": "delta.writePartitionColumnsToParquet",

@@ -16,6 +16,7 @@ from refdelta.protocol.properties import (
     get,
     parse_interval,
     parse_size,
+    records_changes,
     split_columns,
     validate,
 )
@@ -42,26 +43,25 @@ def test_defaults():
 
 
 def test_values():
-    table = TableProperties.parse(
-        {
-            "delta.appendOnly": "TRUE",
-            "delta.checkpointInterval": "100",
-            "delta.dataSkippingNumIndexedCols": "-1",
-            "delta.dataSkippingStatsColumns": "a, b.c, `x,y`.z",
-            "delta.deletedFileRetentionDuration": "interval 1 week",
-            "delta.logRetentionDuration": "36 hours",
-            "delta.isolationLevel": "serializable",
-            "delta.targetFileSize": "128mb",
-            "delta.columnMapping.mode": "name",
-            "delta.columnMapping.maxColumnId": "7",
-            "delta.checkpointPolicy": "v2",
-            "delta.enableInCommitTimestamps": "true",
-            "delta.inCommitTimestampEnablementVersion": "5",
-            "delta.parquet.compression.codec": "ZSTD",
-            "delta.enableChangeDataCapture": "true",
-            "someone.elses": "x",
-        }
-    )
+    configuration = {
+        "delta.appendOnly": "TRUE",
+        "delta.checkpointInterval": "100",
+        "delta.dataSkippingNumIndexedCols": "-1",
+        "delta.dataSkippingStatsColumns": "a, b.c, `x,y`.z",
+        "delta.deletedFileRetentionDuration": "interval 1 week",
+        "delta.logRetentionDuration": "36 hours",
+        "delta.isolationLevel": "serializable",
+        "delta.targetFileSize": "128mb",
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": "7",
+        "delta.checkpointPolicy": "v2",
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "5",
+        "delta.parquet.compression.codec": "ZSTD",
+        "delta.enableChangeDataCapture": "true",
+        "someone.elses": "x",
+    }
+    table = TableProperties.parse(configuration)
     assert table.append_only is True
     assert table.checkpoint_interval == 100
     assert table.data_skipping_num_indexed_cols == -1
@@ -70,11 +70,12 @@ def test_values():
     assert table.log_retention_ms == 36 * 3_600_000
     assert table.isolation_level == "Serializable"
     assert table.target_file_size == 128 << 20
-    assert (table.column_mapping_mode, table.max_column_id) == ("name", 7)
+    assert (table.column_mapping_mode, get(configuration, "delta.columnMapping.maxColumnId")) == ("name", 7)
     assert table.checkpoint_policy == "v2"
-    assert (table.enable_in_commit_timestamps, table.in_commit_timestamp_enablement_version) == (True, 5)
+    assert table.enable_in_commit_timestamps is True
+    assert get(configuration, "delta.inCommitTimestampEnablementVersion") == 5
     assert table.compression_codec == "zstd"
-    assert table.enable_change_data_feed is True
+    assert records_changes(configuration)
 
 
 def test_every_field_has_its_property():
