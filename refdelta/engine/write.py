@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,14 +126,31 @@ def write_files(
     return _adds(layout, files, data_change)
 
 
+class Form(Protocol):
+    """What the files of a table are like: a snapshot is one, and a table that is still to be made."""
+
+    @property
+    def schema(self) -> StructType:
+        """As for :func:`write_files`, like the others."""
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """See there."""
+
+    @property
+    def properties(self) -> TableProperties:
+        """See there."""
+
+    @property
+    def clustering_columns(self) -> Collection[ColumnPath]:
+        """See there."""
+
+
 def write_changes(
     store: Store,
     data: Iterable[pa.RecordBatch],
+    table: Form,
     *,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    properties: TableProperties,
-    clustering: Collection[ColumnPath] = (),
     target_file_size: int | None = None,
     feed: bool = True,
     only: bool = False,
@@ -146,12 +164,8 @@ def write_changes(
         store: the table's folder.
         data: record batches of ``schema`` with one more column behind, :data:`CHANGE`. A row is in a change file unless
             that is null, and in a data file unless it says that the row is there no more.
-        schema: as for :func:`write_files`, like the arguments that follow. The ids of rows are not in change
-            files.
-        partition_columns: see there.
-        properties: see there.
-        clustering: see there.
-        target_file_size: see there.
+        table: what is written to. The ids of rows, which may be in its schema, are not in change files.
+        target_file_size: as for :func:`write_files`.
         feed: False for rows that do not say it: then there are no change files.
         only: whether the data files are there already, and none are written.
         unique: see there.
@@ -165,19 +179,20 @@ def write_changes(
         files = write_files(
             store,
             data,
-            schema=schema,
-            partition_columns=partition_columns,
-            properties=properties,
-            clustering=clustering,
+            schema=table.schema,
+            partition_columns=table.partition_columns,
+            properties=table.properties,
+            clustering=table.clustering_columns,
             target_file_size=target_file_size,
             unique=unique,
         )
         return files, []
+    properties, partition_columns = table.properties, table.partition_columns
     target, codec = _target_size(properties, target_file_size), codec_of(properties.compression_codec)
-    own, materialized = without_hidden(schema), properties.writes_partition_columns
-    layout = Layout.of(schema, partition_columns, materialized=materialized)
+    own, materialized = without_hidden(table.schema), properties.writes_partition_columns
+    layout = Layout.of(table.schema, partition_columns, materialized=materialized)
     recorded = Layout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)
-    leaves = stats_leaves(own, partition_columns, properties, clustering)
+    leaves = stats_leaves(own, partition_columns, properties, table.clustering_columns)
     workers = max(1, min(8, cores()) // 2)
     encoders = [
         Encoder(store, layout.schema, leaves, codec, workers, pages_of(properties)),

@@ -103,10 +103,7 @@ class FileWriter:
         adds, changes = write_changes(
             self.store,
             pa.RecordBatchReader.from_batches(whole.append(CHANGE) if self.feed else whole, fitted()),
-            schema=target.schema,
-            partition_columns=list(target.partition_columns),
-            properties=target.properties,
-            clustering=target.clustering_columns,
+            target,
             target_file_size=self.target_file_size,
             feed=self.feed,
             unique=unique,

@@ -210,15 +210,7 @@ def write_anew(
 def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> list[Add | Cdc]:
     schema = to_arrow(snapshot.schema)
     rows = pa.RecordBatchReader.from_batches(schema.append(CHANGE) if feed else schema, anew(snapshot, share))
-    adds, changes = write_changes(
-        snapshot.store,
-        rows,
-        schema=snapshot.schema,
-        partition_columns=list(snapshot.partition_columns),
-        properties=snapshot.properties,
-        clustering=snapshot.clustering_columns,
-        feed=feed,
-    )
+    adds, changes = write_changes(snapshot.store, rows, snapshot, feed=feed)
     return [*adds, *changes]
 
 
@@ -239,12 +231,7 @@ def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
 
 def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
     _, changes = write_changes(
-        snapshot.store,
-        (marked(batch, INSERT) for batch in share.to_batches(snapshot)),
-        schema=snapshot.schema,
-        partition_columns=list(snapshot.partition_columns),
-        properties=snapshot.properties,
-        only=True,
+        snapshot.store, (marked(batch, INSERT) for batch in share.to_batches(snapshot)), snapshot, only=True
     )
     return changes
 
