@@ -11,7 +11,7 @@ import pyarrow as pa
 from refdelta import arguments
 from refdelta.engine.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
-from refdelta.ops.change import change_table, in_json
+from refdelta.ops.change import change_schema, change_table, in_json
 from refdelta.ops.declared import MARKS
 from refdelta.ops.names import split_path
 from refdelta.ops.property_rules import check_properties
@@ -27,7 +27,6 @@ from refdelta.protocol.types import (
     MapType,
     StructField,
     StructType,
-    schema_json,
 )
 from refdelta.schema import Schema
 
@@ -138,7 +137,7 @@ def add_columns(txn: Staging, snapshot: Snapshot, given: Any) -> None:
         for f in fields
     ]
     txn.describe("ADD COLUMNS", {"columns": in_json(columns)}, {})
-    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+    change_schema(txn, snapshot, schema)
 
 
 def _fields_of(given: Any) -> list[StructField]:

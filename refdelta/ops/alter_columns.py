@@ -18,7 +18,7 @@ from refdelta import arguments
 from refdelta.engine.schema import delta_type
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
-from refdelta.ops.change import change_table, in_json, noted_version
+from refdelta.ops.change import change_schema, change_table, in_json, noted_version
 from refdelta.ops.identity import START
 from refdelta.ops.names import dotted, split_path
 from refdelta.ops.rewrite import find_matches
@@ -169,7 +169,7 @@ def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) ->
     schema = edited(snapshot.schema, path, lambda parent, name: with_part(parent, name, new))
     schema = with_type_changes(snapshot.schema, schema, noted_version(snapshot))
     _describe_change(txn, schema, path)
-    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+    change_schema(txn, snapshot, schema)
 
 
 def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) -> None:
@@ -198,7 +198,7 @@ def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) 
         lambda struct, name: with_field(_struct(struct), name, lambda item: replace(item, nullable=nullable)),
     )
     _describe_change(txn, schema, path)
-    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+    change_schema(txn, snapshot, schema)
 
 
 def move_column(txn: Staging, snapshot: Snapshot, column: str, after: str | None) -> None:
@@ -230,7 +230,7 @@ def move_column(txn: Staging, snapshot: Snapshot, column: str, after: str | None
     if schema == snapshot.schema:
         return
     _describe_change(txn, schema, path, position="FIRST" if after is None else f"AFTER {after}")
-    change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+    change_schema(txn, snapshot, schema)
 
 
 # --- what a change asks of the table -----------------------------------------------------------------------------

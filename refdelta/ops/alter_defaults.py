@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.change import change_table, in_json
+from refdelta.ops.change import change_schema, in_json
 from refdelta.ops.declared import check_default, with_mark
 from refdelta.ops.identity import START
 from refdelta.ops.row_rules import DEFAULT
 from refdelta.protocol.generated_partitions import GENERATION
-from refdelta.protocol.types import schema_json
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -41,5 +38,4 @@ def set_default(txn: Staging, snapshot: Snapshot, column: str, sql: str | None) 
         check_default(changed)
     shown = {"name": field.name, "type": str(field.type), "nullable": field.nullable, "metadata": changed.metadata}
     txn.describe("CHANGE COLUMN", {"column": in_json(shown)}, {})
-    metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema))
-    change_table(txn, snapshot, metadata, () if sql is None else ("allowColumnDefaults",))
+    change_schema(txn, snapshot, schema, () if sql is None else ("allowColumnDefaults",))

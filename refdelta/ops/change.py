@@ -16,15 +16,23 @@ from refdelta.protocol.iceberg_compat import version_of
 from refdelta.protocol.properties import PROPERTIES
 from refdelta.protocol.protocol_choice import settled
 from refdelta.protocol.row_tracking import is_enabled, named_columns
+from refdelta.protocol.types import schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.actions import Metadata, Protocol
+    from refdelta.protocol.types import StructType
     from refdelta.staging import Staging
 
 PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
+
+
+def change_schema(txn: Staging, snapshot: Snapshot, schema: StructType, features: Iterable[str] = ()) -> None:
+    """As :func:`change_table`, where nothing of the metadata but the schema is another one."""
+    metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema))
+    change_table(txn, snapshot, metadata, features)
 
 
 def change_table(

@@ -10,10 +10,10 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.change import change_table, in_json
+from refdelta.ops.change import change_schema, change_table, in_json
 from refdelta.ops.names import dotted, split_path
 from refdelta.protocol.schema_edit import edited, find_path, with_field
-from refdelta.protocol.types import StructField, StructType, schema_json
+from refdelta.protocol.types import StructField, StructType
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -72,4 +72,4 @@ def set_column_metadata(txn: Staging, snapshot: Snapshot, column: str, metadata:
     schema = edited(snapshot.schema, path, described)
     txn.describe("UPDATE FIELD METADATA", {"column": dotted(path), "metadata": in_json(dict(given))}, {})
     if schema != snapshot.schema:
-        change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema)))
+        change_schema(txn, snapshot, schema)
