@@ -85,16 +85,16 @@ def write_deltalake(
         CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
     """
     request = WriteRequest(
-        mode,
-        partition_by,
-        cluster_by,
-        schema_mode,
-        predicate,
-        configuration,
-        name,
-        description,
-        target_file_size,
-        partition_overwrite,
+        mode=mode,
+        partition_by=partition_by,
+        cluster_by=cluster_by,
+        schema_mode=schema_mode,
+        predicate=predicate,
+        configuration=configuration,
+        name=name,
+        description=description,
+        target_file_size=target_file_size,
+        partition_overwrite=partition_overwrite,
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     if table is not None and outside:
