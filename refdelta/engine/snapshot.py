@@ -11,7 +11,7 @@ from refdelta.engine.listing import commit_contents, find_segment, newer_commits
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.portions import at_most
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
-from refdelta.engine.timestamps import commit_timestamp, version_at
+from refdelta.engine.timestamps import commit_timestamp
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from refdelta.protocol.segment import CheckpointFiles, LogFile, LogSegment
     from refdelta_storage.base import Store
-
-__all__ = ["Snapshot", "follow", "load_snapshot", "version_at"]
 
 # So many bytes of commits are read before they become columns: as actions they take three times as much.
 _READ_BYTES = 2**23
@@ -301,7 +299,7 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
     gone = 0
     while True:
         try:
-            return _checked(_load(store, segment))
+            return _against_checksum(_load(store, segment))
         except ObjectNotFoundError as error:
             # Cleanup deleted a file between our listing and our reading; what it left must do.
             gone += 1
@@ -317,7 +315,7 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
                 raise error.reason from gap
 
 
-def _checked(snapshot: Snapshot) -> Snapshot:
+def _against_checksum(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, held against its checksum. Over a network that would be a request more for each reader."""
     if snapshot.segment.checksum is not None and not snapshot.store.capabilities.remote:
         from refdelta.engine.checksum_check import warn_of_contradictions

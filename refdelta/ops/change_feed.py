@@ -9,8 +9,8 @@ from refdelta import arguments
 from refdelta.engine.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
 from refdelta.engine.listing import list_log, read_commits
 from refdelta.engine.portions import at_most
-from refdelta.engine.snapshot import Snapshot, load_snapshot, version_at
-from refdelta.engine.timestamps import version_since
+from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.timestamps import version_at, version_since
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta.protocol.actions import AnyAction, Metadata
 from refdelta.protocol.change_feed import changes_of, check_compatible, check_recorded

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.snapshot import version_at
+from refdelta.engine.timestamps import version_at
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 SINCE_VERSION, SINCE_TIMESTAMP = (

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.snapshot import follow, load_snapshot, version_at
+from refdelta.engine.snapshot import follow, load_snapshot
+from refdelta.engine.timestamps import version_at
 from refdelta.errors import (
     InvalidLogError,
     StoreError,
