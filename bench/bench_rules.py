@@ -42,8 +42,9 @@ def transaction() -> Standing:
         for number in range(FILES_READ)
     ]  # fmt: skip
     gone = [Remove(path=add.path, data_change=True, partition_values=add.partition_values) for add in files[:10]]
-    predicates = [parse_predicate(text, SCHEMA) for text in PREDICATES]
-    return Standing(ReadSet.of_files(0, files, *predicates), gone, IsolationLevel.SERIALIZABLE, TABLE)
+    predicates = tuple(parse_predicate(text, SCHEMA) for text in PREDICATES)
+    read = ReadSet(version=0, predicates=predicates).with_files(files)
+    return Standing(read, gone, IsolationLevel.SERIALIZABLE, TABLE)
 
 
 def winner(version: int, candidates: int = 1) -> CommitSummary:
