@@ -22,6 +22,7 @@ def text(what: str, value: Any) -> str | None:
         InvalidArgumentError: it is something else.
     """
     if value is None or isinstance(value, str):
+        _check_unicode(what, value or "")
         return value
     raise InvalidArgumentError(f"{what} is a text, not {_shown(value)}")
 
@@ -88,6 +89,8 @@ def names(what: str, value: Any) -> list[str] | None:
         found = [None]
     if not all(isinstance(name, str) for name in found):
         raise InvalidArgumentError(f"{what} is a list of names, not {_shown(value)}")
+    for name in found:
+        _check_unicode(what, name)
     return found
 
 
@@ -111,8 +114,25 @@ def mapping(what: str, value: Any) -> Mapping[str, Any] | None:
         InvalidArgumentError: it is something else.
     """
     if value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
+        for name, one in (value or {}).items():
+            _check_unicode(what, name)
+            _check_unicode(f"{what}: {name}", one if isinstance(one, str) else "")
         return value
     raise InvalidArgumentError(f"{what} is a mapping of names to values, not of type {type(value).__name__}")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be stored: Python's may hold halves of characters, of file names that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_unicode(what: str, text: str) -> None:
+    if not is_unicode(text):
+        raise InvalidArgumentError(f"{what} holds half a character, which no Unicode text can: {text!r:.80}")
 
 
 def _shown(value: Any) -> str:

@@ -10,6 +10,7 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from refdelta.arguments import is_unicode
 from refdelta.errors import PredicateError
 from refdelta.protocol import partition_values
 from refdelta.protocol.binding import bind
@@ -160,8 +161,10 @@ def python_literal(value: Any, name: str) -> Literal:
             return number_literal(f"{value:f}" if isinstance(value, Decimal) else str(value) + ".")
         case float():
             return Literal(value, DOUBLE)
-        case str():
+        case str() if is_unicode(value):
             return Literal(value, STRING)
+        case str():
+            raise PredicateError(f"filter on {name}: {value!r:.80} holds half a character, which no Unicode text can")
         case bytes():
             return Literal(value, BINARY)
         case dt.datetime():

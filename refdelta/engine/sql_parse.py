@@ -8,6 +8,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from refdelta.arguments import is_unicode
 from refdelta.engine.sql_words import NAMES, SUBQUERIES, SUBQUERY_ADVICE, Dialect
 from refdelta.errors import PredicateError
 
@@ -30,6 +31,8 @@ class SqlText:
         """Its tree. Raises ``PredicateError``."""
         if not isinstance(self.sql, str):
             raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
+        if not is_unicode(self.sql):
+            raise PredicateError(f"the {self.what} holds half a character, which no Unicode text can: {self.sql!r:.80}")
         if len(self.sql) > _MAX_LENGTH:
             raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
         try:

@@ -94,6 +94,27 @@ def test_arguments_of_another_kind(table, tmp_path, call, named):
     refused(tmp_path, lambda: call(table), match=named)
 
 
+HALF = "\udc80"  # as in a file name that is no UTF-8
+TEXTS = {
+    "user_metadata": lambda t: t.delete("id = 1", commit_properties=CommitProperties(user_metadata=HALF)),
+    "app_id": lambda t: write_deltalake(t, ROWS, mode="append", app_id=HALF, app_version=1),
+    "a note": lambda t: t.delete("id = 1", commit_properties=CommitProperties(custom_metadata={"a": HALF})),
+    "a property": lambda t: t.alter.set_table_properties({"mine": HALF}),
+    "its name": lambda t: t.alter.set_table_properties({HALF: "mine"}),
+    "a name": lambda t: t.alter.set_table_name(HALF),
+    "a comment": lambda t: t.alter.set_column_metadata("s", {"comment": HALF}),
+    "a constraint": lambda t: t.alter.add_constraint({HALF: "id > 0"}),
+    "a condition": lambda t: t.to_pyarrow_table(filters=f"s = '{HALF}'"),
+    "a filter": lambda t: t.to_pyarrow_table(filters=[("s", "=", HALF)]),
+    "a value": lambda t: t.update(new_values={"s": HALF}),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_that_are_no_unicode(table, tmp_path, name):
+    refused(tmp_path, lambda: TEXTS[name](table))
+
+
 def test_a_field_that_is_missing_behind_an_alias_that_is_a_column_too(table, tmp_path):
     def merge():
         table.merge(ROWS.rename_columns(["id", "t", "s", "at"]), "s.nope = t.id").when_matched_delete().execute()
