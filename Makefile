@@ -42,7 +42,7 @@ test: setup  ## all tests; those that need Java 17, Go or npm say so where it is
 verify: setup  ## the tests of the API once more, and the data of every table that they leave is verified, too (some minutes)
 	REFDELTA_VERIFY=full $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not spark" tests/api
 
-histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-99, which are read, compared and verified (some 10 s each)
+histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-99, which are read, compared and verified (some 15 s each)
 	REFDELTA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/oracle/test_random_tables.py
 
 HISTORIES ?= 0-99

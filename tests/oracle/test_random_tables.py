@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FIRST, LAST = map(int, os.environ.get("REFDELTA_HISTORIES", "2-7").split("-"))
+FIRST, LAST = map(int, os.environ.get("REFDELTA_HISTORIES", "3-7").split("-"))
 STEPS = 12
 IDS = ("_metadata.row_id", "_metadata.row_commit_version")
 # Oddities of delta-spark: spec_notes/other_writers.md.
