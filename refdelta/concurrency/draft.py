@@ -119,7 +119,7 @@ class Draft:
 
     def _info(self) -> dict[str, Any]:
         prepared, standing = self.prepared, self.standing
-        info = {**prepared.commit_info, **recorded_reads(standing), **record(standing.groups)}
+        info = {**prepared.commit_info, **recorded_reads(standing), **record(standing.rearranged)}
         info["txnId"] = prepared.txn_id
         if "isolationLevel" in info:
             info["isolationLevel"] = standing.level_name

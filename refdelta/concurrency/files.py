@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 
 from refdelta.concurrency import held as holding
 from refdelta.concurrency.groups import Regrouping
-from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Revised, Touch, vector_id
+from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Touch, vector_id
 from refdelta.concurrency.places import Move
 from refdelta.concurrency.rows import ALL, NONE, Rows, any_of, union
 from refdelta.concurrency.summary import CommitSummary
@@ -158,7 +158,7 @@ class Files:
         return {
             number: group
             for number, group in self._touched_groups(touches).items()
-            if group.scattered and all(isinstance(touch, Revised) for touch in group.touched(touches).values())
+            if group.scattered and group.traceable(touches, winner)
         }
 
     def place(self, number: int, moves: Mapping[str, Move]) -> None:
@@ -223,9 +223,10 @@ class Files:
         for number, group in self._touched_groups(touches).items():
             behind = group.behind(touches, winner, self._facing.vectors)
             changed = True
+            for path in group.inputs.keys() - (behind.inputs.keys() if behind else ()):
+                del self.inputs[path]
             if behind is None:
                 del self.groups[number]
-                self.inputs = {path: other for path, other in self.inputs.items() if other != number}
             else:
                 self.groups[number] = behind
         self._facing, self._left_alone = _Facing(), None

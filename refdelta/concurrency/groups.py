@@ -2,7 +2,8 @@
 
 It reads nothing that data could conflict with: only its inputs matter. One that lost rows to a deletion vector keeps
 its output, which gets a vector for them. One that is gone, that another compaction took, or whose rows came back drops
-its group; the other groups commit.
+its group; the other groups commit. A sort, whose group is all of a partition, would be lost over one file: where its
+rows are found by their ids, those of an input that others removed are hidden in its outputs, too.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta.concurrency.edits import num_records, tombstone, with_vector
-from refdelta.concurrency.held import Renewed, Revised, Touch, Vectors, bits
+from refdelta.concurrency.held import Gone, Renewed, Revised, Touch, Vectors, bits
 from refdelta.concurrency.places import Group, Move, Output, moves
-from refdelta.concurrency.rows import NONE
+from refdelta.concurrency.rows import ALL, NONE, Rows, any_of
 from refdelta.concurrency.summary import CommitSummary
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.protocol.paths import same_path
@@ -39,7 +40,8 @@ class Regrouping:
 
     Attributes:
         group: as it was staged.
-        inputs: its inputs as they stand, by path as :func:`~refdelta.protocol.paths.same_path` has it.
+        inputs: those of its inputs that are there still, as they stand, by path as
+            :func:`~refdelta.protocol.paths.same_path` has it.
         moves: where the rows of each input are, likewise; none where rows changed their order and have not been found
             by their ids.
         hidden: rows of its outputs that others deleted meanwhile, likewise.
@@ -66,6 +68,18 @@ class Regrouping:
         """Whether nobody knows yet where a row of the inputs is."""
         return self.group.permuted and not self.moves
 
+    def survives(self, touch: Touch, winner: CommitSummary) -> bool:
+        """Whether it can be what it is to be behind a winner that did this to an input, where rows are found by their
+        ids. What the winner kept of the rows of a file that it removed is in files of its own.
+        """
+        return isinstance(touch, Revised) or (isinstance(touch, Gone) and self.group.permuted and not winner.rearranges)
+
+    def traceable(self, touches: Touches, winner: CommitSummary) -> bool:
+        """Whether it is worth finding its rows by their ids."""
+        touched = self.touched(touches)
+        left = self.inputs.keys() - {path for path, touch in touched.items() if isinstance(touch, Gone)}
+        return bool(left) and all(self.survives(touch, winner) for touch in touched.values())
+
     def touched(self, touches: Touches) -> dict[str, Touch]:
         """What a winner did to the inputs, more than to say other words about them."""
         found = ((path, touches[path]) for path in self.inputs if path in touches)
@@ -87,19 +101,24 @@ class Regrouping:
             if isinstance(touch, Renewed):
                 inputs[path] = replace(known, entry=winner.with_statistics(touch.add))
                 continue
-            if not isinstance(touch, Revised):
+            if not self.survives(touch, winner):
                 return None
-            after = bits(touch.add.deletion_vector, vectors)
-            if len(known.hidden - after):
-                return None
-            inputs[path] = Current(winner.with_statistics(touch.add), after)
-            if len(gone := after - known.hidden):
-                found, lost = self.moves[path].follow(gone, bases[path]) if path in self.moves else ({}, len(gone))
+            gone: Rows = ALL
+            if isinstance(touch, Revised):
+                after = bits(touch.add.deletion_vector, vectors)
+                if len(known.hidden - after):
+                    return None
+                inputs[path] = Current(winner.with_statistics(touch.add), after)
+                gone = after - known.hidden
+            else:
+                del inputs[path]
+            if any_of(gone):
+                found, lost = self.moves[path].follow(gone, bases[path]) if path in self.moves else ({}, 1)
                 if lost:
                     return None
                 for output, rows in found.items():
                     hidden[output] = hidden.get(output, NONE) | rows
-        return replace(self, inputs=inputs, hidden=hidden)
+        return replace(self, inputs=inputs, hidden=hidden) if inputs else None
 
     # --- what it writes ---
 
@@ -112,6 +131,13 @@ class Regrouping:
         """The outputs of which no row is left, by path: they are not committed."""
         sizes = {same_path(output.add.path): _rows_in(output) for output in self.group.outputs}
         return frozenset(path for path, rows in self.hidden.items() if len(rows) == sizes[path])
+
+    @property
+    def left(self) -> Group:
+        """What is left of the group as it was staged: the inputs that it removes, and the outputs that it adds."""
+        inputs = tuple(one for one in self.group.inputs if same_path(one.add.path) in self.inputs)
+        outputs = tuple(one for one in self.group.outputs if same_path(one.add.path) not in self.empty)
+        return Group(inputs, outputs, self.group.permuted)
 
     @property
     def unused(self) -> list[Add]:

@@ -330,7 +330,12 @@ class Standing:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups that are left of those that it rearranges."""
+        """The groups that are left of those that it rearranges, with what it removes and adds of each."""
+        return tuple(group.left for group in self.files.groups.values())
+
+    @property
+    def rearranged(self) -> tuple[Group, ...]:
+        """The same groups as they were staged, by which the places of all their rows are told."""
         return tuple(group.group for group in self.files.groups.values())
 
     @property

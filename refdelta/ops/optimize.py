@@ -146,8 +146,8 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
     _describe(txn, request, filters, columns)
 
     def report(kept: Sequence[Group]) -> dict[str, Any]:
-        committed = {id(group) for group in kept}
-        work.done.extend((each, group) for each, group in done if id(group) in committed)
+        bins = {one.add.path: each for each, group in done for one in group.inputs}
+        work.done.extend((bins[group.inputs[0].add.path], group) for group in kept)
         return _metrics(request, work)
 
     return report

@@ -19,6 +19,7 @@ from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_delt
 from refdelta.concurrency.places import Part, Traced
 from refdelta.concurrency.rows import ALL, NONE, carry
 from refdelta.protocol.paths import commit_key
+from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
 
 IDS = ["_metadata.row_id", "_metadata.row_commit_version"]
@@ -122,6 +123,60 @@ def test_a_sort_that_lost_hides_what_others_deleted():
     sort(table)
     with pytest.raises(errors.ConcurrentDeleteDeleteException):
         again.commit()
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_sort_that_lost_a_whole_file_hides_its_rows(vectors):
+    table = made(f"sort-lost-a-file-{vectors}")
+    sorting = DeltaTable(table.store.uri).begin()
+    sorting.z_order(["v"])
+    table.delete("k = 8")
+    table.delete("k IN (1, 2, 3)")
+    if vectors == "false":  # a writer without vectors copies what it keeps of a file
+        table.alter.set_table_properties({"delta.enableDeletionVectors": "false"})
+        sorting.abort()
+        sorting = DeltaTable(table.store.uri).begin()
+        sorting.z_order(["v"])
+        table.update({"v": "6"}, predicate="k = 6")
+        with pytest.raises(errors.ConcurrentDeleteDeleteException):
+            sorting.commit()
+        return
+    result = sorting.commit()
+    assert result.version == table.version() + 1
+    assert result.fallbacks == ()
+    assert live(table) == {k: -k for k in (5, 6, 7, 9)}
+    removed = [line for line in table.store.get(commit_key(table.version())).splitlines() if b'"remove"' in line]
+    assert len(removed) == 2  # the third was removed already
+    assert result["numFilesRemoved"] == 2
+    assert table.history(1)[0]["operationMetrics"]["numRemovedFiles"] == "2"
+    assert not verify_store(table.store).findings
+    # The file comes back with its version, and has its rows itself.
+    before, ids = table.version() - 2, table.to_pyarrow_table(columns=["k", *IDS]).sort_by("k")
+    table.restore(before)
+    assert live(table).keys() == {1, 2, 3, 5, 6, 7, 9}
+    assert table.to_pyarrow_table(columns=["k", *IDS], filters="k > 3").sort_by("k") == ids
+    assert not verify_store(table.store).findings
+
+
+def test_a_sort_follows_what_others_moved_out_of_its_files():
+    """Rows that a winner wrote anew, in place of a file that it removed, are the winner's."""
+    table = made("sort-lost-rewritten")
+    first, second = (DeltaTable(table.store.uri).begin() for _ in range(2))
+    first.z_order(["v"])
+    second.z_order(["v"])
+    table.update({"v": "v * 10"}, predicate="k <= 5")
+    write_deltalake(table, rows(100, 101), mode="overwrite", predicate="k >= 100")
+    table.update_incremental()
+    first.commit()
+    expected = {k: -10 * k if k <= 5 else -k for k in START} | {100: -100, 101: -101}
+    assert live(table) == expected
+    assert second.commit().version is None  # by then it is sorted
+    third = DeltaTable(table.store.uri).begin()
+    third.z_order(["v"])
+    table.delete()
+    with pytest.raises(errors.ConcurrentDeleteDeleteException):
+        third.commit()
+    assert live(table) == {}
 
 
 def test_without_row_ids_a_sort_is_a_removal():
