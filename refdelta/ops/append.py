@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -109,6 +109,10 @@ class FileWriter:
             unique=unique,
         )
         return Written(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
+
+    def of_task(self, number: int) -> FileWriter:
+        """That of one of several tasks, each of which writes a part of the rows and knows nothing of the others."""
+        return replace(self, target=replace(self.target, rules=self.target.rules.of_task(number)))
 
     def check_fits(self, schema: pa.Schema) -> None:
         """Refuse data that could not be written. Raises as :func:`refdelta.engine.fit.plan_fit`."""

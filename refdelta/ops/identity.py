@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -31,6 +31,8 @@ STEP = "delta.identity.step"
 MARK = "delta.identity.highWaterMark"
 EXPLICIT = "delta.identity.allowExplicitInsert"
 _LEAST, _MOST = -(2**63), 2**63 - 1
+# So many rows of a task have numbers one behind the other.
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Numbering:
         step: from one number to the next.
         mark: the number that was given last; None where none was.
         explicit: whether writers may give numbers themselves.
+        task: which of several tasks numbers rows, that know nothing of each other; None where all is one.
     """
 
     field: StructField
@@ -50,6 +53,7 @@ class Numbering:
     step: int
     mark: int | None
     explicit: bool
+    task: int | None = None
 
     @classmethod
     def of(cls, field: StructField) -> Numbering | None:
@@ -70,26 +74,40 @@ class Numbering:
             raise InvalidLogError(f"column {field.name!r}, a {field.type}, is no identity column by {metadata}")
         return cls(field, start, step, mark, explicit)  # type: ignore[arg-type]
 
-    def number(self, place: int) -> int:
-        """The number of the row that is at this place among those to be numbered.
+    def number(self, row: int) -> int:
+        """The number of a row, by how many are numbered before it; it grows with that, in the step's direction.
 
         Raises:
             ConstraintViolationError: it does not fit into 64 bits.
         """
         first = self.start if self.mark is None else self.mark + self.step
-        found = first + place * self.step
+        found: int = first + self._place(row) * self.step
         if not _LEAST <= found <= _MOST:
             raise ConstraintViolationError(f"the identity column {self.field.name!r} has no numbers left")
         return found
 
     def numbers(self, first: int, count: int) -> pa.Array:
-        """The numbers of so many rows from a place on. Raises as :meth:`number`."""
+        """The numbers of so many rows from one on. Raises as :meth:`number`."""
         if not count:
             return pa.array([], pa.int64())
         begin = self.number(first)
         self.number(first + count - 1)
+        places = self._place(np.arange(first, first + count, dtype=np.int64))
         # What overflows in between comes out right again, as both ends fit.
-        return pa.array(np.arange(count, dtype=np.int64) * np.int64(self.step) + np.int64(begin))
+        return pa.array((places - places[0]) * np.int64(self.step) + np.int64(begin))
+
+    def _place(self, row: Any) -> Any:
+        """The place of a row, or of an array of them, among the numbers to come.
+
+        A task does not know how many others there are, nor how many rows these have. So the numbers are dealt in
+        blocks, by Cantor's pairing of tasks and blocks: no two tasks get the same one, and where they have about as
+        many blocks as there are tasks, about half of all are used.
+        """
+        if self.task is None:
+            return row
+        block, within = row // _BLOCK, row % _BLOCK
+        diagonal = self.task + block
+        return (diagonal * (diagonal + 1) // 2 + block) * _BLOCK + within
 
     def at_or_behind(self, number: int) -> int | None:
         """The first of the column's numbers that does not lie before this one; None where this one lies before the

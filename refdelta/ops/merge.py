@@ -101,7 +101,7 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     only_deletes = all(clause.kind == "delete" for clause in request.clauses)
     rules = NO_RULES if only_deletes else RowRules.after(snapshot, changes, txn.now)
     plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses), rules)
-    numbered = plan.numbered
+    plan.check_given()
     if rules.numbered:
         check_numbers_once(txn)
     way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
@@ -110,7 +110,7 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     scanned = time.monotonic()
     after = next((a for a in changes if isinstance(a, Metadata)), snapshot.metadata)
     done = run.write(dataclasses.replace(snapshot, metadata=after).tracked())
-    txn.stage(changes_with_marks(changes, snapshot.metadata, rules.marks(numbered, run.found.candidates)))
+    txn.stage(changes_with_marks(changes, snapshot.metadata, run.found.marks))
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     _describe(txn, request, run, done, elapsed, scan)
 

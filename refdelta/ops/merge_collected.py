@@ -91,7 +91,7 @@ class Collected:
         else:
             places = itertools.accumulate(map(len, inserts), initial=0)
             work += [Portion(None, rows, first) for rows, first in zip(inserts, places, strict=False)]
-        found.candidates = sum(map(len, inserts))
+        found.marks = self.pieces.plan.marks(sum(map(len, inserts)))
         return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
 
     def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:

@@ -29,7 +29,7 @@ from refdelta.ops.rewrite import Share, others, shown
 from refdelta.protocol.change_feed import AFTER_UPDATE, BEFORE_UPDATE, DELETE, INSERT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_clauses import BoundClause
@@ -49,7 +49,7 @@ class Found:
         updated: those of them that are not deleted.
         matched: the numbers of the source's rows that match.
         counts: of rows, by what becomes of them.
-        candidates: how many rows of the source may have been inserted, each with a number of its own.
+        marks: the numbers that identity columns of inserted rows were given last, by physical name.
     """
 
     matching: RowsByFile = field(default_factory=RowsByFile)
@@ -57,7 +57,7 @@ class Found:
     updated: RowsByFile = field(default_factory=RowsByFile)
     matched: pa.Array = field(default_factory=lambda: pa.array([], pa.int64()))
     counts: Counter[str] = field(default_factory=Counter)
-    candidates: int = 0
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     def take_in(self, other: Found, numbers: Sequence[int]) -> None:
         """Add what was found in files of which there was nothing yet.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,17 +61,22 @@ class MergePlan:
 
     @property
     def numbered(self) -> frozenset[str]:
-        """The columns that the table gives values in rows that are inserted.
+        """The columns that the table gives values in rows that are inserted."""
+        found = (self.rules.left_out(_assigned(clause)) for clause in self.clauses if clause.clause.kind == "insert")
+        return frozenset().union(*found)
 
-        Raises ``ConstraintViolationError`` where clauses set identity columns that are not for them to set.
-        """
-        made: frozenset[str] = frozenset()
+    def check_given(self) -> None:
+        """Raise ``ConstraintViolationError`` where clauses set identity columns that are not for them to set."""
         for clause in self.clauses:
-            names = {assignment.path[0] for assignment in clause.assignments}
-            inserts = clause.clause.kind == "insert"
-            self.rules.check_given(names, update=not inserts)
-            made |= self.rules.left_out(names) if inserts else frozenset()
-        return made
+            self.rules.check_given(_assigned(clause), update=clause.clause.kind != "insert")
+
+    def marks(self, count: int) -> dict[str, int]:
+        """The numbers that identity columns are given last where so many rows are inserted, by physical name."""
+        return self.rules.marks(self.numbered, count)
+
+    def of_task(self, number: int) -> MergePlan:
+        """That of one of several tasks that insert rows apart from each other."""
+        return replace(self, rules=self.rules.of_task(number))
 
     def columns_to_find(self, alias: str) -> set[str]:
         """The columns of a side by which rows are found in which anything changes."""
@@ -82,3 +87,8 @@ class MergePlan:
         """The columns of a side by which rows of the table that change are found again, and get their new values."""
         values = (clause.value_columns for clause in (*self.of_pairs, *self.of_rest))
         return self.columns_to_find(alias) | {path[1] for path in frozenset().union(*values) if path[0] == alias}
+
+
+def _assigned(clause: BoundClause) -> set[str]:
+    """The columns that a clause sets, or sets fields of."""
+    return {assignment.path[0] for assignment in clause.assignments}

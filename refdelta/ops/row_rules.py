@@ -194,6 +194,18 @@ class RowRules:
                     + ("never change" if update else "are the table's own: leave it out")
                 )
 
+    def of_task(self, number: int) -> RowRules:
+        """These rules for one of several tasks, that number rows of identity columns apart from each other."""
+        return replace(self, numbered=tuple(replace(one, task=number) for one in self.numbered))
+
+    def furthest(self, parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+        """The last of the numbers that several tasks have given last, each as :meth:`marks` has them."""
+        last: dict[str, int] = {}
+        steps = {physical_name(one.field): one.step for one in self.numbered}
+        for name, mark in (item for part in parts for item in part.items()):
+            last[name] = max(last.get(name, mark), mark, key=lambda number: number * steps[name])
+        return last
+
     def marks(self, made: Collection[str], count: int) -> dict[str, int]:
         """The numbers that are given last where so many rows are numbered, by the physical names of those
         identity columns that are among ``made``.

@@ -12,7 +12,7 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.engine.fit import plan_fit
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.change import noted_version
 from refdelta.ops.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.ops.declared import check_declared, check_expressions
@@ -73,20 +73,14 @@ class Target:
     rules: RowRules = NO_RULES
 
     def check_fits(self, data: pa.Schema) -> None:
-        """Refuse data that could not be written by several writers at once, who know nothing of each other.
+        """Refuse data that could not be written, before anybody begins.
 
         Raises:
             SchemaMismatchError: the data do not fit.
             ConstraintViolationError: they have what is for the table to give.
-            UnsupportedFeatureError: their rows are to be numbered, which one has to do.
         """
         self.rules.check_given(data.names)
-        made = self.rules.left_out(data.names)
-        plan_fit(data, self.schema, made)
-        if any(one.field.name in made for one in self.rules.numbered):
-            raise UnsupportedFeatureError(
-                ["identityColumns"], "write rows by Spark to", "write_deltalake and merge without Spark number them"
-            )
+        plan_fit(data, self.schema, self.rules.left_out(data.names))
 
 
 def new_table(

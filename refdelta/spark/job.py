@@ -85,7 +85,7 @@ class Job:
         listed = list(portions)
         if any(portion.again for portion in listed):
             remove_leftovers(self.store, self.token, {portion.attempt for portion in listed})
-        return WrittenRows(self.schema, together(portion.written for portion in listed))
+        return WrittenRows(self.schema, together(self.writer, (portion.written for portion in listed)))
 
     def snapshot(self) -> Snapshot | None:
         """The version on which it rests."""

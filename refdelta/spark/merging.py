@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
+from pyspark.accumulators import AccumulatorParam
 
 from refdelta.engine.arrays import as_schema, one_array
 from refdelta.engine.dv import to_bitmap, to_positions
 from refdelta.engine.positions import stand
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.write import CHANGE, marked
-from refdelta.errors import UnsupportedFeatureError
 from refdelta.ops.append import FileWriter
 from refdelta.ops.merge_join import Matcher
 from refdelta.ops.merge_pieces import Found, gathered, new_rows
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from refdelta.engine.positions import RowsByFile
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
+    from refdelta.ops.row_rules import RowRules
     from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
     from refdelta.spark.buckets import Bucket
@@ -107,19 +108,13 @@ class Shuffled:
     def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
         """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
         without deletion vectors by tasks over these files.
-
-        Raises ``UnsupportedFeatureError`` where rows that are inserted are to be numbered: workers know nothing of each
-        other.
         """
-        if any(one.field.name in self._plan.numbered for one in self._plan.rules.numbered):
-            raise UnsupportedFeatureError(
-                ["identityColumns"], "insert by Spark into", "merge without Spark numbers rows"
-            )
         feed = needs_feed(txn, found)
         changing = found.acting if feed else found.updated
         made = [self._changed(txn, table, changing, feed)] if changing else []
         if self._plan.of_source:
-            made.append(self._inserted(table, feed))
+            marks = self._spark.sparkContext.accumulator({}, _Furthest(self._plan.rules))
+            made.append(self._inserted(table, feed, marks))
         added: list[Add] = []
         if made:
             rows = functools.reduce(lambda one, other: one.unionAll(other), made)
@@ -135,6 +130,7 @@ class Shuffled:
             added += written.adds
             updated = sum(count for what, count in found.counts.items() if what.endswith("updated"))
             found.counts["inserted"] = written.rows - updated
+            found.marks = marks.value if self._plan.of_source else {}
         if found.acting and not txn.vectors:
             added += _copy(txn, table, found)
         return added
@@ -160,8 +156,10 @@ class Shuffled:
         count = self._buckets(table.with_files(files))
         return in_buckets(plan, source, target, count, change, schema)
 
-    def _inserted(self, table: Snapshot, feed: bool) -> Any:
-        """The rows that are inserted, as a DataFrame of the table's schema; with ``feed`` they say that they are."""
+    def _inserted(self, table: Snapshot, feed: bool, marks: Any) -> Any:
+        """The rows that are inserted, as a DataFrame of the table's schema; with ``feed`` they say that they are. The
+        numbers that they were given last come into ``marks``.
+        """
         plan, alias = self._plan, self._plan.source_alias
         looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
         source = self._source.columns(path[1] for path in frozenset().union(*looked_at) if path[0] == alias)
@@ -169,11 +167,13 @@ class Shuffled:
         fields, bare, matched = delta_schema(source.schema), table.without_files(), self._matched
 
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            fit = as_engine(fields)
+            fit, own, first = as_engine(fields), plan.of_task(tasks.number()), 0
             with reported():
                 for piece in gathered(map(fit, batches), PIECE_BYTES):
                     rows = piece.filter(pc.invert(_among(one_array(piece.column(ID)), matched)))
-                    for made in new_rows(plan, bare, rows.drop_columns([ID])):
+                    for made in new_rows(own, bare, rows.drop_columns([ID]), first):
+                        first += made.num_rows
+                        marks.add(own.marks(first))
                         new = marked(made, INSERT) if feed else made
                         yield as_schema(new.columns, expected)
 
@@ -190,6 +190,21 @@ class Shuffled:
         with running():
             rows = frame.collect()
         return (pickle.loads(row.part) for row in rows)  # noqa: S301 - of our own workers
+
+
+class _Furthest(AccumulatorParam):
+    """Of the numbers that tasks have given last, the last ones; the same attempt may tell of its own twice."""
+
+    def __init__(self, rules: RowRules):
+        self._rules = rules
+
+    def zero(self, value: dict[str, int]) -> dict[str, int]:  # noqa: ARG002 - the interface
+        """No number yet."""
+        return {}
+
+    def addInPlace(self, value1: dict[str, int], value2: dict[str, int]) -> dict[str, int]:  # noqa: N802
+        """The last of both."""
+        return self._rules.furthest((value1, value2))
 
 
 # --- on the workers ----------------------------------------------------------------------------------------------

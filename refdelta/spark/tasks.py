@@ -50,6 +50,14 @@ def run(spark: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -
     return [pickle.loads(found[number]) for number in range(len(tasks))]  # noqa: S301 - of our own workers
 
 
+def number() -> int:
+    """On a worker: which of the job's tasks this is. An attempt that is made again has the same number."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
 def frame(spark: Any, function: Callable[[Task], Iterator[pa.RecordBatch]], tasks: Sequence[Task], schema: Any) -> Any:
     """A DataFrame of the batches that a function gives for each task, each in a Spark task of its own.
 

@@ -173,7 +173,7 @@ class FrameRows:
             with raise_again():
                 parts = tasks.over(self._df, work, _WRITTEN).collect()
             watch.counting.update(part.attempt for part in parts)
-        return together([pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
+        return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
 
 
 def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -187,14 +187,18 @@ def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]
         yield from batches
 
     with reported():
-        return writer.write(first.schema, all_of_them(), unique=attempt(token))
+        return writer.of_task(tasks.number()).write(first.schema, all_of_them(), unique=attempt(token))
 
 
-def together(parts: Iterable[Written]) -> Written:
-    """What several tasks have written."""
+def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
+    """What several tasks have written by this writer."""
     listed = list(parts)
-    changes = [file for part in listed for file in part.changes]
-    return Written([add for part in listed for add in part.adds], sum(part.rows for part in listed), changes=changes)
+    return Written(
+        [add for part in listed for add in part.adds],
+        sum(part.rows for part in listed),
+        marks=writer.target.rules.furthest(part.marks for part in listed),
+        changes=[file for part in listed for file in part.changes],
+    )
 
 
 def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:

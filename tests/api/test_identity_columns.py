@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refdelta
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, Identity, errors, write_deltalake
 from refdelta.ops.identity import Numbering
 from refdelta.ops.prepared_files import AddAction
-from refdelta.protocol.types import LONG, StructField
+from refdelta.ops.row_rules import RowRules
+from refdelta.protocol.types import LONG, StructField, physical_name
 from refdelta_storage import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("down", pa.int64()), ("a", pa.int64())])
@@ -215,3 +218,38 @@ def test_a_column_with_half_a_declaration_is_a_broken_log(tmp_path):
         with pytest.raises(errors.InvalidLogError, match="'id', a long, is no identity column"):
             write_deltalake(tmp_path / str(number), of(1), mode="append")
         assert DeltaTable(tmp_path / str(number)).count() == 0
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 10_000), max_size=4), max_size=6),
+    st.integers(-9, 9).filter(bool),
+    st.none() | st.integers(-50, 50),
+)
+def test_tasks_that_know_nothing_of_each_other_give_no_number_twice(tasks, step, mark):
+    field = StructField("id", LONG, nullable=True)
+    rules = RowRules(numbered=(Numbering(field, 3, step, mark, explicit=False),))
+    given_numbers, marks = [], []
+    for number, batches in enumerate(tasks):
+        one, rows = rules.of_task(number).numbered[0], 0
+        own = []
+        for count in batches:
+            own += one.numbers(rows, count).to_pylist()
+            rows += count
+        assert own == sorted(own, reverse=step < 0)
+        assert [own[row] for row in range(0, rows, 997)] == [one.number(row) for row in range(0, rows, 997)]
+        given_numbers += own
+        marks.append(rules.of_task(number).marks({"id"}, rows))
+    assert len(set(given_numbers)) == len(given_numbers)
+    first = 3 if mark is None else mark + step
+    assert all((number - first) * step >= 0 == (number - first) % step for number in given_numbers)
+    last = rules.furthest(marks)
+    assert last == ({physical_name(field): max(given_numbers, key=lambda n: n * step)} if given_numbers else {})
+
+
+def test_a_task_whose_numbers_do_not_fit_says_so():
+    full = Numbering(StructField("id", LONG, nullable=True), 2**63 - 10_000, 1, None, explicit=False)
+    assert full.numbers(0, 10_000)[-1].as_py() == 2**63 - 1
+    task = RowRules(numbered=(full,)).of_task(1).numbered[0]
+    assert task.number(0) == 2**63 - 10_000 + 4096
+    with pytest.raises(errors.ConstraintViolationError, match="'id' has no numbers left"):
+        task.numbers(4096, 1)

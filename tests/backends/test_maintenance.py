@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
-from refdelta import driver, errors, upkeep
+from refdelta import driver, errors, provenance
 from refdelta.location import open_location
 from refdelta.ops import vacuum
 
@@ -58,7 +58,7 @@ def test_a_checkpoint_carries_what_cleanup_has_removed(place, monkeypatch):
     handle.create_checkpoint()
     assert log_of(place, ".checkpoint.parquet") == [10, 11]
     assert handle.cleanup_metadata() == 0
-    days_later(monkeypatch, upkeep, 60)
+    days_later(monkeypatch, provenance, 60)
     removed = handle.cleanup_metadata()
     assert removed >= 11
     assert log_of(place, ".json") == [11]
@@ -81,7 +81,7 @@ def test_a_stale_handle_revives_no_version_that_cleanup_removed(place, monkeypat
     for number in range(1, 4):
         write(place, numbers(number), mode="append")
     opened(place).create_checkpoint()
-    days_later(monkeypatch, upkeep, 60)
+    days_later(monkeypatch, provenance, 60)
     opened(place).cleanup_metadata()
     assert log_of(place, ".json") == [3]
     monkeypatch.setattr(driver, "_TRUSTED_SECONDS", 0)  # as if the handle were a minute old
