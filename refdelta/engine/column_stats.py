@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.engine.dictionaries import used_texts
+from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.clustering import ColumnPath
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.stats import truncate_max, truncate_min
@@ -60,6 +61,14 @@ class StatsLeaf:
     def bounded(self) -> bool:
         """Whether its minimum and maximum are kept."""
         return isinstance(self.type, DecimalType) or _name(self.type) in _BOUNDED
+
+    def check_bounded(self, what: str) -> None:
+        """Raise ``InvalidArgumentError`` where no minimum and maximum are kept; ``what`` begins the message."""
+        if not self.bounded:
+            raise InvalidArgumentError(
+                f"{what} is of type {self.type}, which has no minimum and maximum in the statistics of files; "
+                "numbers, dates, timestamps and strings have"
+            )
 
 
 def stats_leaves(

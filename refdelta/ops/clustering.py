@@ -57,11 +57,7 @@ def kept_columns(schema: StructType, names: Sequence[str]) -> tuple[ColumnPath, 
         if found is None:
             raise ColumnNotFoundError(name, schema.names, where="the data, and cannot cluster the table")
         path, kind = found
-        if not StatsLeaf(path, kind).bounded:
-            raise InvalidArgumentError(
-                f"column {name!r} cannot cluster the table: it is of type {kind}, which has no minimum and maximum in "
-                "the statistics of files; numbers, dates, timestamps and strings have"
-            )
+        StatsLeaf(path, kind).check_bounded(f"column {name!r} cannot cluster the table: it")
         if path in paths:
             raise InvalidArgumentError(f"cluster_by names column {dotted(path)!r} twice")
         paths.append(path)

@@ -63,11 +63,7 @@ def _check_stats_columns(schema: StructType, partition_columns: Iterable[str], n
         if wanted[0] in partitioning:
             raise InvalidArgumentError(f"property {_STATS}: {name} is a partition column, which files do not hold")
         for path, kind in found:
-            if not StatsLeaf(path, kind).bounded:
-                raise InvalidArgumentError(
-                    f"property {_STATS}: {dotted(path)} is of type {kind}, which has no minimum and maximum in the "
-                    "statistics of files; numbers, dates, timestamps and strings have"
-                )
+            StatsLeaf(path, kind).check_bounded(f"property {_STATS}: {dotted(path)}")
             if path in seen:
                 raise InvalidArgumentError(f"property {_STATS} names {dotted(path)} twice")
             seen.add(path)
