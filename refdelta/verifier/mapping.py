@@ -20,14 +20,16 @@ class KnownNames:
     """What columns have been called, over all versions that were seen.
 
     Attributes:
-        ids: physical path to id.
-        paths: id to physical path.
-        highest: the greatest ``maxColumnId``.
+        ids: physical path to id, since columns were mapped last.
+        paths: id to physical path, likewise.
+        highest: the greatest ``maxColumnId``, likewise.
+        columns: physical path and id of all columns that have been.
     """
 
     ids: dict[tuple[str, ...], int] = field(default_factory=dict)
     paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     highest: int = 0
+    columns: set[tuple[tuple[str, ...], int]] = field(default_factory=set)
 
 
 class MappingCheck:
@@ -72,11 +74,14 @@ class MappingCheck:
         if twin != part.name:
             self.table.find("map-2", f"columns {twin} and {part.name} have the id {number}")
             return
+        # RESTORE brings a column back as it was, from before a mapping that was given up, too.
+        again = (part.path, number) in self.known.columns
+        self.known.columns.add((part.path, number))
         before = self.known.ids.setdefault(part.path, number)
-        if before != number:
+        if before != number and not again:
             self.table.find("map-6", f"the id of column {part.name} was {before}, and is {number}")
         path = self.known.paths.setdefault(number, part.path)
-        if path != part.path:
+        if path != part.path and not again:
             was = ".".join(path)
             self.table.find("map-6", f"the id {number} of column {part.name} was that of the column {was}")
         self.known.ids[part.path], self.known.paths[number] = number, part.path

@@ -201,3 +201,23 @@ def test_a_replaced_table_gives_no_id_again(tmp_path):
     write_deltalake(tmp_path / "plain", pa.table({"a": [1]}), configuration={"delta.columnMapping.mode": "name"})
     DeltaTable.create(tmp_path / "other", DeltaTable(tmp_path / "plain").schema())
     assert not any(field.metadata for field in every_field(schema_of(tmp_path / "other")))
+
+
+def test_a_version_of_before_a_mapping_that_was_given_up_is_restored(tmp_path):
+    """The columns have the ids and names that they had, of which none is given again."""
+    path, named = tmp_path / "t", {"delta.columnMapping.mode": "name"}
+    write_deltalake(path, pa.table({"a": [1, 2], "b": ["x", "y"]}), configuration=named)
+    table = DeltaTable(path)
+    table.alter.rename_column("a", "k")
+    first, schema = table.version(), schema_of(path)
+    table.alter.set_table_properties({"delta.columnMapping.mode": "none"})
+    table.alter.set_table_properties(named)
+    table.alter.add_columns(pa.field("c", pa.int64()))
+    write_deltalake(path, pa.table({"k": [5], "b": ["z"], "c": [1]}), mode="append")
+    table = DeltaTable(path)
+    table.restore(first)
+    assert schema_of(path) == schema
+    table.alter.add_columns(pa.field("d", pa.int64()))
+    write_deltalake(path, pa.table({"k": [7], "b": ["z"], "d": [1]}), mode="append")
+    assert greatest_id(schema_of(path)) == 4
+    assert DeltaTable(path).to_pyarrow_table().sort_by("k")["d"].to_pylist() == [None, None, 1]

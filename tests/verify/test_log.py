@@ -456,6 +456,11 @@ class TestMapping:
         made.commit(metadata(struct(field("a", "long")), configuration=off))
         made.commit(metadata(struct(self.mapped("a", 2, "a")), configuration=self.CONFIGURATION))
         assert found(made) == []
+        # As it was before the mapping ended: a version of then is restored.
+        made.commit(metadata(struct(self.mapped("a", 1, "a")), configuration=self.CONFIGURATION))
+        assert found(made) == []
+        made.commit(metadata(struct(self.mapped("a", 1, "b")), configuration=self.CONFIGURATION))
+        assert found(made) == [("map-6", 4, 1)]
 
     def test_files_go_by_physical_names(self):
         made = self.table(self.mapped("a", 1, "x"), self.mapped("b", 2, "y"))
