@@ -9,6 +9,7 @@ import msgspec
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.row_ids import give_row_ids
+from refdelta.protocol.actions import Add
 from refdelta.protocol.column_mapping import completed
 from refdelta.protocol.features import features_of
 from refdelta.protocol.iceberg_compat import PROPERTIES as PROPERTIES_OF_ICEBERG
@@ -65,6 +66,17 @@ def change_table(
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         give_row_ids(txn, snapshot)
     stage_table(txn, snapshot, protocol, metadata)
+
+
+def check_appended_nothing(txn: Staging, what: str) -> None:
+    """Refuse what changes the columns under which rows were appended before in the transaction.
+
+    Raises ``InvalidArgumentError``, which says that it cannot do ``what``.
+    """
+    if any(isinstance(action, Add) for action in txn.staged):
+        raise InvalidArgumentError(
+            f"a transaction that has appended rows cannot {what}; commit it and begin another one"
+        )
 
 
 def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: Metadata) -> None:

@@ -17,12 +17,11 @@ from refdelta.engine.references import referenced_keys
 from refdelta.engine.state import to_adds, without_shared
 from refdelta.engine.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
-from refdelta.ops.change import stage_table, still_protected
+from refdelta.ops.change import check_appended_nothing, stage_table, still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
 from refdelta.ops.row_ids import as_last_known
-from refdelta.protocol.actions import Add
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import features_of
@@ -73,11 +72,8 @@ def restore(
     metadata = with_marks(metadata, marks_of(snapshot.schema))
     protocol = settled(snapshot.protocol, metadata, requested)
     check_not_partitioned(features_of(protocol), then.partition_columns)
-    if any(isinstance(action, Add) for action in txn.staged) and not _same_columns(metadata, snapshot.metadata):
-        raise InvalidArgumentError(
-            f"a transaction that has appended rows cannot restore version {then.version}, which had other columns; "
-            "commit it and begin another one"
-        )
+    if not _same_columns(metadata, snapshot.metadata):
+        check_appended_nothing(txn, f"restore version {then.version}, which had other columns")
     txn.read_whole_table()
     back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))

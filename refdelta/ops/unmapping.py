@@ -6,9 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.change import change_table
+from refdelta.ops.change import change_table, check_appended_nothing
 from refdelta.ops.reorg_uniform import files_anew
-from refdelta.protocol.actions import Add
 from refdelta.protocol.clustering import clustering_domain
 from refdelta.protocol.column_mapping import mode_of, unmapped
 from refdelta.protocol.protocol_choice import upgraded
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import AnyAction, Metadata
+    from refdelta.protocol.actions import Add, AnyAction, Metadata
     from refdelta.staging import Staging
 
 
@@ -53,11 +52,7 @@ def remove_mapping(txn: Staging, snapshot: Snapshot, metadata: Metadata, feature
             "the commit that ends a column mapping replaces all files, and gives no row ids to the old ones: row "
             "tracking is enabled before or after it"
         )
-    if any(isinstance(action, Add) for action in txn.staged):
-        raise InvalidArgumentError(
-            "a transaction that has appended rows cannot end a column mapping: its files hold the columns by their old "
-            "names; commit it and begin another one"
-        )
+    check_appended_nothing(txn, "end a column mapping: its files hold the columns by their old names")
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
     removed, added = files_anew(txn, snapshot, after, "upgrade")
