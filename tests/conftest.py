@@ -1,20 +1,25 @@
-"""What all tests share: hypothesis profiles, fresh folders, and the one Spark session of a run.
+"""What all tests share: tiers, hypothesis profiles, fresh folders, and the one Spark session of a run.
 
-``pytest`` runs everything that can run here; ``-m "not spark"`` leaves delta-spark out. Under pytest-xdist the tests
-marked ``spark`` form one group, so that with ``--dist loadgroup`` one worker has the session and the others none; those
-marked ``spark(apart=True)`` start Sparks in processes of their own, beside it.
+``pytest`` runs everything that can run here; ``--tier check`` and ``--tier test`` run less (:mod:`tiers`), ``-m "not
+spark"`` leaves delta-spark out. Under pytest-xdist the tests marked ``spark`` form one group, so that with
+``--dist loadgroup`` one worker has the session and the others none; those marked ``spark(apart=True)`` start Sparks in
+processes of their own, beside it.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+import tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -34,8 +39,53 @@ hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("refdelta")
+    group.addoption("--tier", choices=tiers.TIERS, default=tiers.ALL, help="how much to run (tests/README.md)")
+    group.addoption("--seconds", metavar="FILE", help="append what each test took, as JSON lines (tests/seconds.py)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.choose(config.getoption("tier"))
+    # What tests write is small and soon gone. In memory no fsync waits for a disk.
+    if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _has_room(_MEMORY):
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
+    if config.getoption("seconds"):
+        import seconds
+
+        config.pluginmanager.register(seconds.Recorder(config))
+
+
+_MEMORY = Path("/dev/shm")
+
+
+def _has_room(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"tier: {config.getoption('tier')}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how each test that failed is run alone."""
+    failed = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
+    if names := list(dict.fromkeys(report.nodeid.partition("@")[0] for report in failed if "::" in report.nodeid)):
+        terminalreporter.section("to run one of them alone")
+        for name in names:
+            terminalreporter.line(f"{_PYTHON} -m pytest --tier {config.getoption('tier')} {shlex.quote(name)}")
+
+
+_PYTHON = ".venv/bin/python" if Path(sys.prefix) == ROOT / ".venv" else "python"
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if out := tiers.left_out(items, tiers.chosen()):
+        config.hook.pytest_deselected(items=[item for item in items if item in out])
+        items[:] = [item for item in items if item not in out]
+    # The long ones first, so that no worker waits for the last of another.
+    items.sort(key=lambda item: -tiers.TIERS.index(tiers.first_tier(item)))
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             marker = item.get_closest_marker("spark")

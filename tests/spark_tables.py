@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 
 from refdelta.spark import oracle
+from tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def examples(most: int) -> hypothesis.settings:
+def tries(most: int) -> hypothesis.settings:
     """How many tables a property tries. A try takes about a second, so a failure is shrunk but not explained."""
     phases = [phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
-    return hypothesis.settings(max_examples=most, phases=phases)
+    return examples(most, fewest=1, phases=phases)
 
 
 def create(

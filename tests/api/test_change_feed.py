@@ -14,11 +14,12 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine import change_feed
+from tiers import examples
 from written_tables import actions
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -132,7 +133,7 @@ def run(table, statement, rows, history):
     return left + new, kinds(hit, "update_preimage") + kinds(new, "update_postimage")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(first=rows_strategy, script=st.lists(statements, min_size=1, max_size=6), setting=st.sampled_from(SETTINGS))
 def test_the_feed_is_what_statements_did(first, script, setting):
     uri = f"memory://feed{next(numbers)}"

@@ -10,11 +10,12 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.timestamps import version_at
+from tiers import examples
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
 SINCE_VERSION, SINCE_TIMESTAMP = (
@@ -70,7 +71,7 @@ def check_times(table: DeltaTable, times: list[int]) -> None:
 # --- in-commit timestamps -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(jumps=st.lists(st.integers(-400 * DAY, 400 * DAY) | st.integers(-5, 5), min_size=1, max_size=6))
 def test_in_commit_timestamps_rise_whatever_the_clock_does(fresh_path, jumps):
     clock = Clock()
@@ -206,7 +207,7 @@ def test_statements_and_checkpoints_of_such_a_table(tmp_path, clock):
 # --- times of files -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(jumps=st.lists(st.integers(-400 * DAY, 400 * DAY) | st.integers(-2, 2), min_size=1, max_size=6))
 def test_file_times_that_jump_rise_too(fresh_path, jumps):
     """The server's clock, or a copy of the table, may give files any times."""

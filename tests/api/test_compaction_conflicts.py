@@ -8,11 +8,12 @@ import threading
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import ConcurrentDeleteDeleteException, ConcurrentDeleteReadException, ConcurrentModificationError
+from tiers import examples
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 LEVELS = [None, "Serializable"]
@@ -357,7 +358,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(steps=STEPS)
 def test_any_schedule_of_changes_of_different_rows(fresh_path, steps):
     path = made(fresh_path(), files=4, configuration=VECTORS)

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
@@ -20,6 +20,7 @@ from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import ConstraintViolationError
 from refdelta.location import open_location
 from refdelta.ops import merge_pieces
+from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 numbers = itertools.count()
@@ -193,7 +194,7 @@ def checked(table, layout, result, copied):
 
 
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])))
-@settings(max_examples=150)
+@examples(150)
 def test_delete(made, condition):
     files, layout = made
     rows = [row for file in files for row in file]
@@ -207,7 +208,7 @@ def test_delete(made, condition):
 
 
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])), assignments(["id", "v"], ["p"]))
-@settings(max_examples=150)
+@examples(150)
 def test_update(made, condition, updates):
     files, layout = made
     rows = [row for file in files for row in file]
@@ -318,7 +319,7 @@ def run(table, source, on, clauses):
 
 
 @given(tables, st.lists(rows_of, max_size=4), merges(), st.booleans())
-@settings(max_examples=250)
+@examples(250)
 def test_merge(made, source, request, row_by_row):
     files, layout = made
     on, clauses = request

@@ -9,7 +9,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -21,6 +21,7 @@ from refdelta.ops.optimize import Request, planned
 from refdelta.protocol.actions import DeletionVectorDescriptor
 from refdelta.protocol.paths import data_key
 from refdelta.staging import Staging
+from tiers import examples
 from written_tables import actions, commit_of
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -336,7 +337,7 @@ FILES = st.lists(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(files=FILES, target=st.integers(400, 3000), partitioned=st.booleans())
 def test_any_table(fresh_path, files, target, partitioned):
     path, start = fresh_path(), 0

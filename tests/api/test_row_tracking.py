@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
@@ -19,6 +19,7 @@ from refdelta.protocol.paths import commit_key
 from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
+from tiers import examples
 
 IDS = ["_metadata.row_id", "_metadata.row_commit_version"]
 ENABLED = {"delta.enableRowTracking": "true"}
@@ -81,7 +82,7 @@ _NUMBERS = itertools.count()
 """Statements whose rows are new ones, even under a key that there was."""
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(STATEMENTS)), st.lists(st.integers(0, 12), min_size=1, unique=True)),

@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, Identity, errors, verify, write_deltalake
+from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("g", pa.int64()), ("p", pa.string()), ("d", pa.int32())])
 Rows = dict[int, tuple[int, int]]  # a and d by id
@@ -110,7 +111,7 @@ class Model:
         self.rows = self.versions[self.table.version()] = now
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     configuration=CONFIGURATIONS,
     partitioned=st.booleans(),

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import deltalake
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.needed import needs, objects
@@ -22,6 +22,7 @@ from refdelta.ops import vacuum as module
 from refdelta.protocol.deletion_vector import relative_key
 from refdelta_storage import FaultyStore, LocalStore, ReadOnlyStore, TracingStore
 from refdelta_storage.wrappers import Fault, WrapperStore
+from tiers import examples
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 NOW = {"retention_hours": 0, "enforce_retention_duration": False}
@@ -587,7 +588,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     steps=STEPS,
     vectors=st.booleans(),

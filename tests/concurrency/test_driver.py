@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from concurrency.appender import CREATE, QUICKLY, ROWS, append, prepare, race
@@ -21,6 +21,7 @@ from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.paths import commit_key
 from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
+from tiers import examples
 
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
 
@@ -183,7 +184,7 @@ def test_each_fault_of_a_put_is_survived_without_doubling(kind):
     assert owners(inner) == ["creation", "a"]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_faults_at_random(data):
     kinds = st.sampled_from(["drop", "lose_reply", "exists", "late"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from concurrency.commits import FLAT, SCHEMA, TABLE, add, remove, where
 from refdelta.concurrency.matching import Matcher
 from refdelta.protocol.file_match import may_match
 from refdelta.protocol.predicate import FALSE, NULL, TRUE, evaluate
+from tiers import examples
 
 ATOMS = st.builds(
     lambda name, op, value: f"{name} {op} {value}",
@@ -25,7 +26,7 @@ PREDICATES = st.lists(SQL.map(where), max_size=3).map(tuple)
 FILES = st.tuples(st.integers(0, 2), st.lists(st.integers(0, 2), min_size=1, max_size=3))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(PREDICATES, st.lists(FILES, min_size=1, max_size=4), st.booleans())
 def test_matching_is_its_definition_and_sound(predicates, files, with_stats):
     matcher = Matcher(predicates, TABLE)
@@ -39,7 +40,7 @@ def test_matching_is_its_definition_and_sound(predicates, files, with_stats):
         assert matcher.may_match(remove("gone", p)) >= found
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(PREDICATES, FILES)
 def test_statistics_are_asked_for_where_they_were_left_out(predicates, file):
     p, values = file

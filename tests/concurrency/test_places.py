@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -16,11 +16,12 @@ from refdelta.concurrency.read_set import ReadSet
 from refdelta.concurrency.rows import ALL, renumber
 from refdelta.protocol.predicate import Column, IsNull
 from refdelta.protocol.types import LONG, ArrayType, MapType, StructField, StructType
+from tiers import examples
 
 POSITIONS = st.sets(st.integers(0, 40))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     rows=POSITIONS, hidden=POSITIONS, sizes=st.lists(st.integers(1, 12), max_size=5), far=st.sampled_from([0, 2**33])
 )

@@ -4,12 +4,13 @@ and a conflict is raised exactly where a winner touched what was read.
 
 from __future__ import annotations
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from concurrency.rows_table import Change, Table, Transaction, justified
 from refdelta.concurrency.commit import CommitOutcome
 from refdelta.errors import ConcurrentModificationError
+from tiers import examples
 
 COLOUR = st.integers(0, 5)
 ODD = {"deletes": lambda row: row[0] % 2}
@@ -78,13 +79,13 @@ def may_refuse(txn: Transaction, winners: list[Change]) -> bool:
     return justified(txn, winners)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.sampled_from([FILES, SMALL]), HISTORIES)
 def test_rows_decide_exactly(files, history):
     play(Table(*files), history)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.sampled_from([FILES, SMALL]), st.lists(st.tuples(CHANGE | COMPACT, st.integers(0, 9)), min_size=3, max_size=10)
 )

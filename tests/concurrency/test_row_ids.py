@@ -8,7 +8,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
@@ -18,6 +18,7 @@ from refdelta.protocol.codec import decode_commit, encode_commit
 from refdelta.protocol.lean import decode_lean, file_lines, of_lines
 from refdelta.protocol.row_tracking import DOMAIN, RowIds, mark_of, named_columns
 from refdelta_storage import MemoryStore
+from tiers import examples
 
 SUPPORTED = {"delta.feature.rowTracking": "supported", "delta.enableDeletionVectors": "true"}
 
@@ -85,7 +86,7 @@ STATEMENTS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.sampled_from(sorted(STATEMENTS)), min_size=1, max_size=4), st.booleans(), st.data())
 def test_ids_are_unique_and_kept_however_transactions_overlap(names, vectors, data):
     store = new_table(f"ids-{next(_NUMBERS)}", **{"delta.enableDeletionVectors": str(vectors).lower()})

@@ -10,12 +10,13 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from concurrency.commits import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, add, commit, ours, remove, run
 from refdelta.concurrency.conflict import RULES
 from refdelta.concurrency.recorded import recorded_reads
+from tiers import examples
 
 Row = tuple[int, int]  # p, a
 VALUES = st.integers(0, 2)
@@ -163,28 +164,28 @@ def is_serial(table: Table, order) -> bool:
     return rows == rows_of(table.versions[-1])
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(HISTORIES)
 def test_serializable_means_the_order_of_the_log(history):
     table, accepted = play(history, SERIALIZABLE)
     assert is_serial(table, accepted)
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(HISTORIES)
 def test_write_serializable_means_some_order(history):
     table, accepted = play(history, WRITE_SERIALIZABLE)
     assert any(is_serial(table, order) for order in itertools.permutations(accepted))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(HISTORIES, st.sampled_from(LEVELS))
 def test_one_after_the_other_never_conflicts(history, level):
     _, accepted = play([(operation, 0) for operation, _ in history], level)
     assert len(accepted) == len(history)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(HISTORIES)
 def test_the_weaker_level_lets_the_first_meeting_pass_where_the_stricter_one_does(history):
     first, second = history[:2]

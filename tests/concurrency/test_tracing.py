@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -21,6 +21,7 @@ from refdelta.concurrency.rows import ALL, NONE, carry
 from refdelta.protocol.paths import commit_key
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
+from tiers import examples
 
 IDS = ["_metadata.row_id", "_metadata.row_commit_version"]
 
@@ -250,7 +251,7 @@ STATEMENTS = {
 _NUMBERS = itertools.count()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(1, 9)), min_size=1, max_size=5),
     st.lists(st.sampled_from([sort, compact]), min_size=1, max_size=2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -43,6 +43,7 @@ from refdelta.protocol.predicate import Column, Comparison, Literal
 from refdelta.protocol.types import LONG, StructField, StructType
 from refdelta_storage import MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore
+from tiers import examples
 
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
 PATIENT = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=20)
@@ -224,7 +225,7 @@ def test_where_nobody_knows_the_outcome_the_vectors_stay():
     assert len(vector_files(made)) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_faults_at_random_lose_and_double_no_row(data):
     kinds = st.sampled_from(["drop", "lose_reply", "exists", "late"])

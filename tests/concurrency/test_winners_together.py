@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from concurrency.commits import TABLE, add, remove, where
@@ -29,6 +29,7 @@ from refdelta.errors import ConcurrentAppendException, ConcurrentDeleteReadExcep
 from refdelta.protocol.actions import CommitInfo, DomainMetadata, Txn
 from refdelta.protocol.codec import encode_action, encode_commit
 from refdelta.protocol.in_commit_timestamp import CommitClock
+from tiers import examples
 
 READ = [add(f"mine-{number}", 1, a=(0, 9)) for number in range(3)]
 
@@ -93,7 +94,7 @@ ODD += [encode_action(add("c", 2))[:-1] + b"," + encode_action(remove("mine-0", 
 STRANGE = st.lists(LINES | st.sampled_from(ODD), max_size=3).map(b"\n".join)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(FOREIGN | FOREIGN | STRANGE, min_size=1, max_size=8), st.sampled_from([1, 150, 2**16]))
 @example([apart(1), b"", apart(2)], 2**16)
 @example([apart(1), b"{}\n{}\n" + ODD[-1] + b"\n", apart(2)], 2**16)

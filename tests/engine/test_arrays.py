@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.arrays import array_of, filter_rows, nested_array, take_rows, text_of
 from refdelta.engine.reader import rows_only
+from tiers import examples
 
 ROWS = 20
 
@@ -25,7 +26,7 @@ def batch_of(columns):
 
 @pytest.mark.parametrize("columns", [["i", "s", "l", "r"], []])
 @given(few=st.sets(st.integers(0, ROWS - 1), max_size=ROWS), invert=st.booleans(), unknown=st.sets(st.integers(0, 19)))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_rows_of_a_batch(columns, few, invert, unknown):
     batch = batch_of(columns)
     kept = [i for i in range(ROWS) if (i in few) != invert]
@@ -50,7 +51,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_values_become_the_array_that_arrow_makes_of_them(kind, data):
     values = data.draw(st.lists(st.none() | KINDS[kind], max_size=20))
@@ -60,7 +61,7 @@ def test_values_become_the_array_that_arrow_makes_of_them(kind, data):
     assert made.to_pylist() == values
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(texts=st.lists(st.none() | st.text(max_size=4), max_size=8), start=st.integers(0, 3))
 def test_the_text_of_a_piece_of_a_column_is_that_of_its_values(texts, start):
     piece = pa.array(texts, pa.string()).slice(start)
@@ -90,7 +91,7 @@ STRUCTS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.none() | STRUCTS, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_values_of_any_depth(values):
     found = nested_array(values, NESTED)
     found.validate(full=True)

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
@@ -23,6 +23,7 @@ from refdelta.protocol.functions import typed_call
 from refdelta.protocol.predicate import value_of
 from refdelta.protocol.scope import Scope
 from refdelta.protocol.types import INTEGER, STRING, ArrayType, MapType, StructField, StructType
+from tiers import examples
 
 
 def column(name, kind, note):
@@ -115,7 +116,7 @@ CONDITIONS = st.recursive(
 
 
 @given(CONDITIONS, st.lists(st.none() | TEXTS, min_size=1, max_size=4), st.none() | TEXTS)
-@settings(max_examples=300)
+@examples(300)
 def test_a_file_that_is_skipped_has_no_matching_row(sql, values, partition):
     """Statistics are those of what is stored, without the spaces, or with some."""
     predicate = parse_predicate(sql, FLAT)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.checkpoint import read_checkpoint, sidecars_of
@@ -22,6 +22,7 @@ from refdelta.protocol.paths import SIDECARS, checkpoint_key, commit_key, compac
 from refdelta.protocol.segment import build_segment
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import Fault, FaultyStore
+from tiers import examples
 
 HOUR = 60 * 60 * 1000
 DAY = 24 * HOUR
@@ -151,7 +152,7 @@ def test_a_failing_store_is_one_clear_error(tmp_path):
         cleanup_log(FaultyStore(store, [Fault("fail", "delete")]), load_snapshot(store), NOW)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_kept_versions_stay_readable(fresh_path, data):
     """Whatever the clocks said and wherever checkpoints lie: what is young enough can be read as before."""

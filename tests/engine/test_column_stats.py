@@ -9,13 +9,14 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import strategies
 from refdelta.engine.column_stats import StatsCollector, stats_leaves
 from refdelta.engine.schema import from_arrow, to_arrow
 from refdelta.protocol.properties import TableProperties
+from tiers import examples
 
 
 def leaves_of(schema, partition_columns=(), clustering=(), **configuration):
@@ -60,7 +61,7 @@ def decoded(value, kind):
     return value
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(table=strategies.tables(parts=(1, 1), partitions=(0, 0)))
 def test_bounds_hold_and_nulls_are_counted(table):
     data = table.whole.cast(to_arrow(from_arrow(table.schema)))
@@ -88,7 +89,7 @@ def test_bounds_hold_and_nulls_are_counted(table):
             assert all(value <= decoded(high, kind) for value in present)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(table=strategies.tables(parts=(2, 3), partitions=(0, 0)))
 def test_batches_add_up(table):
     data = table.whole.cast(to_arrow(from_arrow(table.schema)))

@@ -9,7 +9,7 @@ import uuid
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -19,6 +19,7 @@ from refdelta.protocol.actions import DeletionVectorDescriptor
 from refdelta.protocol.deletion_vector import encode_relative, relative_key, serialize_bitmap
 from refdelta_storage.errors import StorageError
 from refdelta_storage.memory import MemoryStore
+from tiers import examples
 
 SPECIFICATION = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 SCATTERED = range(0, 3000, 3)
@@ -66,7 +67,7 @@ ROWS = st.one_of(
 
 
 @given(st.lists(ROWS, max_size=6), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_what_is_written_is_read(rows, inline):
     store = MemoryStore()
     bitmaps = [BitMap64(items) for items in rows]

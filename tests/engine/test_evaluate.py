@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
@@ -16,10 +16,11 @@ from refdelta.errors import ColumnNotFoundError
 from refdelta.protocol.binding import bind
 from refdelta.protocol.predicate import evaluate, push_not
 from refdelta.protocol.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
+from tiers import examples
 
 
 @given(PREDICATES, st.lists(rows(), min_size=1, max_size=8))
-@settings(max_examples=150)
+@examples(150)
 def test_batches_and_rows_agree(predicate, found):
     bound = bind(predicate, SCHEMA)
     expected = [evaluate(bound, row) for row in found]

@@ -6,14 +6,15 @@ import itertools
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.executor import ThreadExecutor, grouped
+from tiers import examples
 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=5), max_size=12), st.integers(1, 4), st.integers(1, 60))
-@settings(max_examples=60)
+@examples(60)
 def test_streams_keep_the_order_of_tasks_and_of_results(tasks, workers, budget):
     found = list(ThreadExecutor(workers).stream(iter, tasks, weigh=lambda item: item, budget=budget))
     assert found == [item for task in tasks for item in task]

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
@@ -15,6 +15,7 @@ from refdelta.protocol.expression import Column, Convert, to_sql
 from refdelta.protocol.generated_partitions import Generated, implied
 from refdelta.protocol.predicate import And, Comparison, In, IsNull, Literal, Not, Or, evaluate, value_of
 from refdelta.protocol.types import DATE, INTEGER, STRING, TIMESTAMP, TIMESTAMP_NTZ, StructField, StructType
+from tiers import examples
 
 INNER = StructType((StructField("at", TIMESTAMP),))
 BASE = StructType(
@@ -160,7 +161,7 @@ def written(one, name, value, offset):
 
 
 @given(tables())
-@settings(max_examples=500)
+@examples(500)
 def test_what_is_implied_holds(made):
     name, values, chosen, offsets, predicate = made
     found = generated(*chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
@@ -26,6 +26,7 @@ from refdelta.protocol.codec import decode_commit, encode_commit
 from refdelta.protocol.paths import commit_key, compacted_key
 from refdelta.protocol.replay import Replay
 from refdelta_storage import MemoryStore
+from tiers import examples
 
 FEATURES = ["deletionVectors"]
 PROTOCOL = Protocol(
@@ -76,7 +77,7 @@ def test_it_stands_for_its_commits(log, data):
     assert not any(isinstance(action, (CommitInfo, Cdc)) for action in one)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(log=commits, data=st.data())
 def test_a_snapshot_by_it_is_the_same(log, data):
     store = MemoryStore(None)

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handmade import PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
@@ -16,6 +16,7 @@ from refdelta.engine.state import adds_table
 from refdelta.errors import InvalidLogError
 from refdelta.protocol.actions import Add
 from refdelta.protocol.codec import decode_commit
+from tiers import examples
 
 KEYS = ["a.json", "b.json", "c.json"]
 PLAIN = add("f", partitionValues={"p": "1"})
@@ -65,7 +66,7 @@ def commits(draw):
     return [lines(*draw(others), *({"add": one} for one in commit)) for commit in some]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(commits())
 def test_adds_are_what_the_codec_makes_of_them(contents):
     others, adds = by_the_codec(contents)

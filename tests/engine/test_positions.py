@@ -9,7 +9,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -24,6 +24,7 @@ from refdelta.engine.state import STATS_PARSED, adds_table
 from refdelta.engine.statistics import counted_add
 from refdelta.protocol.actions import Add
 from refdelta.protocol.deletion_vector import serialize_bitmap, z85_encode
+from tiers import examples
 
 row_sets = st.sets(st.integers(0, 39))
 
@@ -51,7 +52,7 @@ def snapshot_of(parts, group=7, partitioned=False, **fields):
 
 
 @given(st.lists(row_sets, min_size=1, max_size=3), st.integers(0, 45), st.sampled_from([3, 7, 40]), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_rows_that_a_filter_selects(parts, least, batch, partitioned):
     snapshot = snapshot_of(parts, partitioned=partitioned)
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +70,7 @@ def test_the_rows_that_a_filter_selects(parts, least, batch, partitioned):
 
 
 @given(st.lists(st.tuples(row_sets, st.none() | row_sets), min_size=1, max_size=3), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_reading_some_rows(parts, filtered):
     snapshot = snapshot_of([deleted for deleted, _ in parts])
     scan = plan_scan(snapshot, ["f", "x"], "x % 2 = 0" if filtered else None)
@@ -140,7 +141,7 @@ def test_how_files_stand():
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=50), st.integers(0, 5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_bitmaps_and_arrays(numbers, offset):
     column = pa.array(numbers, pa.uint64()).slice(offset)
     rows = to_bitmap(column)
@@ -150,7 +151,7 @@ def test_bitmaps_and_arrays(numbers, offset):
 
 
 @given(row_sets, st.none() | row_sets, st.integers(0, 40), st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_kept_rows(deleted, wanted, start, length):
     found = kept_rows(start, start + length, BitMap64(deleted), None if wanted is None else BitMap64(wanted))
     model = [row for row in range(start, start + length) if row not in deleted and (wanted is None or row in wanted)]
@@ -215,7 +216,7 @@ def test_statistics_beyond_the_calendar_are_given_up():
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=12), max_size=4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_rows_by_file(calls):
     found, model = RowsByFile(), {}
     for call in calls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
@@ -13,6 +13,7 @@ from refdelta.engine.evaluate import row_mask
 from refdelta.engine.sql import parse_predicate
 from refdelta.protocol.predicate import And, In, Literal, Not, Or, columns, to_sql
 from refdelta.protocol.types import LONG
+from tiers import examples
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +31,7 @@ def sayable(predicate):
 
 
 @given(st.lists(PREDICATES.map(sayable), min_size=60, max_size=60), st.lists(rows(), min_size=30, max_size=30))
-@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@examples(5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_spark_agrees(spark, fresh_path, predicates, found):
     batch = batch_of(found)
     folder = fresh_path()

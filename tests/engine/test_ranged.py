@@ -10,7 +10,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -25,6 +25,7 @@ from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidLogError, StoreError
 from refdelta_storage import Capabilities, MemoryStore, ObjectNotFoundError
 from refdelta_storage.errors import StorageError
+from tiers import examples
 
 
 class Remote(MemoryStore):
@@ -99,7 +100,7 @@ def stored(table, **options):
 # --- one file ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_the_rows_are_those_that_pyarrow_reads_from_the_whole_file(data):
     rows = data.draw(st.integers(0, 300))
@@ -432,7 +433,7 @@ def test_a_scan_fetches_vectors_that_lie_together_once():
     assert store.methods(".parquet") == ["range"] * 10
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_whatever_is_held_back_or_dropped_the_vectors_are_right(data):
     store = Remote()

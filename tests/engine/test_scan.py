@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -31,6 +31,7 @@ from refdelta.errors import (
 from refdelta.protocol.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
 from refdelta_storage import LocalStore, MemoryStore, StorageError
 from scanned import rows, scan
+from tiers import examples
 
 XS = struct(field("x", "long"), field("s", "string"))
 
@@ -239,7 +240,7 @@ def test_deleted_rows_are_left_out(store, kind):
 
 
 @given(st.sets(st.integers(0, 199)), st.integers(1, 70), st.integers(1, 70))
-@settings(max_examples=40)
+@examples(40)
 def test_deleted_rows_whatever_the_batches_and_row_groups(deleted, batch, group):
     table = Handmade(XS, protocol=VECTORS)
     dv = vector(table, "i", deleted)

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PARTITIONS, PREDICATES, SCHEMA, rows
@@ -37,6 +37,7 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from tiers import examples
 from value_strategies import CONDITIONS
 
 # --- statistics as writers make them, written anew and naively ---------------------------------------------------
@@ -167,7 +168,7 @@ def satisfies(predicate, row):
 
 
 @given(st.one_of(PREDICATES, PREDICATES, CONDITIONS), data_files())
-@settings(max_examples=200)
+@examples(200)
 def test_a_file_that_is_skipped_has_no_matching_row(predicate, made):
     groups, stats = made
     try:

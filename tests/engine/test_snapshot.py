@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
@@ -23,6 +23,7 @@ from refdelta.errors import (
 from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta_storage import CountingStore, LocalStore, ObjectNotFoundError, StorageError
 from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
+from tiers import examples
 
 SCHEMA = struct(field("x", "long"), field("P", "string"))
 SMALL = [PROTOCOL, metadata(SCHEMA)]
@@ -175,7 +176,7 @@ def test_the_listing_starts_at_the_hint():
 
 
 @given(st.integers(0, 7), st.sets(st.integers(0, 7)), st.integers(0, 9))
-@settings(max_examples=40)
+@examples(40)
 def test_checkpoints_and_hints_change_nothing(version, checkpoints, hint):
     history = [[add("a")], [add("b")], [remove("a"), add("c")], [add("a")], [remove("b")], [add("b"), remove("c")]]
     history.append([{"txn": {"appId": "app", "version": 1}}])

@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from predicate_strategies import PREDICATES, SCHEMA
 from refdelta.engine.sql import from_filters, parse_predicate
@@ -32,6 +32,7 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from tiers import examples
 
 INNER = StructType((StructField("In Ner", StructType((StructField("z", LONG),))),))
 TABLE = StructType(
@@ -60,7 +61,7 @@ TABLE = StructType(
 
 
 @given(PREDICATES)
-@settings(max_examples=200)
+@examples(200)
 def test_the_sql_of_a_tree_is_read_back_as_the_same_tree(predicate):
     bound = bind(predicate, SCHEMA)
     assert to_sql(parse_predicate(to_sql(bound), SCHEMA)) == to_sql(bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.state import (
@@ -20,6 +20,7 @@ from refdelta.engine.state import (
 )
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.protocol.replay import Replay, file_key
+from tiers import examples
 
 vectors = st.none() | st.builds(
     DeletionVectorDescriptor,
@@ -59,7 +60,7 @@ commits = st.lists(st.lists(adds | removes, max_size=6, unique_by=file_key), max
 
 
 @given(commits, st.integers(0, 6))
-@settings(max_examples=150)
+@examples(150)
 def test_reconciliation_in_columns_is_that_of_replay(history, split):
     replay = Replay()
     for commit in history[:split]:
@@ -78,7 +79,7 @@ def test_reconciliation_in_columns_is_that_of_replay(history, split):
 
 
 @given(st.lists(adds, max_size=5))
-@settings(max_examples=50)
+@examples(50)
 def test_actions_survive_being_columns(actions):
     table = adds_table(actions)
     assert table.schema == FILE_SCHEMA

@@ -7,11 +7,12 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine import footer, thrift, usual_chunks
 from refdelta.engine.usual_chunks import UsualChunk, end_of_element
+from tiers import examples
 
 COLUMNS = pa.table(
     {
@@ -96,7 +97,7 @@ def test_patterns_and_loop_say_the_same_of_damaged_footers(options, slow):
     first = len(content) - 8 - metadata.serialized_size
     assert look(content, metadata) == slow(content, metadata) == frozenset()
 
-    @settings(max_examples=150)
+    @examples(150)
     @given(
         st.lists(st.tuples(st.integers(first, len(content) - 9), st.integers(0, 255)), min_size=1, max_size=3),
         st.booleans(),

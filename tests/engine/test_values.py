@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import SCHEMA, batch_of, rows
@@ -16,6 +16,7 @@ from refdelta.engine.schema import arrow_type
 from refdelta.engine.sql import parse_expression, parse_predicate
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol.predicate import evaluate, to_sql, value_of
+from tiers import examples
 from value_strategies import CONDITIONS, VALUE_TREES
 
 
@@ -40,7 +41,7 @@ def one(function):
 
 
 @given(VALUE_TREES, st.lists(rows(), min_size=1, max_size=5))
-@settings(max_examples=300)
+@examples(300)
 def test_batches_and_rows_agree(tree, found):
     value = parsed(tree, parse_expression)
     expected = [one(lambda row=row: value_of(value, row)) for row in found]
@@ -55,7 +56,7 @@ def test_batches_and_rows_agree(tree, found):
 
 
 @given(CONDITIONS, st.lists(rows(), min_size=1, max_size=5))
-@settings(max_examples=200)
+@examples(200)
 def test_conditions_agree(tree, found):
     predicate = parsed(tree, parse_predicate)
     expected = [one(lambda row=row: evaluate(predicate, row)) for row in found]
@@ -65,7 +66,7 @@ def test_conditions_agree(tree, found):
 
 
 @given(VALUE_TREES)
-@settings(max_examples=200)
+@examples(200)
 def test_the_sql_of_a_value_is_read_back_as_the_same_value(tree):
     value = parsed(tree, parse_expression)
     assert to_sql(parse_expression(to_sql(value), SCHEMA)) == to_sql(value)

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from predicate_strategies import SCHEMA, batch_of, rows
@@ -18,6 +18,7 @@ from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol.predicate import to_sql, value_of
 from refdelta.protocol.sql_text import type_sql
 from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
+from tiers import examples
 from value_strategies import VALUE_TREES
 
 # A failing example is long, and the message says what is wrong in it.
@@ -45,7 +46,7 @@ def outcome(value, row):
 
 
 @given(st.lists(VALUE_TREES, min_size=100, max_size=100), st.lists(rows(), min_size=20, max_size=20))
-@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@examples(5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_spark_agrees(spark, fresh_path, trees, found):
     folder = fresh_path()
     folder.mkdir()

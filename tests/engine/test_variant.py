@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, variants, write_deltalake
@@ -19,6 +19,7 @@ from refdelta.engine.variant import VARIANT, unshredded
 from refdelta.errors import DataFileError, InvalidArgumentError, PredicateError, SchemaMismatchError
 from refdelta.protocol import types
 from refdelta.protocol import variant as form
+from tiers import examples
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 
@@ -71,7 +72,7 @@ def test_wide_numbers_are_read():
 
 
 @given(values, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_what_is_cut_off_is_refused(value, data):
     metadata, whole = form.encode(value)
     short = whole[: data.draw(st.integers(0, len(whole) - 1))]
@@ -165,7 +166,7 @@ def shred(value, shape, numbers):
 
 
 @given(st.lists(values | st.just("no variant"), max_size=6), shapes)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_shredded_is_put_together(rows, shape):
     stored, expected = [], []
     for row in rows:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import comparison
 import strategies
@@ -27,6 +27,7 @@ from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import LONG, VOID, StructField, StructType
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
+from tiers import examples
 
 
 def fitted(table):
@@ -74,7 +75,7 @@ def numbers(count, **columns):
     return pa.table({"n": pa.array(range(count), pa.int64()), **columns})
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(table=strategies.tables(parts=(1, 2)))
 def test_what_is_written_is_read_back(table):
     store = MemoryStore(None)

@@ -10,13 +10,14 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine import zorder
 from refdelta.engine.dictionaries import plain
 from refdelta.engine.zorder import Curve, hilbert_ranks, z_ordered
 from refdelta.errors import InvalidArgumentError
+from tiers import examples
 
 
 def reading(table, rows=1000):
@@ -62,7 +63,7 @@ def sort_key(value):
 
 
 @pytest.mark.parametrize("kind", SORTABLE)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_one_column_is_sorted(kind, data):
     values, arrow = SORTABLE[kind]
@@ -75,7 +76,7 @@ def test_one_column_is_sorted(kind, data):
     assert all(left <= right for left, right in itertools.pairwise(keys))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.tuples(*[st.none() | st.integers(0, 9)] * 3), min_size=1, max_size=80), st.integers(1, 3))
 def test_a_row_that_is_higher_in_every_column_comes_later(rows, count):
     """What every curve through a grid keeps: it is monotone."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from model import tables
@@ -18,6 +18,7 @@ from model.layouts import LAYOUTS, TRACKING
 from model.operations import data_of
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
+from tiers import examples
 
 MANY = int(os.environ.get("REFDELTA_RANDOM_HISTORIES", "1000"))
 
@@ -54,26 +55,26 @@ def run(table, schedule):
     return version
 
 
-@settings(max_examples=MANY)
+@examples(MANY)
 @given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(6))
 def test_through_the_rules(level, layout, schedule):
     run(tables.core(level, layout), schedule)
 
 
-@settings(max_examples=MANY // 5)
+@examples(MANY // 5)
 @given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(5))
 def test_through_the_engine(level, layout, schedule):
     through_the_engine(level, layout, schedule)
 
 
-@settings(max_examples=MANY // 5)
+@examples(MANY // 5)
 @given(st.sampled_from(LEVELS), st.sampled_from(TRACKING), schedules(6))
 def test_through_the_rules_where_rows_are_tracked(level, layout, schedule):
     run(tables.core(level, layout), schedule)
 
 
 # By hand, rows lose their ids.
-@settings(max_examples=MANY // 20)
+@examples(MANY // 20)
 @given(st.sampled_from(LEVELS), st.sampled_from(TRACKING), schedules(5, tuple(c for c in MORE if c is not BY_HAND)))
 def test_through_the_engine_where_rows_are_tracked(level, layout, schedule):
     through_the_engine(level, layout, schedule)

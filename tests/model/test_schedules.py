@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -33,6 +33,7 @@ from refdelta.errors import CommitFailedError, DeltaError
 from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
 from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.types import LONG, StructField, StructType
+from tiers import examples
 
 
 def transaction(name: str, version: int, *, reads: bool = False) -> PreparedCommit:
@@ -318,7 +319,7 @@ def test_the_right_naive_loop_passes_where_nothing_is_cleaned_up():
 # --- longer schedules, at random -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_long_schedules_with_many_faults(data):
     newest = data.draw(st.integers(0, 3), label="newest version")

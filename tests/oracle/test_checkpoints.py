@@ -13,7 +13,7 @@ import strategies
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_refdelta_reads_checkpoints_of_spark(spark, tmp_path, flavour):
     assert ours.count() == 9
 
 
-@examples(6)
+@tries(6)
 @given(table=strategies.tables(columns=5))
 def test_refdelta_reads_any_table_from_a_checkpoint_of_spark(spark, fresh_path, table):
     path = fresh_path()
@@ -99,7 +99,7 @@ def test_refdelta_reads_any_table_from_a_checkpoint_of_spark(spark, fresh_path, 
     assert_same_table(DeltaTable(path).to_pyarrow_table(), table.whole)
 
 
-@examples(8)
+@tries(8)
 @given(table=strategies.tables(columns=5))
 def test_spark_reads_any_table_from_a_checkpoint_of_refdelta(spark, fresh_path, table):
     path = fresh_path()

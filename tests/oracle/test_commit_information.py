@@ -13,7 +13,7 @@ import strategies
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import InvalidLogError
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +76,7 @@ def test_detail_agrees(spark, tmp_path):
     }
 
 
-@examples(5)
+@tries(5)
 @given(table=strategies.tables(columns=4))
 def test_checksums_hold(spark, fresh_path, table):
     """delta-spark compares the checksum of a version with the state that it replays from the log."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -30,7 +30,8 @@ from refdelta.protocol.deletion_vector import parse_bitmap, relative_key, serial
 from refdelta.protocol.paths import commit_key
 from refdelta.spark import oracle
 from refdelta_storage import LocalStore
-from spark_tables import examples
+from spark_tables import tries
+from tiers import examples
 from written_tables import actions
 
 pytestmark = pytest.mark.spark
@@ -84,7 +85,7 @@ def afresh(bitmap: BitMap64) -> BitMap64:
     return BitMap64(bitmap.to_array())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(bitmap=bitmaps(2**20))
 def test_bitmaps_have_the_bytes_that_spark_gives_them(spark, bitmap):
     ours = serialize_bitmap(afresh(bitmap))
@@ -95,7 +96,7 @@ def test_bitmaps_have_the_bytes_that_spark_gives_them(spark, bitmap):
     assert len(as_runs) <= len(ours) + 2 * len({row >> 16 for row in bitmap})
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(low=bitmaps(2**20), high=bitmaps(2**34), shift=st.integers(0, 40))
 def test_rows_beyond_32_bits_are_the_same_rows(spark, low, high, shift):
     """delta-spark writes an empty part for each 2^32 rows below the last one of which none is deleted; here they are
@@ -242,7 +243,7 @@ def seen_by_spark(spark: Any, path: Any) -> pa.ChunkedArray:
     return spark_tables.sql(spark, path, "SELECT id FROM {t}").toArrow().sort_by("id")["id"]
 
 
-@examples(2)
+@tries(2)
 @given(first=rows_of_files, second=rows_of_files, ours_first=st.booleans())
 def test_each_deletes_over_the_vectors_of_the_other(quick_spark, fresh_path, first, second, ours_first):
     spark, path = quick_spark, fresh_path()

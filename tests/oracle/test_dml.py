@@ -19,7 +19,7 @@ from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import ConstraintViolationError
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -128,7 +128,7 @@ a_condition_for_each_group = st.lists(conditions(), min_size=GROUPS, max_size=GR
 # --- the statements ---
 
 
-@examples(6)
+@tries(6)
 @given(parts=files, layout=layouts, condition=st.one_of(a_condition_for_each_group, conditions()))
 def test_delete(quick_spark, fresh_path, parts, layout, condition):
     ours, theirs = build(fresh_path, parts, layout)
@@ -137,7 +137,7 @@ def test_delete(quick_spark, fresh_path, parts, layout, condition):
     assert_same(quick_spark, ours, theirs)
 
 
-@examples(6)
+@tries(6)
 @given(parts=files, layout=layouts, condition=a_condition_for_each_group, data=st.data())
 def test_update(quick_spark, fresh_path, parts, layout, condition, data):
     columns = data.draw(st.lists(st.sampled_from(["k", "v", "d", "p"]), min_size=1, unique=True), label="columns")
@@ -210,7 +210,7 @@ def merge_sql(on: str, clauses: list[Any]) -> str:
     return "\n".join(lines)
 
 
-@examples(10)
+@tries(10)
 @given(parts=files, layout=layouts, source=st.lists(rows, max_size=8), request=merges(), unique=st.integers(0, 3))
 def test_merge(quick_spark, fresh_path, parts, layout, source, request, unique):
     on, clauses = request

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.features import REGISTRY, Facts, features_of, validate_protocol
 from refdelta.protocol.protocol_choice import minimal_protocol, new_protocol, upgraded, with_requirements, without
+from tiers import examples
 
 pytestmark = pytest.mark.spark
 
@@ -148,7 +149,7 @@ def test_the_registry_says_what_delta_spark_says(oracle):
             assert row.drop == drop, name
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(KINDS, CONFIGURATIONS, ASKED, VERSIONS, st.booleans())
 def test_new_tables_get_the_same_protocol(oracle, kind, configuration, asked, versions, ignoring):
     configuration |= {f"delta.feature.{name}": "supported" for name in asked}
@@ -159,7 +160,7 @@ def test_new_tables_get_the_same_protocol(oracle, kind, configuration, asked, ve
     assert made == oracle.new(schema(kind), configuration)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(ASKED, CONFIGURATIONS)
 def test_tables_are_upgraded_to_the_same_protocol(oracle, have, configuration):
     before = minimal_protocol(have)
@@ -167,7 +168,7 @@ def test_tables_are_upgraded_to_the_same_protocol(oracle, have, configuration):
     assert upgraded(before, metadata) == oracle.upgraded(before, schema(), configuration)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(ASKED, st.sampled_from([(1, 7), (2, 7), (3, 7), (1, 5), (2, 3), (2, 4), (1, 6)]))
 def test_the_lowest_form_is_the_same(oracle, features, versions):
     reader, writer = versions
@@ -184,7 +185,7 @@ def test_the_lowest_form_is_the_same(oracle, features, versions):
     assert minimal_protocol(features_of(written)) == oracle.lowest(written)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(ASKED, st.sampled_from(sorted(n for n in KNOWN if REGISTRY[n].drop != "never")))
 def test_a_feature_leaves_the_same_protocol_behind(oracle, others, dropped):
     before = minimal_protocol(others - {dropped} | {dropped})

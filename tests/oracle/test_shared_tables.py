@@ -14,7 +14,7 @@ import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -97,7 +97,7 @@ def expected(before: pa.Table, step: tuple[str, str, Any]) -> pa.Table:
     return kept if what == "delete" else pa.concat_tables([kept, data])
 
 
-@examples(6)
+@tries(6)
 @given(first=some_rows(), steps=st.lists(STEPS, min_size=3, max_size=6), vectors=st.booleans())
 def test_turns(spark, fresh_path, first, steps, vectors):
     path = fresh_path()

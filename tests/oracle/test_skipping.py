@@ -18,7 +18,7 @@ import strategies
 from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -189,7 +189,7 @@ def tagged(frame: Any, wanted: list[str]) -> pa.Table:
     return functools.reduce(lambda a, b: a.unionAll(b), each).toArrow()
 
 
-@examples(7)
+@tries(7)
 @given(case=tables_and_predicates())
 def test_filters_are_right_whichever_engine_skips(spark, fresh_path, case):
     """The truth is Spark's evaluation over the rows in memory, where nothing can be skipped."""
@@ -206,7 +206,7 @@ def test_filters_are_right_whichever_engine_skips(spark, fresh_path, case):
         assert_same_rows(ours.to_pyarrow_table(filters=predicate), want)
 
 
-@examples(5)
+@tries(5)
 @given(case=tables_and_predicates())
 def test_refdelta_skips_rightly_by_statistics_of_spark(spark, fresh_path, case):
     table, wanted = case

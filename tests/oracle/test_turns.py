@@ -31,7 +31,7 @@ from row_judge import (
     update,
     upsert,
 )
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -120,7 +120,7 @@ class Turns:
         self.past = {}
 
 
-@examples(2)
+@tries(2)
 @given(turns=turns, partition_by=st.sampled_from([None, ["p"]]), inline=st.booleans())
 def test_each_goes_on_from_what_the_other_left(quick_spark, fresh_path, turns, partition_by, inline):
     for name, value in SETTINGS.items():

@@ -15,7 +15,7 @@ import strategies
 from comparison import assert_same_rows, assert_same_table
 from refdelta import DeltaTable, write_deltalake
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def write_parts(path: Any, table: strategies.RandomTable, **options: Any) -> Non
         write_deltalake(path, part, mode="append", partition_by=table.partition_by or None, **options)
 
 
-@examples(25)
+@tries(25)
 @given(table=strategies.tables())
 def test_spark_reads_what_refdelta_wrote(spark, fresh_path, table):
     path = fresh_path()
@@ -35,7 +35,7 @@ def test_spark_reads_what_refdelta_wrote(spark, fresh_path, table):
     assert_same_table(DeltaTable(path).to_pyarrow_table(), table.whole)
 
 
-@examples(8)
+@tries(8)
 @given(table=strategies.tables(columns=4))
 def test_spark_sees_the_schema_as_declared(spark, fresh_path, table):
     path = fresh_path()
@@ -47,7 +47,7 @@ def test_spark_sees_the_schema_as_declared(spark, fresh_path, table):
     assert oracle.detail(spark, path)["partitionColumns"] == table.partition_by
 
 
-@examples(6)
+@tries(6)
 @given(table=strategies.tables(parts=(2, 4), columns=4), data=st.data())
 def test_spark_travels_through_appends_and_overwrites_of_refdelta(spark, fresh_path, table, data):
     path = fresh_path()

@@ -12,12 +12,12 @@ import strategies
 from comparison import assert_same_table
 from refdelta import DeltaTable
 from refdelta.spark import oracle
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
 
-@examples(12)
+@tries(12)
 @given(table=strategies.tables())
 def test_refdelta_reads_what_spark_wrote(spark, fresh_path, table):
     path = fresh_path()
@@ -32,7 +32,7 @@ def test_refdelta_reads_what_spark_wrote(spark, fresh_path, table):
     assert nullable == [field.nullable for field in table.schema]
 
 
-@examples(6)
+@tries(6)
 @given(table=strategies.tables(parts=(2, 4), columns=4), data=st.data())
 def test_refdelta_travels_through_versions_of_spark(spark, fresh_path, table, data):
     path = fresh_path()
@@ -49,7 +49,7 @@ def test_refdelta_travels_through_versions_of_spark(spark, fresh_path, table, da
         assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), want)
 
 
-@examples(5)
+@tries(5)
 @given(table=strategies.tables(types=st.sampled_from([strategies.TIMESTAMP, pa.date32()]), not_null=False))
 def test_int96_and_instants_before_the_gregorian_calendar(spark, fresh_path, table):
     path = fresh_path()

@@ -7,13 +7,14 @@ import uuid
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from refdelta.errors import DataFileError, InvalidLogError, UnsafePathError
 from refdelta.protocol import deletion_vector as dv
 from refdelta.protocol.actions import DeletionVectorDescriptor
+from tiers import examples
 
 ROWS = [3, 4, 7, 11, 18, 29]
 # PROTOCOL.md prints this one, of the native form; its text says that it should be of the portable form, as the next
@@ -128,7 +129,7 @@ ROW_SETS = st.one_of(
 
 
 @given(ROW_SETS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_bitmaps_round_trip(rows, optimized):
     bitmap = BitMap64(rows)
     if optimized:
@@ -148,13 +149,13 @@ def native(bitmap: BitMap64, order: str) -> bytes:
 
 
 @given(st.lists(st.integers(0, 3 * 2**32), max_size=40), st.sampled_from("<>"))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_native_form_is_read_in_either_byte_order(rows, order):
     assert dv.parse_bitmap(native(BitMap64(rows), order), file="f") == BitMap64(rows)
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=100), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_damaged_bytes_give_the_rows_or_an_error_and_nothing_else(rows, data):
     good = dv.serialize_bitmap(BitMap64(rows))
     bad = bytearray(good)

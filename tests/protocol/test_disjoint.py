@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import COLUMNS, PREDICATES, SCHEMA, VALUES, rows
@@ -11,10 +11,11 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.protocol.binding import bind
 from refdelta.protocol.disjoint import disjoint
 from refdelta.protocol.predicate import And, Column, Comparison, In, Literal, Not, Or, evaluate
+from tiers import examples
 
 
 @given(PREDICATES, PREDICATES, st.lists(rows(), min_size=3, max_size=6))
-@settings(max_examples=100)
+@examples(100)
 def test_no_row_satisfies_both(p, q, found):
     one, other = bind(p, SCHEMA), bind(q, SCHEMA)
     if disjoint(one, other):
@@ -45,7 +46,7 @@ def about_one_column(draw):
 
 
 @given(about_one_column())
-@settings(max_examples=200)
+@examples(200)
 def test_one_column_over_all_of_its_values(made):
     name, kind, one, other = made
     rows_ = [{name: value} for value in [*VALUES[kind], None]]

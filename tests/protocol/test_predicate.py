@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, rows
@@ -37,6 +37,7 @@ from refdelta.protocol.predicate import (
     to_sql,
 )
 from refdelta.protocol.types import LONG, STRING
+from tiers import examples
 
 THREE = [TRUE, FALSE, NULL]
 
@@ -124,7 +125,7 @@ def test_pushing_not_inwards_changes_nothing(predicate, row):
 
 
 @given(PREDICATES, rows(), st.sets(st.sampled_from(SCHEMA.names)))
-@settings(max_examples=200)
+@examples(200)
 def test_what_is_possible_holds_what_is(predicate, row, known):
     bound = bind(predicate, SCHEMA)
     assert evaluate(bound, row) in possible(bound, {name: row[name] for name in known})

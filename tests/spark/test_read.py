@@ -30,7 +30,7 @@ from refdelta.errors import (
 from refdelta.spark import frames, read, register
 from refdelta.spark.failures import raise_again
 from refdelta_storage import LocalStore
-from spark_tables import examples
+from spark_tables import tries
 
 pytestmark = pytest.mark.spark
 
@@ -62,7 +62,7 @@ def deleted(tmp_path):
     return path
 
 
-@examples(6)
+@tries(6)
 @given(table=strategies.tables(columns=5), data=st.data())
 def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):
     path = fresh_path()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
@@ -21,6 +21,7 @@ from refdelta.engine.snapshot import load_snapshot
 from refdelta.location import open_location
 from refdelta.spark.stream_changes import Changes
 from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count
+from tiers import examples
 
 
 def changes(uri: Path, version: int | None = None, **options: Any) -> Changes:
@@ -338,7 +339,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(before=_STEPS, after=_STEPS, limit=st.integers(1, 5), data=st.data())
 def test_batches_put_together_are_the_stream_and_each_can_be_replayed(
     fresh_path: Callable[[], Path], before: Any, after: Any, limit: int, data: st.DataObject

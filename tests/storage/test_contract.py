@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import hypothesis
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -20,6 +19,7 @@ from refdelta_storage import (
 )
 from refdelta_storage import local as local_module
 from refdelta_storage.testing import StoreContract, state_machine
+from tiers import examples
 
 SAFE = Capabilities(put_if_absent=True, list_after=False, durable=False, remote=True)
 
@@ -98,7 +98,7 @@ def test_does_the_same_as_the_store_in_memory(which, honest):
     }
     run_state_machine_as_test(
         state_machine(*makers[which]),
-        settings=hypothesis.settings(max_examples=40, stateful_step_count=25, deadline=None),
+        settings=examples(40, stateful_step_count=25),
     )
 
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import hypothesis
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -21,6 +20,7 @@ from refdelta_storage import (
 )
 from refdelta_storage.probe import Probed
 from refdelta_storage.testing import StoreContract, assert_same_objects, state_machine
+from tiers import examples
 
 
 class TestS3(StoreContract):
@@ -220,7 +220,7 @@ def test_does_the_same_as_the_store_in_memory(service, request):
         place = server.place()
         return open_store(place.uri, {**place.options, "put_if_absent": "true"})
 
-    settings = hypothesis.settings(max_examples=6, stateful_step_count=25, deadline=None)
+    settings = examples(6, stateful_step_count=25)
     run_state_machine_as_test(state_machine(make), settings=settings)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -19,6 +19,7 @@ from handmade import field, parquet, struct
 from refdelta import DeltaTable, write_deltalake
 from refdelta.protocol.deletion_vector import NATIVE_MAGIC, encode_inline, encode_relative, serialize_bitmap
 from refdelta.verifier.run import verify, verify_store
+from tiers import examples
 from verify.tables import add, protocol, table
 
 DATA = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "part": ["x", "y", None]})
@@ -197,7 +198,7 @@ def test_bounds_that_are_none(name, low, high):
     assert of_kinds(high=HIGH | {name: high}) == ["stats-1"]
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.data())
 def test_what_refdelta_writes_is_sound(fresh_path, data):
     columns = {

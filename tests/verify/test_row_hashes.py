@@ -7,10 +7,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.verifier.row_hashes import numbers, row_sum
+from tiers import examples
 
 VALUES = {
     pa.int8(): [-1, 0, 1, None],
@@ -37,7 +38,7 @@ def test_different_values_have_different_numbers(kind):
 
 
 @pytest.mark.parametrize("kind", VALUES, ids=str)
-@settings(max_examples=20)
+@examples(20)
 @given(st.data())
 def test_a_slice_in_another_order_has_the_same_ones(kind, data):
     values = data.draw(st.lists(st.sampled_from(range(len(VALUES[kind]))), min_size=1))
