@@ -11,7 +11,7 @@ BUILD  := pip setuptools wheel hatchling editables
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 test verify histories races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,9 +35,18 @@ demo: setup  ## the main job: processes write a year of flights at once, others 
 demo-s3: setup servers  ## the same on S3: versitygw is started for it and serves a folder, which delta-spark reads
 	@$(BIN)/python tests/servers/demo.py
 
-test: setup  ## all tests; those that need Java 17, Go or npm say so where it is missing
+check: setup  ## what needs no Java, Go or npm, for after every change (a minute and a half)
+	$(PYTEST) --tier check
+
+test: setup  ## tests of all kinds, real Spark and real servers, too (under ten minutes); what needs Java 17, Go or npm skips without
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	$(PYTEST) --tier test
+
+test-all: setup  ## every test, and every search whole; what CI runs
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	$(PYTEST) --tier all
+
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 verify: setup  ## the tests of the API once more, and the data of every table that they leave is verified, too (some minutes)
 	REFDELTA_VERIFY=full $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not spark" tests/api

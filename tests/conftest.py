@@ -34,6 +34,11 @@ os.environ.setdefault("REFDELTA_CACHE", str(ROOT / ".cache"))
 # Spark's workers need the packages that this Python has, and take the first python3 of the path otherwise.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+# A Java of the tests lives for minutes and runs most of its code a few times: the second compiler would take more time
+# than it saves, and so would threads that collect garbage beside it. The cache is for code that is not compiled twice.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=400m"
+os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {JAVA}".strip()
+
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
@@ -42,7 +47,6 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("refdelta")
     group.addoption("--tier", choices=tiers.TIERS, default=tiers.ALL, help="how much to run (tests/README.md)")
-    group.addoption("--seconds", metavar="FILE", help="append what each test took, as JSON lines (tests/seconds.py)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,10 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # What tests write is small and soon gone. In memory no fsync waits for a disk.
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _has_room(_MEMORY):
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
-    if config.getoption("seconds"):
+    if file := os.environ.get("REFDELTA_SECONDS"):
         import seconds
 
-        config.pluginmanager.register(seconds.Recorder(config))
+        config.pluginmanager.register(seconds.Recorder(file))
 
 
 _MEMORY = Path("/dev/shm")
@@ -110,16 +114,20 @@ def fresh_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return lambda: base / f"t{next(numbers)}"
 
 
+# delta-spark writes checksums, and compares those of others with what it replays, as it does for its users.
+_CHECKED = {
+    "spark.databricks.delta.writeChecksumFile.enabled",
+    "spark.databricks.delta.stateReconstructionValidation.enabled",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The Spark session of the run, with delta-spark. Skips where it cannot start, and fails there when CI=true."""
     from refdelta.spark import oracle
 
     try:
-        # Thousands of tiny queries, each with a schema of its own: compiling Java for each takes longer than running.
-        session = oracle.start_session(
-            conf={"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-        )
+        session = oracle.start_session(conf={name: oracle.QUICK[name] for name in oracle.QUICK.keys() - _CHECKED})
     except oracle.OracleUnavailableError as error:
         (pytest.fail if IN_CI else pytest.skip)(str(error))
     yield session

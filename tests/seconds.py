@@ -1,4 +1,4 @@
-"""Where the time of a run goes: ``pytest --seconds FILE`` writes it down, ``python tests/seconds.py FILE`` shows it.
+"""Where the time of a run goes: ``REFDELTA_SECONDS=FILE make test`` notes it, ``python tests/seconds.py FILE`` says it.
 
 A line of the file is a phase of a test: its worker, when it began, how long it took, and the seconds of CPU that its
 process and the children that it waited for used meanwhile. A server or a Spark that outlives the test is not in them.
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Recorder:
     """Writes a line for each phase of each test, from whichever worker runs it."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._file = Path(config.getoption("seconds")).open("a", buffering=1)  # noqa: SIM115 - open as long as the run
+    def __init__(self, file: str) -> None:
+        self._file = Path(file).open("a", buffering=1)  # noqa: SIM115 - open as long as the run
         self._worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._cpu = 0.0
 

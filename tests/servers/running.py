@@ -51,13 +51,32 @@ class Server(abc.ABC):
         self.folder = Path(tempfile.mkdtemp(prefix="refdelta-server-")) if folder is None else folder
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Server:
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers.
+
+        Between the look for a free port and the start, another run of the tests may have taken it: the first start
+        then tries another one.
+        """
+        for attempts_left in (0,) if self._started else (2, 1, 0):
+            try:
+                self._launch()
+                break
+            except RuntimeError:
+                if not attempts_left:
+                    raise
+                self.kill()
+                self.port = _free_port()
+        self._started = True
+        self._prepare()
+        return self
+
+    def _launch(self) -> None:
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
@@ -68,8 +87,6 @@ class Server(abc.ABC):
                 preexec_fn=_die_with_us,  # noqa: PLW1509 - one system call, of a library that is loaded already
             )
         self._wait()
-        self._prepare()
-        return self
 
     def kill(self) -> None:
         """SIGKILL: requests in flight are cut."""
