@@ -10,6 +10,9 @@ BUILD  := pip setuptools wheel hatchling editables
 # The JARs of delta-spark and the servers of the tests, fetched on first use, stay in the project.
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
 
+# Without compiled files beside the sources, each of the many processes of a test run would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo demo-s3 check test test-all verify histories races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 

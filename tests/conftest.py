@@ -34,6 +34,10 @@ os.environ.setdefault("REFDELTA_CACHE", str(ROOT / ".cache"))
 # Spark's workers need the packages that this Python has, and take the first python3 of the path otherwise.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+# Tests start hundreds of processes of Python. Where none of them keeps what it compiles, each compiles the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A Java of the tests lives for minutes and runs most of its code a few times: the second compiler would take more time
 # than it saves, and so would threads that collect garbage beside it. The cache is for code that is not compiled twice.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=400m"
