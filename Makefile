@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,14 @@ histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-
 	REFDELTA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/oracle/test_random_tables.py
 
 HISTORIES ?= 0-99
+
+programs: setup  ## programs in which any two features meet, all of them, by delta-spark and refdelta in turns (some minutes)
+	$(BIN)/python -m pytest tests/oracle/test_features_together.py
+
+mutations: setup  ## change the code in fifty places, one at a time: does TIER=check find it? (half an hour; MUTATIONS="--seed 7" and others)
+	PYTHONPATH=tests $(BIN)/python -m mutations --tier $(TIER) $(MUTATIONS)
+
+TIER ?= check
 
 races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
 	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s

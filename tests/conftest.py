@@ -1,9 +1,9 @@
-"""What all tests share: tiers, hypothesis profiles, fresh folders, and the one Spark session of a run.
+"""What all tests share: tiers, hypothesis profiles, fresh folders, and the Spark session of a worker.
 
 ``pytest`` runs everything that can run here; ``--tier check`` and ``--tier test`` run less (:mod:`tiers`), ``-m "not
-spark"`` leaves delta-spark out. Under pytest-xdist the tests marked ``spark`` form one group, so that with
-``--dist loadgroup`` one worker has the session and the others none; those marked ``spark(apart=True)`` start Sparks in
-processes of their own, beside it.
+spark"`` leaves delta-spark out. A worker starts its Spark session with the first test that needs it; under
+pytest-xdist the tests of a file that are marked ``spark`` stay together, with ``--dist loadgroup``. Those marked
+``spark(apart=True)`` start Sparks in processes of their own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ os.environ.setdefault("REFDELTA_CACHE", str(ROOT / ".cache"))
 # Spark's workers need the packages that this Python has, and take the first python3 of the path otherwise.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-# Tests start hundreds of processes of Python. Where none of them keeps what it compiles, each compiles the package anew.
+# Tests start hundreds of processes of Python. Where none keeps what it compiles, each compiles the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -50,11 +50,11 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("refdelta")
-    group.addoption("--tier", choices=tiers.TIERS, default=tiers.ALL, help="how much to run (tests/README.md)")
+    group.addoption("--tier", choices=tiers.TIERS, help="leave out what it does not have (tests/README.md)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    tiers.choose(config.getoption("tier"))
+    tiers.choose(config.getoption("tier") or tiers.ALL)
     # What tests write is small and soon gone. In memory no fsync waits for a disk.
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _has_room(_MEMORY):
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
@@ -72,7 +72,8 @@ def _has_room(folder: Path) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"tier: {config.getoption('tier')}"
+    tier = config.getoption("tier")
+    return f"tier: {tier}, day: {tiers.today()}" if tier else "tier: none, nothing is left out"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -80,8 +81,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     failed = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
     if names := list(dict.fromkeys(report.nodeid.partition("@")[0] for report in failed if "::" in report.nodeid)):
         terminalreporter.section("to run one of them alone")
+        tier = config.getoption("tier")
         for name in names:
-            terminalreporter.line(f"{_PYTHON} -m pytest --tier {config.getoption('tier')} {shlex.quote(name)}")
+            # With the tier, a random test tries the same examples again; a test that is named is never left out.
+            terminalreporter.line(f"{_PYTHON} -m pytest {f'--tier {tier} ' if tier else ''}{shlex.quote(name)}")
 
 
 _PYTHON = ".venv/bin/python" if Path(sys.prefix) == ROOT / ".venv" else "python"
@@ -89,7 +92,9 @@ _PYTHON = ".venv/bin/python" if Path(sys.prefix) == ROOT / ".venv" else "python"
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if out := tiers.left_out(items, tiers.chosen()):
+    tier = config.getoption("tier")
+    named = any("::" in argument for argument in config.args)
+    if out := tiers.left_out(items, tier) if tier and not named else set():
         config.hook.pytest_deselected(items=[item for item in items if item in out])
         items[:] = [item for item in items if item not in out]
     # The long ones first, so that no worker waits for the last of another.
@@ -98,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             marker = item.get_closest_marker("spark")
             if marker and not marker.kwargs.get("apart"):
-                item.add_marker(pytest.mark.xdist_group("spark"))
+                item.add_marker(pytest.mark.xdist_group(f"spark {item.path.name}"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -127,7 +132,7 @@ _CHECKED = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The Spark session of the run, with delta-spark. Skips where it cannot start, and fails there when CI=true."""
+    """The Spark session of this process, with delta-spark. Skips where it cannot start, and with CI=true fails."""
     from refdelta.spark import oracle
 
     try:

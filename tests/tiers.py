@@ -1,28 +1,35 @@
 """Which tests run when: the tiers ``check``, ``test`` and ``all``, and how much of a search each of them does.
 
-A tier contains the ones before it. ``pytest`` alone is ``all``, so that whatever is named on its command line runs, and
-runs whole; ``make check`` and ``make test`` give the other two by ``--tier``. ``tests/README.md`` has the table.
+A tier contains the ones before it: ``make check``, ``make test`` and ``make test-all`` give them by ``--tier``.
+``pytest`` alone leaves nothing out, so that whatever is named on its command line runs, and runs whole.
+``tests/README.md`` has the table.
 
-Three things can be said of a test:
+Four things can be said of a test:
 
-- ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java, a server, or another process for
-  long have ``test`` by themselves (:func:`first_tier`).
+- ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java or a server have ``test`` by
+  themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
+- ``@pytest.mark.sample(test=1, all=2, daily=True)``: of a campaign, which has a target of its own, a part that is
+  another one each day.
 - ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+import os
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import hypothesis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pytest
+
+T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
@@ -63,6 +70,12 @@ def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.se
     return hypothesis.settings(max_examples=budget(most, fewest=fewest), **others)
 
 
+def some(cases: Sequence[T], *, check: int, test: int) -> list[T]:
+    """Of a search that one test does over all cases: so many of them in the smaller tiers, evenly spread, else all."""
+    most = {CHECK: check, TEST: test}.get(_chosen, len(cases))
+    return [case for at, case in enumerate(cases) if at * most // len(cases) != (at - 1) * most // len(cases)]
+
+
 def first_tier(item: pytest.Item) -> str:
     """The first tier that has a test: what it is marked with, and not before ``test`` where it needs a service."""
     marked = [marker.args[0] for marker in item.iter_markers("tier")]
@@ -77,17 +90,29 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     """The tests that this tier does not run.
 
     Of the cases of a test marked ``sample`` those are kept whose names have the smallest hashes: the same ones in each
-    run, spread over all parameters, and hardly others where a case is added.
+    run, or in each run of a day, spread over all parameters, and hardly others where a case is added.
     """
     out: set[pytest.Item] = set()
-    cases: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if TIERS.index(first_tier(item)) > TIERS.index(tier):
             out.add(item)
-        elif any(tier in marker.kwargs for marker in item.iter_markers("sample")):
-            cases[item.nodeid.partition("[")[0], tier].append(item)
+        elif _sample(item, tier) is not None:
+            cases[item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        most = next(marker.kwargs[tier] for marker in found[0].iter_markers("sample") if tier in marker.kwargs)
-        ordered = sorted(found, key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+        most, salt = _sample(found[0], tier) or (0, "")
+        ordered = sorted(found, key=lambda item: hashlib.sha256(f"{salt}{item.nodeid}".encode()).digest())
         out.update(ordered[most:])
     return out
+
+
+def _sample(item: pytest.Item, tier: str) -> tuple[int, str] | None:
+    for marker in item.iter_markers("sample"):
+        if tier in marker.kwargs:
+            return marker.kwargs[tier], str(today()) if marker.kwargs.get("daily") else ""
+    return None
+
+
+def today() -> dt.date:
+    """The day that draws parts of campaigns: that of the run, or ``REFDELTA_DAY``."""
+    return dt.date.fromisoformat(os.environ.get("REFDELTA_DAY") or dt.datetime.now(dt.UTC).date().isoformat())

@@ -15,6 +15,9 @@ from refdelta.cli import running
 from refdelta.errors import InvalidArgumentError
 from refdelta.spark.oracle import OracleUnavailableError
 
+# Two tables that several processes wrote are made once for all of it.
+pytestmark = pytest.mark.xdist_group("demo")
+
 
 @pytest.fixture(scope="module")
 def flights():
