@@ -10,7 +10,7 @@ Four things can be said of a test:
   themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
 - ``@pytest.mark.sample(test=1, all=2, daily=True)``: of a campaign, which has a target of its own, a part that is
-  another one each day.
+  another one each day. ``of="name"`` counts the cases of several tests together.
 - ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them.
 """
 
@@ -97,20 +97,19 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     for item in items:
         if TIERS.index(first_tier(item)) > TIERS.index(tier):
             out.add(item)
-        elif _sample(item, tier) is not None:
-            cases[item.nodeid.partition("[")[0]].append(item)
+        elif _sample(item, tier):
+            cases[_sample(item, tier).get("of") or item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        most, salt = _sample(found[0], tier) or (0, "")
+        asked = _sample(found[0], tier)
+        most, salt = asked[tier], str(today()) if asked.get("daily") else ""
         ordered = sorted(found, key=lambda item: hashlib.sha256(f"{salt}{item.nodeid}".encode()).digest())
         out.update(ordered[most:])
     return out
 
 
-def _sample(item: pytest.Item, tier: str) -> tuple[int, str] | None:
-    for marker in item.iter_markers("sample"):
-        if tier in marker.kwargs:
-            return marker.kwargs[tier], str(today()) if marker.kwargs.get("daily") else ""
-    return None
+def _sample(item: pytest.Item, tier: str) -> dict[str, Any]:
+    """The arguments of the first marker ``sample`` that says something of a tier; none where there is none."""
+    return next((marker.kwargs for marker in item.iter_markers("sample") if tier in marker.kwargs), {})
 
 
 def today() -> dt.date:

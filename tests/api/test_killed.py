@@ -48,6 +48,8 @@ def assert_vacuum_leaves_what_is_needed(path):
     return len(removed)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("layout", ["vectors", "partitions"])
 def test_kills_at_random_moments(tmp_path, layout):
     path = tmp_path / "t"
@@ -60,6 +62,8 @@ def test_kills_at_random_moments(tmp_path, layout):
     assert_vacuum_leaves_what_is_needed(path)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("configuration", "operations"),
     [(VECTORS, list(killed_writers.OPERATIONS)), ({}, ["delete", "update", "merge"])],

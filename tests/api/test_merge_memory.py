@@ -60,6 +60,8 @@ def megabytes(code, *arguments):
     return int(done.stdout or 0)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_merge_holds_its_source_and_never_the_table(tmp_path, vectors):
     megabytes(WRITE, tmp_path / "t", vectors)

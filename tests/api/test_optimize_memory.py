@@ -51,6 +51,7 @@ def path(tmp_path_factory):
     return where
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("what", ["compact", "z_order"])
 def test_memory_is_bounded(path, what):
     megabytes, files = run(path, what)

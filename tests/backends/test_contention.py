@@ -46,6 +46,7 @@ def test_threads_that_append_lose_nothing(place):
     assert ids(place) == [10 * number + i for number in range(THREADS) for i in range(4)]
 
 
+@pytest.mark.sample(test=3)
 def test_threads_that_change_different_rows_of_a_file_all_commit(place):
     write(place, numbers(*range(10 * THREADS)), configuration=VECTORS)
 

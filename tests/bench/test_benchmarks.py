@@ -48,6 +48,8 @@ def smoke(tmp_path, *arguments, timeout):
     return run
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2, all=5, daily=True)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     run = smoke(tmp_path, file, "--without", "delta-spark", timeout=300)
@@ -55,6 +57,8 @@ def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     assert not any("delta-spark" in bench.engines for bench in run.benches)
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=1, daily=True, of="bench on Spark")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(900)  # a Spark, beside what else runs
 def test_delta_spark_takes_part_in_small(tmp_path):

@@ -43,6 +43,8 @@ def recorded(*names, **every):
     return calls, engines
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("place", range(3))
 def test_each_round_runs_every_engine_once_and_begins_with_another(place):
     names = ["a", "b"]
@@ -64,6 +66,7 @@ def test_a_slow_rival_may_do_a_share_of_the_work(clock):
     assert list(found["slow"].seconds.values()) == [pytest.approx(20.0)]
 
 
+@pytest.mark.tier("test")
 def test_slow_rivals_take_part_in_some_rounds_only():
     calls, engines = recorded("refdelta", "slow", slow=4)
     found, _ = play(engines, rounds=7, warm=2)
@@ -86,6 +89,7 @@ def test_what_before_returns_goes_to_run_and_after():
     assert seen == [(n, part, f"of {n}") for n in ("refdelta", "other") for part in ("run", "after")]
 
 
+@pytest.mark.tier("test")
 def test_only_the_run_of_a_rival_is_timed(clock):
     def takes(seconds):
         def work(*_):
@@ -98,6 +102,7 @@ def test_only_the_run_of_a_rival_is_timed(clock):
     assert found["other"].seconds == {0: 2.0, 1: 2.0}
 
 
+@pytest.mark.tier("test")
 def test_figures_of_counted_rounds_are_kept():
     numbers = iter(range(100))
     engines = [Engine("refdelta", lambda: {"bytes": next(numbers)}), Engine("other", lambda: "no figures")]
@@ -106,6 +111,7 @@ def test_figures_of_counted_rounds_are_kept():
     assert found["other"].figures == {}
 
 
+@pytest.mark.tier("test")
 def test_engines_that_are_left_out_do_not_run_and_have_no_goals():
     calls, engines = recorded("refdelta", "deltalake", "floor")
     found, told = play(engines, skipped=["deltalake"], goals=[ahead("deltalake", 20), within("floor", 2)], winners=5)

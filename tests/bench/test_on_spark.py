@@ -11,6 +11,8 @@ BENCH = Path(__file__).parents[2] / "bench"
 ENGINES = {"bare Parquet", "refdelta", "delta-spark"}
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=1, daily=True, of="bench on Spark")
 @pytest.mark.spark(apart=True)
 def test_every_engine_runs_each_round_of_everything(tmp_path):
     told = tmp_path / "found.json"

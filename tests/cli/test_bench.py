@@ -88,6 +88,7 @@ def test_arguments_that_make_no_race(arguments, words):
         race("memory://x", threads=True, **arguments)
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("scheme", ["s3", "azure"])
 def test_on_a_store(cli, scheme, request):
     place = request.getfixturevalue(f"{scheme}_server").place()

@@ -21,7 +21,7 @@ from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.paths import commit_key
 from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
-from tiers import examples
+from tiers import budget, examples
 
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
 
@@ -268,9 +268,10 @@ def test_threads_lose_nothing():
     assert all(in_log[version] == name for name, version in landed)
 
 
+@pytest.mark.tier("test")
 def test_processes_lose_nothing_and_double_nothing(tmp_path):
     """2,000 appends of rows by ten processes are 2,000 versions, each of the row whose writer was told so."""
-    processes, appends = 10, 200
+    processes, appends = 10, budget(200)
     uri = str(tmp_path / "table")
     write_deltalake(uri, ROWS.empty_table(), storage_options=QUICKLY)
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -9,9 +9,10 @@ from fuzz.mutate import mutate
 from fuzz.run import fuzz, report, shares
 from fuzz.targets import CORPUS, Target, judge, targets
 from refdelta.errors import InvalidLogError
+from tiers import budget
 
 SEED = "7"
-INPUTS = 12_000
+INPUTS = budget(12_000)
 
 
 def test_no_input_has_another_end_than_an_answer_or_an_error_of_ours(tmp_path):

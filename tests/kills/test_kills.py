@@ -10,6 +10,7 @@ import pytest
 from kills.campaign import Campaign
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("layout", ["vectors", "partitions"])
 def test_kills_on_s3(s3_server, layout):
     place = s3_server.place()

@@ -55,6 +55,7 @@ FLAVOURS = {
 }
 
 
+@pytest.mark.sample(test=1, all=3, daily=True)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_refdelta_reads_checkpoints_of_spark(spark, tmp_path, flavour):
     properties, conf, looks_right = FLAVOURS[flavour]
@@ -162,6 +163,7 @@ def test_spark_trusts_the_last_checkpoint_file_of_refdelta(spark, tmp_path):
     assert hint.version() == 2
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("flavour", ["classic", "struct statistics only", "v2 parquet"])
 def test_vectors_are_in_the_checkpoints_of_either(quick_spark, tmp_path, flavour):
     """Small ones that stand in the log, large ones in files, and files whose vector has grown since."""

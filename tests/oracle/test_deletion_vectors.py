@@ -176,6 +176,8 @@ def assert_framed_as_here(path: Path, add: Add, bitmap: BitMap64) -> None:
     assert data[vector.offset : vector.offset + len(framed)] == framed
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_rows_that_either_engine_hides_are_hidden_from_both(quick_spark, tmp_path):
     spark, ours, theirs = quick_spark, tmp_path / "ours", tmp_path / "theirs"
     write_patterns(ours, FIRST_AND_NEXT, seed=7)
@@ -265,6 +267,7 @@ def test_each_deletes_over_the_vectors_of_the_other(quick_spark, fresh_path, fir
 # --- around the vectors ---
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("inline", ["true", "false"])
 def test_one_file_of_vectors_serves_many_data_files(quick_spark, tmp_path, inline):
     """Small vectors stand in the log where the table asks for it, the others together in one file."""

@@ -40,6 +40,7 @@ def check(spark: Any, path: Any) -> list[int | None]:
     return found
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("creator", ["refdelta", "delta-spark"])
 def test_both_write_a_table_that_has_them_from_its_creation(spark, tmp_path, creator):
     if creator == "refdelta":
@@ -55,6 +56,7 @@ def test_both_write_a_table_that_has_them_from_its_creation(spark, tmp_path, cre
     assert None not in check(spark, tmp_path)
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("enabler", ["refdelta", "delta-spark"])
 def test_both_turn_them_on_later(spark, tmp_path, enabler):
     write_deltalake(tmp_path, ROW)

@@ -143,6 +143,8 @@ def on_spark(spark: Any, path: Path) -> Rows:
     return listed(oracle.read_table(spark, path))
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
     spark = quick_spark
     names = [*SCHEDULES, *CHAINS]
@@ -154,6 +156,8 @@ def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
         assert all(pool.map(lambda name: oracle.validate_checksum(spark, paths[name]), CHAINS))
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_spark_goes_on_from_what_is_left_and_refdelta_on_top_of_that(quick_spark, fresh_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda name: go_on(quick_spark, fresh_path(), name), GOES_ON))

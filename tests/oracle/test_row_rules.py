@@ -130,6 +130,8 @@ def made_by_spark(spark, path):
     )
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoever_makes_them(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -174,6 +176,8 @@ def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoeve
             DeltaTable(theirs).update({"g4": column})
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -227,6 +231,8 @@ def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
                 spark.sql(sql.format(name))
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     import refdelta.spark
 
@@ -314,6 +320,8 @@ def test_workers_of_spark_number_rows_apart(quick_spark, tmp_path):
     assert not [found for found in verify(path, sample=None).findings if found.severity == "error"]
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_all_rules_beside_mapped_columns_vectors_and_tracked_rows(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     name = oracle.identifier(path)

@@ -89,6 +89,8 @@ class TestDeletionVectors:
         spark_tables.write(spark, tmp_path / "t", NUMBERS, files=1)
         return tmp_path / "t"
 
+    @pytest.mark.tier("all")
+    @pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
     def test_rows_deleted_in_several_steps_are_gone_in_each_version(self, spark, path):
         for predicate in ("id % 7 = 0", "id > 90", "name = 'n1'"):
             spark_tables.sql(spark, path, f"DELETE FROM {{t}} WHERE {predicate}")
@@ -188,6 +190,7 @@ class TestColumnMapping:
         )
         return path
 
+    @pytest.mark.sample(test=1)
     def test_columns_renamed_dropped_and_added_again(self, spark, path):
         for statement in (
             "ALTER TABLE {t} RENAME COLUMN `b c` TO `a,b`",
@@ -206,6 +209,7 @@ class TestColumnMapping:
             assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), want)
         assert want.num_rows == 4
 
+    @pytest.mark.sample(test=1)
     def test_filters_find_the_physical_names(self, spark, path):
         spark_tables.sql(spark, path, "ALTER TABLE {t} RENAME COLUMN a TO n")
         spark_tables.sql(spark, path, "INSERT INTO {t} VALUES (3, 'three', struct(30, DATE'2021-01-01'), 'p=3')")

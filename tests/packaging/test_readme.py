@@ -34,6 +34,7 @@ def test_the_python_runs(tmp_path, monkeypatch, document, printed):
     assert printed in found.getvalue()
 
 
+@pytest.mark.tier("all")
 @pytest.mark.spark(apart=True)
 def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():

@@ -43,6 +43,7 @@ def sources():
                 yield f"{top}/{path.relative_to(folder).as_posix()}"
 
 
+@pytest.mark.tier("test")
 def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(built):
     names = {name for name in zipfile.ZipFile(built.wheel).namelist() if ".dist-info/" not in name}
     assert names == set(sources())
@@ -63,6 +64,7 @@ def test_the_source_distribution_holds_what_it_takes_to_work_on_it(built):
     assert not [name for name in names if name.startswith((".venv", ".cache", "demo-table"))]
 
 
+@pytest.mark.tier("test")
 def test_it_works_in_an_empty_environment_from_another_folder(elsewhere):
     done = elsewhere.run("-W", "error", "-c", ROUND_TRIP)
     assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
@@ -77,6 +79,7 @@ def test_without_the_cli_extra_the_command_says_what_to_install(elsewhere):
         )
 
 
+@pytest.mark.tier("test")
 def test_it_is_typed_for_its_users(elsewhere):
     (elsewhere.folder / "user.py").write_text(TYPED)
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(elsewhere.python), "user.py"]

@@ -256,6 +256,7 @@ def test_tasks_come_back_in_order_however_many(spark):
     assert list(executor.map(lambda n: n, [])) == []
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.spark
 def test_a_dataframe_is_a_source_of_a_merge(path, spark):
     """Its rows come to the driver first, as those of any source."""

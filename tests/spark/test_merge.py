@@ -110,6 +110,7 @@ CASES = {
 SHOWN = [("vectors", case) for case in CASES] + [("copies", "all"), ("copies", "delete"), ("partitions", "all")]
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("kind", "case"), SHOWN)
 def test_the_rows_are_those_of_the_local_engine(tmp_path, shuffled, spark, kind, case):
     on, clauses = CASES[case]
@@ -133,6 +134,8 @@ def files(path):
 NAN = float("nan")
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_keys_of_all_kinds_are_equal_where_they_are_for_the_local_engine(tmp_path, shuffled, spark):
     """Each kind of key alone, with a null in each; as columns, and as what a function makes of them."""
     stamp = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)

@@ -200,6 +200,7 @@ def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     )
 
 
+@pytest.mark.sample(test=12)
 @pytest.mark.parametrize(("call", "error", "said"), [*readings(), *writings(), *sourcings(), *changes()])
 def test_it_is_told_in_one_error(user: Any, call: Callable[[Any], Any], error: type[Exception], said: str) -> None:
     with pytest.raises(errors.DeltaError) as caught, typed_errors():
@@ -293,6 +294,7 @@ def shown(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.selectExpr(*SHOWN).collect())
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: str) -> None:
     uris = [str(user.folder / f"{zone.replace('/', '-')}-{number}") for number in range(2)]
@@ -322,6 +324,8 @@ SETTINGS = {
 }
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_whatever_the_session_has_set_the_rows_are_right(user: Any) -> None:
     uri = str(user.folder / "set")
     before = {name: user.spark.conf.get(name) for name in SETTINGS}

@@ -62,6 +62,8 @@ def deleted(tmp_path):
     return path
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 @tries(6)
 @given(table=strategies.tables(columns=5), data=st.data())
 def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):
@@ -140,6 +142,7 @@ def test_many_deleted_rows_are_read_by_workers_and_joined_by_a_shuffle(spark, de
     assert_read_alike(spark, deleted)
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.parametrize(
     "predicate",
     [

@@ -78,6 +78,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "bytes", "both"])
 def test_batches_are_those_of_delta_spark(session: Any, table: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     DeltaTable(table).delete("id = 3")
@@ -123,6 +124,8 @@ def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path
     assert [len(batch) for batch in found] == [3, 3, 2, 1, 1]
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path) -> None:
     uri = tmp_path / "t"
     for statement in STATEMENTS.format(t=f"delta.`{uri}`").split(";")[:-1]:
@@ -160,6 +163,8 @@ def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table:
     assert sorted(number for batch in ids(found) for number in batch) == [*range(3, 8), 10, 11]
 
 
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_what_stops_a_stream_and_how_it_goes_on(session: Any, table: Path, tmp_path: Path) -> None:
     at = tmp_path / "checkpoint"
     stream = load(session, table)
