@@ -8,6 +8,7 @@ pytest-xdist the tests of a file that are marked ``spark`` stay together, with `
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shlex
@@ -104,6 +105,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             marker = item.get_closest_marker("spark")
             if marker and not marker.kwargs.get("apart"):
                 item.add_marker(pytest.mark.xdist_group(f"spark {item.path.name}"))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay in memory until the end: nothing is gained by looking through them for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,6 +38,7 @@ FEWEST: Final = 5
 
 _SHARE: Final = {CHECK: 0.1, TEST: 0.25, ALL: 1.0}
 _SERVICES: Final = {"spark", "s3_server", "azure_server"}
+_STORES: Final = {"s3", "azure"}  # as cases name what a server stands for
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.
 _chosen = ALL
@@ -79,9 +80,9 @@ def some(cases: Sequence[T], *, check: int, test: int) -> list[T]:
 def first_tier(item: pytest.Item) -> str:
     """The first tier that has a test: what it is marked with, and not before ``test`` where it needs a service."""
     marked = [marker.args[0] for marker in item.iter_markers("tier")]
-    needs = _SERVICES & {*getattr(item, "fixturenames", ()), *(marker.name for marker in item.iter_markers("spark"))}
-    backend = getattr(getattr(item, "callspec", None), "params", {}).get("backend")
-    if needs or backend in ("s3", "azure"):
+    named = {*getattr(item, "fixturenames", ()), *(marker.name for marker in item.iter_markers("spark"))}
+    cases = getattr(getattr(item, "callspec", None), "params", {}).values()
+    if (_SERVICES & named) or any(case in _SERVICES | _STORES for case in cases if isinstance(case, str)):
         marked.append(TEST)
     return max(marked, key=TIERS.index, default=CHECK)
 

@@ -395,6 +395,7 @@ def test_any_schedule_of_changes_of_different_rows(fresh_path, steps):
     assert held(path) == sorted(model.items())
 
 
+@pytest.mark.tier("test")
 def test_writers_and_a_compaction_that_never_rests(tmp_path):
     path = made(tmp_path / "t", files=8, configuration=VECTORS)
     over, troubles = threading.Event(), []

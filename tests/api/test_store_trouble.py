@@ -54,6 +54,7 @@ APPEND = """
 """
 
 
+@pytest.mark.tier("test")
 def test_a_file_too_large(tmp_path):
     path = tmp_path / "t"
     write_deltalake(path, pa.table({"id": range(10), "x": [str(i) for i in range(10)]}))
@@ -129,6 +130,7 @@ FORBIDDEN = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone may become another user")
 @pytest.mark.parametrize("forbidden", FORBIDDEN)
 def test_what_may_not_be_done(forbidden):

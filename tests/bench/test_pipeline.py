@@ -43,6 +43,7 @@ def ask(query, *names):
     return duckdb.sql(query.format(*([str(file) for file in one] for one in names))).fetchall()
 
 
+@pytest.mark.tier("test")
 def test_refreshes_bring_new_orders_change_others_and_delete_a_third_kind(files):
     base, changes, deletes = (files.loads["orders"], files.refreshes["orders"], files.refreshes["deletes"])
     kinds = ask(
@@ -60,6 +61,7 @@ def test_refreshes_bring_new_orders_change_others_and_delete_a_third_kind(files)
     assert set(gone) < set(ask("SELECT o_orderkey FROM read_parquet({0})", base))
 
 
+@pytest.mark.tier("test")
 def test_every_new_line_item_has_its_order(files):
     orders, lines = ([*files.loads[name], *files.refreshes[name]] for name in ("orders", "lineitem"))
     assert not ask(
@@ -67,6 +69,7 @@ def test_every_new_line_item_has_its_order(files):
     )
 
 
+@pytest.mark.tier("test")
 def test_changes_come_again_and_late(files):
     arrived = [file.stem for file in files.refreshes["lineitem"]]
     assert arrived == ["refresh-1", "refresh-2", "refresh-1-again", "refresh-2-again"]
@@ -74,6 +77,7 @@ def test_changes_come_again_and_late(files):
     assert times == sorted(set(times))
 
 
+@pytest.mark.tier("test")
 def test_corrections_of_prices_change_rows_that_no_refresh_does(files):
     touched = f"read_parquet({[str(file) for file in (*files.refreshes['lineitem'], *files.loads['lineitem'])]})"
     for values, condition in stages.corrections(REFRESHES):
@@ -89,6 +93,7 @@ def test_right_rows_are_right(files, silver):
     assert all(one.rows for one in found)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("change", "missing", "surplus"),
     [

@@ -31,6 +31,7 @@ def test_each_mix_commits_all_and_leaves_nothing(cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.tier("test")
 def test_processes_and_what_people_see(process, tmp_path):
     running = process("bench", tmp_path, "--writers", 2, "--commits", 6, "--mix", "appends")
     out, err = (text.decode() for text in running.communicate(timeout=120))
@@ -48,6 +49,7 @@ def test_by_the_clock(cli):
     assert list(open_location("memory://bench").list()) == []
 
 
+@pytest.mark.tier("test")
 def test_an_interrupt_leaves_nothing(process, tmp_path):
     running = process("bench", tmp_path, "--writers", 1, "--seconds", 100)
     until = time.monotonic() + 60

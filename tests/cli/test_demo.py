@@ -50,6 +50,7 @@ def test_the_flights_are_typed(flights):
     assert pc.sum(pc.equal(flights["tailnum"], "NA")).as_py() in (0, None)
 
 
+@pytest.mark.tier("test")
 def test_writers_at_once_lose_nothing(done, some):
     place, written = done
     assert len(written.appends) == 12 * demo.APPENDS_A_MONTH
@@ -111,6 +112,7 @@ def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path,
     assert DeltaTable(tmp_path / "t").version() == 36
 
 
+@pytest.mark.tier("test")
 def test_the_command_as_json(cli, small_demo, tmp_path, some):
     found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--no-changes", "--json").json
     assert (found["commits"], found["retries"], found["rows"], found["writers"]) == (36, 0, some.num_rows, 1)
@@ -219,6 +221,7 @@ def step(version, read_version, what, who=0, month=0):
     return demo_rows.Step(demo_rows.Statement(what, who, month), version, read_version, 1, ())
 
 
+@pytest.mark.tier("test")
 def test_a_schedule_is_replayed_with_files(some):
     """Two updates and a delete in January, a delete in February, and OPTIMIZE of what none of them had seen."""
     steps = (

@@ -76,6 +76,7 @@ def test_without_click_it_says_what_to_install(process):
     assert err == b"refdelta: the command line needs click; install with: pip install 'refdelta[cli]'\n"
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     write_deltalake(tmp_path / "t", pa.table({"n": range(200_000), "text": ["x" * 20] * 200_000}))
@@ -87,6 +88,7 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     assert running.wait(timeout=60) == 0
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_full_disk_behind_the_output_is_one_line(table, shape):
     command = [sys.executable, "-m", "refdelta", "read", table, "--format", shape]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from concurrency.row_editor import ALL_SETS, ROWS, SETS, change, compact_until_over, create, grab, race
 from refdelta import DeltaTable
 
@@ -23,6 +25,7 @@ def shares() -> list[tuple[Any, range]]:
     return [(change, range(process, SETS, PROCESSES)) for process in range(PROCESSES)]
 
 
+@pytest.mark.tier("test")
 def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
@@ -34,6 +37,7 @@ def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     assert first in DeltaTable(uri).file_uris()
 
 
+@pytest.mark.tier("test")
 def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
@@ -45,6 +49,7 @@ def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
     assert_each_row_was_changed_once(uri)
 
 
+@pytest.mark.tier("test")
 def test_of_those_that_want_the_same_rows_one_gets_them(tmp_path):
     uri, wanted = str(tmp_path / "t"), range(24)
     create(uri)

@@ -25,6 +25,7 @@ def test_no_input_has_another_end_than_an_answer_or_an_error_of_ours(tmp_path):
     assert sum(tally.outcomes for tally in tallies.values()) > 100
 
 
+@pytest.mark.tier("test")
 def test_behind_a_finding_the_run_goes_on(tmp_path):
     tallies = fuzz({"_wrong_answer": 60, "timestamps": 50}, SEED, 1, tmp_path, most=2)
     assert len(tallies["_wrong_answer"].findings) == 2

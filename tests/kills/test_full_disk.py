@@ -116,6 +116,7 @@ def base(request, tmp_path_factory):
     return path
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("base", "name"),
     [
@@ -185,6 +186,7 @@ def append_until_full(path, count, held):
         held += count
 
 
+@pytest.mark.tier("test")
 def test_a_disk_that_fills_up(small_disk):
     path = small_disk / "t"
     write_deltalake(path, rows(0, range(10), 0), configuration={"delta.enableDeletionVectors": "true"})

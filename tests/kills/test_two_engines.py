@@ -32,6 +32,7 @@ def assert_all_there(uri, expected, mine=None, theirs=None):
     assert versions == list(range(table.version(), -1, -1))
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("created_by", ["refdelta", "deltalake"])
 def test_at_once_on_local_disk(tmp_path, created_by):
     path = str(tmp_path / "t")

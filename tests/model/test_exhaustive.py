@@ -19,6 +19,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+import tiers
 from model import tables
 from model.branches import Refusal, Version
 from model.cases import ALL, BASIC, BY_HAND, CYCLE, DELETE_K2, MAINTENANCE, MERGE_SOME, MORE, SORT, Case
@@ -48,7 +49,7 @@ from refdelta.staging import Staging
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
-OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else BASIC
+OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else tiers.some(BASIC, check=6, test=12)
 
 
 def each(*layouts: Layout) -> pytest.MarkDecorator:
@@ -80,16 +81,19 @@ def all_of(table, cases, count, say):
 DEFAULTS = (PLAIN, PARTITIONED, ROWS)
 
 
-def of_two(layout: Layout) -> tuple[Case, ...]:
-    return MORE if layout in DEFAULTS else ALL
+def of_two(layout: Layout) -> list[Case]:
+    return tiers.some(MORE if layout in DEFAULTS else ALL, check=9, test=19)
 
 
+@pytest.mark.sample(check=3, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
     all_of(tables.engine(level, layout), of_two(layout), 2, say)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
 )
@@ -97,22 +101,28 @@ def test_pairs_and_triples_through_the_engine(level, layout, say):
     all_of(Engine(level, layout), OF_THREE, 3, say)
 
 
+@pytest.mark.sample(check=2, test=6)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_through_the_rules(level, layout, say):
     all_of(tables.core(level, layout), OF_THREE, 3, say)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @each(*DEFAULTS)
 def test_four_operations_through_the_rules(layout, say):
     all_of(tables.core(WRITE_SERIALIZABLE, layout), CYCLE, 4, say)
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @each(ROWS, FILES, PARTITIONED_ROWS)
 def test_maintenance_between_changes_through_the_rules(layout, say):
     all_of(Core(SERIALIZABLE, layout), MAINTENANCE, 4, say)
 
 
+@pytest.mark.sample(check=2, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):
@@ -127,11 +137,14 @@ def test_the_rules_alone_decide_as_in_the_engine(level, layout):
     assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
 
 
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @each(TRACKED, TRACKED_FILES)
 def test_pairs_where_rows_are_tracked_through_the_engine(layout, say):
     all_of(tables.engine(WRITE_SERIALIZABLE, layout), of_two(layout), 2, say)
 
 
+@pytest.mark.sample(check=1, test=1)
 @pytest.mark.parametrize(
     ("level", "layout"),
     [(SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED_FILES)],
@@ -141,10 +154,12 @@ def test_triples_where_rows_are_tracked_through_the_rules(level, layout, say):
     all_of(tables.core(level, layout), (*OF_THREE, BY_HAND), 3, say)
 
 
+@pytest.mark.tier("test")
 def test_maintenance_between_changes_where_rows_are_tracked(say):
     all_of(Core(SERIALIZABLE, TRACKED), (SORT, BY_HAND, MERGE_SOME, DELETE_K2), 4, say)
 
 
+@pytest.mark.tier("test")
 def test_the_rules_alone_decide_as_in_the_engine_where_rows_are_tracked():
     def outcomes(table):
         for first, second, winner, staged in pairs(table, ALL):
@@ -244,6 +259,7 @@ def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
             pairs_and_triples(layout)
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("layout", [PLAIN, ROWS])
 @pytest.mark.parametrize("verbs", [["read_predicate"], ["read_rows"], ["read_predicate", "read_rows", "read_files"]])
 def test_a_read_that_goes_unrecorded_makes_a_history_wrong(monkeypatch, verbs, layout):

@@ -30,6 +30,7 @@ def measured(level, layout):
     return measure(tables.engine(level, layout))
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_plain_checking_of_files(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.plain}
@@ -37,6 +38,7 @@ def test_no_cell_is_below_plain_checking_of_files(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).plain
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_delta_spark(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.spark}
@@ -44,6 +46,7 @@ def test_no_cell_is_below_delta_spark(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).spark
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_by_rows_than_by_files(level):
     for files, rows in SECTIONS:
@@ -53,6 +56,7 @@ def test_no_cell_is_lower_by_rows_than_by_files(level):
             assert whole(by_rows).engine > whole(by_files).engine
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_where_rows_are_tracked(level):
     """Ids of rows take nothing away, and whoever changes rows goes after ZORDER."""
@@ -95,6 +99,7 @@ def never(level, layout):
         yield from product(optimize, optimize)
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):
     table = measured(level, layout)
@@ -104,6 +109,7 @@ def test_what_the_documentation_says_never_conflicts(level, layout):
     assert not {pair: cell for pair, cell in cells.items() if cell.engine < cell.all - allowed.get(pair, 0)}
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_budget_applies_to_what_never_conflicts(level, layout):
@@ -118,6 +124,7 @@ def test_no_budget_applies_to_what_never_conflicts(level, layout):
     assert sum(refused.values()) > sum(cell.all - cell.engine for cell in usual.values())
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_changes_conflict_only_where_both_modify_the_same_row(level, layout):
@@ -134,6 +141,7 @@ def test_changes_conflict_only_where_both_modify_the_same_row(level, layout):
             assert same or would, (first.name, second.name)
 
 
+@pytest.mark.tier("test")
 def test_a_file_with_a_larger_vector_is_no_new_data(monkeypatch):
     """Who looks for a row of one file is not disturbed by those who delete rows of another one."""
 
@@ -145,6 +153,7 @@ def test_a_file_with_a_larger_vector_is_no_new_data(monkeypatch):
     assert accepted(Core(SERIALIZABLE, FILES)) < usual
 
 
+@pytest.mark.tier("test")
 def test_the_levels_differ_where_they_should():
     for layout in LAYOUTS:
         strict, weak = measured(SERIALIZABLE, layout), measured(WRITE_SERIALIZABLE, layout)
@@ -152,5 +161,6 @@ def test_the_levels_differ_where_they_should():
         assert weak["INSERT", "DELETE"].engine > strict["INSERT", "DELETE"].engine
 
 
+@pytest.mark.tier("test")
 def test_the_notes_are_those_of_this_engine():
     assert NOTES.read_text() == report(), "run make precision"

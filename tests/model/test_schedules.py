@@ -70,6 +70,7 @@ def explore(loop: Loop, prepared: list[PreparedCommit], first: dict[int, bytes],
     return report
 
 
+@pytest.mark.tier("test")
 def test_three_blind_appends_with_a_fault_each():
     report = explore(REAL, [transaction(name, 0) for name in "abc"], origin(0))
     assert report.outcomes == {"CommitOutcome", "StoreError"}
@@ -87,6 +88,7 @@ def test_three_creators_of_one_table():
     assert report.outcomes == {"CommitOutcome", "ProtocolChangedException"}
 
 
+@pytest.mark.tier("test")
 def test_readers_and_an_appender():
     report = explore(
         REAL,
@@ -114,6 +116,7 @@ def test_a_writer_that_runs_out_of_attempts_has_committed_nothing():
     assert report.outcomes == {"CommitOutcome", "CommitRetriesExhaustedError"}
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("newest", "cleaned"), [(2, 2), (3, 3)])
 def test_a_stale_handle_while_cleanup_removes_what_it_builds_on(newest, cleaned):
     prepared = [transaction("stale", 0), transaction("fresh", newest)]
@@ -175,6 +178,7 @@ def on_shared(prepared: list[PreparedCommit], loop: Loop = REAL, **options: obje
     return explore(loop, prepared, first, rows=rows, **options)
 
 
+@pytest.mark.tier("test")
 def test_three_writers_of_one_file_with_a_fault_each():
     """Each deletes rows of its own: all of them commit, whatever befalls them."""
     report = on_shared([deletes("a", 1, 2), deletes("b", 3), deletes("c", 5)], kinds=("lost reply", "late"))
@@ -182,11 +186,13 @@ def test_three_writers_of_one_file_with_a_fault_each():
     assert report.schedules > 100_000
 
 
+@pytest.mark.tier("test")
 def test_two_writers_of_one_file_with_two_faults_each():
     report = on_shared([deletes("a", 1, 2), deletes("b", 3)], loop_with(max_repeats=3), faults=2)
     assert report.outcomes == {"CommitOutcome", "StoreError"}
 
 
+@pytest.mark.tier("test")
 def test_a_compaction_among_writers_of_its_input():
     prepared = [deletes("a", 1, 2), compacts("b"), deletes("c", 4, reads=(5,))]
     report = on_shared(prepared, kinds=("lost reply", "crash after"))

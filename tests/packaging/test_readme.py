@@ -56,6 +56,7 @@ def commands():
             yield command, shown
 
 
+@pytest.mark.tier("test")
 def test_the_commands_print_what_it_says(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name != "REFDELTA_DEBUG"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"

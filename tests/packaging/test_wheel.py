@@ -50,12 +50,14 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(built):
     assert {"refdelta/py.typed", "refdelta_storage/py.typed"} <= names
 
 
+@pytest.mark.tier("test")
 def test_the_wheel_carries_the_licence(built):
     archive = zipfile.ZipFile(built.wheel)
     licence = next(name for name in archive.namelist() if name.endswith("licenses/LICENSE"))
     assert "Apache License" in archive.read(licence).decode()
 
 
+@pytest.mark.tier("test")
 def test_the_source_distribution_holds_what_it_takes_to_work_on_it(built):
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -70,6 +72,7 @@ def test_it_works_in_an_empty_environment_from_another_folder(elsewhere):
     assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
 
 
+@pytest.mark.tier("test")
 def test_without_the_cli_extra_the_command_says_what_to_install(elsewhere):
     for command in (["-m", "refdelta", "history", "table"], [elsewhere.python.with_name("refdelta"), "--help"]):
         done = elsewhere.run(*command)

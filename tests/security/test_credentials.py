@@ -175,6 +175,7 @@ def echo():
     server.server_close()
 
 
+@pytest.mark.tier("test")
 def test_a_server_that_repeats_what_it_is_told(echo, caplog, monkeypatch):
     login = {**S3_LOGINS["session"], "endpoint_url": echo, **QUICK}
     monkeypatch.setattr(Echo, "more", (KEY_ID, SECRET, TOKEN))

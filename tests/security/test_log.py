@@ -72,6 +72,7 @@ def test_files_with_a_hole(size, tmp_path):
         assert any(file in line for file in names.values())
 
 
+@pytest.mark.tier("test")
 def test_lines_that_unfold(tmp_path):
     """Two bytes of JSON are an object of fifty in memory."""
     many = 2**23

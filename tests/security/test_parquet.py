@@ -158,6 +158,7 @@ def put(folder: Path, kind: object, content: bytes) -> Path:
     return folder
 
 
+@pytest.mark.tier("test")
 def test_data_files_that_unfold(tmp_path):
     places = [put(tmp_path / str(i), kind, make()) for i, (kind, make) in enumerate(BOMBS.values())]
     assert max(path.stat().st_size for path in tmp_path.glob("*/x.parquet")) < 2_000_000
@@ -176,6 +177,7 @@ def test_lists_that_unfold_name_the_column(tmp_path):
     assert "column a.list.element of row group 0 would take 25,769," in line
 
 
+@pytest.mark.tier("test")
 def test_a_checkpoint_that_unfolds(tmp_path, monkeypatch):
     """It is held whole, so a path of a megabyte in each of its rows is bounded by no batch."""
     made = Handmade(struct(field("a", "long")), store=LocalStore(tmp_path))
@@ -209,6 +211,7 @@ def many():
     )
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     "options",
     [

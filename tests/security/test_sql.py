@@ -136,6 +136,7 @@ DEEP = {
 }
 
 
+@pytest.mark.sample(check=10)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("n", [100, 10_000])
 def test_deep_nesting_is_refused_in_one_line(name, n):
@@ -175,6 +176,7 @@ def test_what_is_read_can_be_used(sql, tmp_path):
     table.history()
 
 
+@pytest.mark.tier("test")
 def test_long_lists_and_chains_are_read_in_one_go():
     """Some work for each element, not for each pair of them: this would take minutes."""
     items = parse_predicate(f"a IN ({', '.join(map(str, range(50_000)))})", TABLE).items
