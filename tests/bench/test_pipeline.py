@@ -87,6 +87,7 @@ def test_corrections_of_prices_change_rows_that_no_refresh_does(files):
         assert bool(met) == (values.keys() == {"note"})  # which is no column of the refreshes
 
 
+@pytest.mark.tier("test")
 def test_right_rows_are_right(files, silver):
     found = list(judge.with_duckdb(silver, files, REFRESHES))
     assert [(one.table, one.alike) for one in found] == [("silver/orders", True), ("silver/lineitem", True)]
@@ -123,6 +124,7 @@ def report(files, *, surplus=0):
     return Report(0.005, REFRESHES, files, "on the local disk", {"refdelta": ran, "delta-spark": ran}, compared)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(("surplus", "status"), [(0, 0), (1, 1)])
 def test_wrong_rows_make_the_exit_status_1(surplus, status, files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(program, "run", lambda folder, arguments: report(files, surplus=surplus))

@@ -92,8 +92,7 @@ def test_pairs_through_the_engine(level, layout, say):
     all_of(tables.engine(level, layout), of_two(layout), 2, say)
 
 
-@pytest.mark.tier("test")
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(
     ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
 )

@@ -30,7 +30,7 @@ def measured(level, layout):
     return measure(tables.engine(level, layout))
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=3)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_plain_checking_of_files(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.plain}
@@ -38,7 +38,7 @@ def test_no_cell_is_below_plain_checking_of_files(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).plain
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=3)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_delta_spark(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.spark}
@@ -46,7 +46,7 @@ def test_no_cell_is_below_delta_spark(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).spark
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_by_rows_than_by_files(level):
     for files, rows in SECTIONS:
@@ -56,7 +56,7 @@ def test_no_cell_is_lower_by_rows_than_by_files(level):
             assert whole(by_rows).engine > whole(by_files).engine
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_where_rows_are_tracked(level):
     """Ids of rows take nothing away, and whoever changes rows goes after ZORDER."""
@@ -99,7 +99,7 @@ def never(level, layout):
         yield from product(optimize, optimize)
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=3)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):
     table = measured(level, layout)
@@ -153,7 +153,7 @@ def test_a_file_with_a_larger_vector_is_no_new_data(monkeypatch):
     assert accepted(Core(SERIALIZABLE, FILES)) < usual
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_the_levels_differ_where_they_should():
     for layout in LAYOUTS:
         strict, weak = measured(SERIALIZABLE, layout), measured(WRITE_SERIALIZABLE, layout)
@@ -161,6 +161,6 @@ def test_the_levels_differ_where_they_should():
         assert weak["INSERT", "DELETE"].engine > strict["INSERT", "DELETE"].engine
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_the_notes_are_those_of_this_engine():
     assert NOTES.read_text() == report(), "run make precision"
