@@ -9,8 +9,8 @@ Four things can be said of a test:
 - ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java or a server have ``test`` by
   themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
-- ``@pytest.mark.sample(test=1, all=2, daily=True)``: of a campaign, which has a target of its own, a part that is
-  another one each day. ``of="name"`` counts the cases of several tests together.
+- ``@pytest.mark.sample(test=2, all=4, daily=True)``: a part that is another one each day. ``of="name"`` counts the
+  cases of several tests together.
 - ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them.
 """
 
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
+
+TURNS: Final = 3
+"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a third, another one each day: what delta-spark answers
+changes with its pinned version only.
+"""
 
 FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
@@ -91,21 +96,41 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     """The tests that this tier does not run.
 
     Of the cases of a test marked ``sample`` those are kept whose names have the smallest hashes: the same ones in each
-    run, or in each run of a day, spread over all parameters, and hardly others where a case is added.
+    run, spread over all parameters, and hardly others where a case is added. What is drawn by the day takes turns: each
+    day has the ones after those of the day before.
     """
+    found = list(items)
+    out = _left_out(found, tier)
+    if tier == ALL:
+        late = [item for item in _left_out(found, TEST) - out if item.get_closest_marker("spark")]
+        late = [item for item in late if not _sample(item, ALL)]
+        out.update(set(late) - set(_turn(late, -(-len(late) // TURNS))))
+    return out
+
+
+def _left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     out: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if TIERS.index(first_tier(item)) > TIERS.index(tier):
             out.add(item)
-        elif _sample(item, tier):
-            cases[_sample(item, tier).get("of") or item.nodeid.partition("[")[0]].append(item)
+        elif asked := _sample(item, tier):
+            cases[asked.get("of") or item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
         asked = _sample(found[0], tier)
-        most, salt = asked[tier], str(today()) if asked.get("daily") else ""
-        ordered = sorted(found, key=lambda item: hashlib.sha256(f"{salt}{item.nodeid}".encode()).digest())
-        out.update(ordered[most:])
+        out.update(set(found) - set(_turn(found, asked[tier]) if asked.get("daily") else _spread(found)[: asked[tier]]))
     return out
+
+
+def _spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    return sorted(items, key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+
+
+def _turn(items: Iterable[pytest.Item], count: int) -> list[pytest.Item]:
+    """Those whose turn it is today, so many each day."""
+    ordered = _spread(items)
+    first = today().toordinal() * count % len(ordered) if ordered else 0
+    return [*ordered[first:], *ordered[:first]][:count]
 
 
 def _sample(item: pytest.Item, tier: str) -> dict[str, Any]:

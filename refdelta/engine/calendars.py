@@ -110,5 +110,5 @@ def trunc(days: Any, unit: str) -> Any:
 def date_trunc(micros: Any, unit: str) -> Any:
     """The beginning of the unit that a time lies in."""
     if unit in CLOCK:
-        return pc.multiply(floor_divide(micros, CLOCK[unit]), CLOCK[unit])
-    return pc.multiply(trunc(floor_divide(micros, DAY), unit), DAY)
+        return pc.multiply_checked(floor_divide(micros, CLOCK[unit]), CLOCK[unit])
+    return pc.multiply_checked(trunc(floor_divide(micros, DAY), unit), DAY)

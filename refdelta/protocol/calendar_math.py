@@ -122,7 +122,12 @@ def trunc(days: int, unit: str) -> int:
 
 
 def date_trunc(micros: int, unit: str) -> int:
-    """The beginning of the unit that a time lies in."""
-    if unit in CLOCK:
-        return micros // CLOCK[unit] * CLOCK[unit]
-    return trunc(micros // DAY, unit) * DAY
+    """The beginning of the unit that a time lies in.
+
+    Raises:
+        ExpressionError: it is before the first timestamp that there is.
+    """
+    found = micros // CLOCK[unit] * CLOCK[unit] if unit in CLOCK else trunc(micros // DAY, unit) * DAY
+    if found < -(2**63):
+        raise ExpressionError(f"the {unit} in which the timestamp lies begins before all timestamps")
+    return found

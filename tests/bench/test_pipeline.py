@@ -192,7 +192,7 @@ def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True)
+@pytest.mark.sample(all=1, daily=True, of="bench on Spark")
 @pytest.mark.spark(apart=True)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):

@@ -16,6 +16,7 @@ from refdelta.engine.schema import arrow_type
 from refdelta.engine.sql import parse_expression, parse_predicate
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol.predicate import evaluate, to_sql, value_of
+from refdelta.protocol.types import LONG, StructField, StructType
 from tiers import examples
 from value_strategies import CONDITIONS, VALUE_TREES
 
@@ -70,3 +71,15 @@ def test_conditions_agree(tree, found):
 def test_the_sql_of_a_value_is_read_back_as_the_same_value(tree):
     value = parsed(tree, parse_expression)
     assert to_sql(parse_expression(to_sql(value), SCHEMA)) == to_sql(value)
+
+
+@pytest.mark.parametrize("unit", ["hour", "day", "week", "year"])
+def test_no_timestamp_begins_before_the_first(unit):
+    """Spark, too, has an overflow there."""
+    text = f"date_trunc('{unit}', timestamp_micros(n))"
+    value = parse_expression(text, StructType((StructField("n", LONG),)))
+    first = -(2**63)
+    with pytest.raises(ExpressionError):
+        value_of(value, {"n": first})
+    with pytest.raises(ExpressionError):
+        evaluate_value(value, pa.record_batch({"n": pa.array([first], pa.int64())}))

@@ -22,6 +22,9 @@ from refdelta.concurrency.summary import CommitSummary
 
 TABLES = list(product(LEVELS, LAYOUTS))
 
+# What is measured for one of these tests is there for the others.
+pytestmark = pytest.mark.xdist_group("precision")
+
 UDM = ("UPDATE", "DELETE", "MERGE")
 
 

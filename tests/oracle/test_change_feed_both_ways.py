@@ -54,7 +54,7 @@ def feed(spark: Any, path: Path, **options: Any) -> pa.Table:
     return spark.read.format("delta").option("readChangeFeed", "true").options(**options).load(str(path)).toArrow()
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
     partitions, properties = KINDS[kind]
@@ -95,7 +95,6 @@ def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_what_cannot_be_read_is_refused_by_both(quick_spark, tmp_path):
     spark = quick_spark
     spark_tables.create(spark, tmp_path, SCHEMA, (), {**FEED, "delta.columnMapping.mode": "name"})
@@ -159,7 +158,7 @@ WRITING = {
 }
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("kind", WRITING)
 def test_delta_spark_reads_what_is_recorded_here(quick_spark, tmp_path, kind):
     partitions, properties = WRITING[kind]

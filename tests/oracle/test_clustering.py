@@ -123,7 +123,6 @@ def test_a_column_beyond_the_first_statistics(quick_spark, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_columns_are_replaced_and_restored(quick_spark, tmp_path):
     """What is left of the columns when the table is replaced by an unclustered one, and when they come back."""
     spark, path, other = quick_spark, tmp_path / "ours", tmp_path / "theirs"

@@ -55,7 +55,7 @@ def same(spark, path, count, **filters):
         assert found[0] == int(expected.lstrip("n"))
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("maker", ["spark", "refdelta"])
 def test_turns_at_a_mapped_table(quick_spark, tmp_path, mode, maker):
@@ -132,7 +132,6 @@ def schema_of_arrow(path, name):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_a_table_is_mapped_late(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     plain = ROWS.select(["id", "m", "part", "d"])

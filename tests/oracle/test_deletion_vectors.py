@@ -177,7 +177,6 @@ def assert_framed_as_here(path: Path, add: Add, bitmap: BitMap64) -> None:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_rows_that_either_engine_hides_are_hidden_from_both(quick_spark, tmp_path):
     spark, ours, theirs = quick_spark, tmp_path / "ours", tmp_path / "theirs"
     write_patterns(ours, FIRST_AND_NEXT, seed=7)

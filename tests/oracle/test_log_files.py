@@ -52,7 +52,7 @@ def forget(path, version):
         file.unlink()
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("top_level", "listed", "struct"),
     [("parquet", 2, False), ("json", 2, True), ("parquet", 1000, True), ("json", 1000, False)],
@@ -221,7 +221,6 @@ def test_a_plain_table_is_clustered_by_either(quick_spark, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_a_feature_that_spark_dropped_leaves_protected_checkpoints(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, rows(1, 2, 3), configuration={"delta.enableDeletionVectors": "true"})

@@ -48,7 +48,7 @@ def purge(table):
 SQL = {compact: "OPTIMIZE {t}", z_order: "OPTIMIZE {t} ZORDER BY (n, t)", purge: "REORG TABLE {t} APPLY (PURGE)"}
 
 
-@pytest.mark.sample(test=1, all=3, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("rearrange", SQL)
 @pytest.mark.parametrize("partition_by", [None, ["p"]])
 def test_spark_sees_the_same_rows_and_goes_on(spark, tmp_path, rearrange, partition_by):

@@ -22,7 +22,6 @@ def listed(table):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_delta_spark_between_two_that_race(quick_spark, fresh_path):
     path = fresh_path()
     write_deltalake(path, one("first", 0), configuration={"delta.checkpointInterval": "7"})

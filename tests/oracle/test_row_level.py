@@ -144,7 +144,6 @@ def on_spark(spark: Any, path: Path) -> Rows:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
     spark = quick_spark
     names = [*SCHEDULES, *CHAINS]
@@ -157,7 +156,6 @@ def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_spark_goes_on_from_what_is_left_and_refdelta_on_top_of_that(quick_spark, fresh_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda name: go_on(quick_spark, fresh_path(), name), GOES_ON))

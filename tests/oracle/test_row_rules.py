@@ -131,7 +131,6 @@ def made_by_spark(spark, path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoever_makes_them(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -177,7 +176,6 @@ def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoeve
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -232,7 +230,6 @@ def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     import refdelta.spark
 
@@ -321,7 +318,6 @@ def test_workers_of_spark_number_rows_apart(quick_spark, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_all_rules_beside_mapped_columns_vectors_and_tracked_rows(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     name = oracle.identifier(path)

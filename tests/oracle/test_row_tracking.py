@@ -96,7 +96,6 @@ def test_both_keep_the_ids_of_rows(quick_spark, fresh_path, vectors):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_each_enables_it_on_a_table_of_the_other(quick_spark, fresh_path):
     mine, theirs = fresh_path(), fresh_path()
     write_deltalake(mine, rows(1, 2, 3), configuration={"delta.enableDeletionVectors": "true"})
@@ -119,7 +118,6 @@ def test_each_enables_it_on_a_table_of_the_other(quick_spark, fresh_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_the_tasks_of_spark_keep_the_ids_of_rows(quick_spark, fresh_path):
     for vectors in ("true", "false"):
         path = fresh_path()

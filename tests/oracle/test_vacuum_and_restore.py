@@ -71,7 +71,6 @@ def dry_run(spark, table, mode="", hours=0):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_the_same_files_go(quick_spark, table, tmp_path):
     path = tmp_path / "t"
     there = {name for name in objects(path) if not name.endswith(".crc")}
@@ -109,7 +108,6 @@ def test_the_same_files_of_ours_go(quick_spark, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_delta_spark_goes_on_after_a_vacuum(quick_spark, table, tmp_path):
     path = tmp_path / "t"
     before = oracle.read_table(quick_spark, path).sort_by([("_p", "ascending"), ("id", "ascending")])
@@ -142,7 +140,6 @@ def test_delta_spark_goes_on_after_a_vacuum(quick_spark, table, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_restores_of_both(quick_spark, table, tmp_path):
     path, name = tmp_path / "t", oracle.identifier(tmp_path / "t")
     for version in (2, 4, 5):

@@ -43,7 +43,7 @@ MORE = {
 }
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", TABLES)
 def test_what_delta_spark_writes_is_sound(spark, tmp_path, name):
     path = tmp_path / "t"
@@ -100,7 +100,7 @@ FEATURES = {
 }
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_of_delta_spark_are_sound(quick_spark, tmp_path, name):
     spark, path = quick_spark, tmp_path / "t"

@@ -90,7 +90,6 @@ class TestDeletionVectors:
         return tmp_path / "t"
 
     @pytest.mark.tier("all")
-    @pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
     def test_rows_deleted_in_several_steps_are_gone_in_each_version(self, spark, path):
         for predicate in ("id % 7 = 0", "id > 90", "name = 'n1'"):
             spark_tables.sql(spark, path, f"DELETE FROM {{t}} WHERE {predicate}")

@@ -135,7 +135,6 @@ NAN = float("nan")
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_keys_of_all_kinds_are_equal_where_they_are_for_the_local_engine(tmp_path, shuffled, spark):
     """Each kind of key alone, with a null in each; as columns, and as what a function makes of them."""
     stamp = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)

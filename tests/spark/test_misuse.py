@@ -325,7 +325,6 @@ SETTINGS = {
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_whatever_the_session_has_set_the_rows_are_right(user: Any) -> None:
     uri = str(user.folder / "set")
     before = {name: user.spark.conf.get(name) for name in SETTINGS}

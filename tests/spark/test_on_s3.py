@@ -65,7 +65,7 @@ def source(session: Any, place: Place, **options: Any) -> Any:
     return session.read.format("refdelta").options(storageOptions=json.dumps(place.options), **options).load(place.uri)
 
 
-@pytest.mark.sample(test=1, all=1, daily=True)
+@pytest.mark.sample(test=1)
 def test_tables_are_written_and_read(session: Any, place: Place) -> None:
     options = {"storage_options": place.options}
     made = write(frame(session, *range(30)), place.uri, partition_by="k", configuration=VECTORS, **options)
@@ -115,7 +115,7 @@ def test_statements_run_on_workers_as_they_run_here(session: Any, place: Place, 
     assert len(kept) == len(table(place).file_uris())
 
 
-@pytest.mark.sample(test=1, all=1, daily=True)
+@pytest.mark.sample(test=1)
 def test_the_data_source_and_views(session: Any, place: Place) -> None:
     sink = frame(session, *range(6)).write.format("refdelta").option("storageOptions", json.dumps(place.options))
     sink.mode("append").option("partitionBy", "k").save(place.uri)
@@ -165,7 +165,7 @@ def told(call: Callable[[], Any]) -> tuple[errors.DeltaError, str]:
     return typed.value, text + repr(vars(typed.value)) + str(typed.value)
 
 
-@pytest.mark.sample(test=1, all=1, daily=True)
+@pytest.mark.sample(test=1)
 def test_errors_are_those_of_the_engine_and_show_no_secret(session: Any, place: Place) -> None:
     write(frame(session, 1, 2), place.uri, storage_options=place.options)
     whole = read(session, place.uri, storage_options=place.options)
@@ -209,7 +209,7 @@ def test_conflicts_are_settled_on_the_driver(session: Any, place: Place) -> None
     assert rows(table(place)) == [(i, i % 3, f"x{i}" if i < 8 else "y") for i in range(3, 10)]
 
 
-@pytest.mark.sample(test=1, all=1, daily=True)
+@pytest.mark.sample(test=1)
 def test_a_stream_goes_from_table_to_table(session: Any, place: Place, tmp_path: Path) -> None:
     write(frame(session, *range(12)).repartition(3), place.uri, storage_options=place.options, configuration=VECTORS)
     table(place).delete("id = 5")

@@ -63,7 +63,6 @@ def deleted(tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 @tries(6)
 @given(table=strategies.tables(columns=5), data=st.data())
 def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):

@@ -125,7 +125,6 @@ def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path) -> None:
     uri = tmp_path / "t"
     for statement in STATEMENTS.format(t=f"delta.`{uri}`").split(";")[:-1]:
@@ -164,7 +163,6 @@ def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=13, daily=True, of="long, by delta-spark")
 def test_what_stops_a_stream_and_how_it_goes_on(session: Any, table: Path, tmp_path: Path) -> None:
     at = tmp_path / "checkpoint"
     stream = load(session, table)
