@@ -123,7 +123,10 @@ def _left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
 
 
 def _spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    return sorted(items, key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+    """By their hashes, those first that an earlier tier has."""
+    return sorted(
+        items, key=lambda item: (TIERS.index(first_tier(item)), hashlib.sha256(item.nodeid.encode()).digest())
+    )
 
 
 def _turn(items: Iterable[pytest.Item], count: int) -> list[pytest.Item]:
