@@ -23,7 +23,7 @@ from refdelta.concurrency.lookout import Lookout, RowBudget, only, unfit
 from refdelta.concurrency.matching import Matcher
 from refdelta.concurrency.places import Group, Move
 from refdelta.concurrency.precedence import Effects, Precedence
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import EVERYTHING, ReadSet, ReadTable
 from refdelta.concurrency.refresh import known_vectors, take_over
 from refdelta.concurrency.rows import ALL, any_of
 from refdelta.concurrency.summary import CommitSummary, fold
@@ -156,7 +156,7 @@ class Standing:
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """Predicates of which each row that it read satisfies one."""
-        return (TRUE,) if self.everything else self.read.rows
+        return (TRUE,) if self.everything else tuple(dict.fromkeys(one.predicate for one in self.read.rows))
 
     def has_seen(self, metadata: Metadata) -> bool:
         """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
@@ -232,7 +232,7 @@ class Standing:
             back = self.files.back(path, add, winner) if path in winner.removed else None
             if back is None or len(back):
                 asked.append(add if back is None else only(winner.with_statistics(add), back))
-        if TRUE in self.predicates and TRUE not in self.read.finer:
+        if self.everything or EVERYTHING in self.read.rows:
             return [*certain, *asked], []
         return certain, asked
 

@@ -38,7 +38,7 @@ def transaction(*, clock: CommitClock | None = None) -> PreparedCommit:
     """It deletes a partition that it has read."""
     return PreparedCommit(
         read_version=0,
-        read_set=ReadSet(version=0, predicates=(where("p = 1"),)).with_files(READ),
+        read_set=ReadSet(version=0).with_predicate(where("p = 1")).with_files(READ),
         actions=[remove(file.path, 1) for file in READ],
         commit_info={"operation": "DELETE"},
         txn_id="ours",
