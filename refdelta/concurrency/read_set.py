@@ -146,8 +146,10 @@ class ReadSet:
 
     @property
     def blind(self) -> bool:
-        """Whether no file and no predicate was read: what a blind append must be, besides appending only."""
-        return not (self.reads or self.files)
+        """Whether nothing was read that other transactions write values to, neither rows nor metadata domains: what a
+        blind append must be, besides appending only.
+        """
+        return not (self.reads or self.files or self.domains or self.every_domain)
 
     @property
     def rows(self) -> tuple[Read, ...]:

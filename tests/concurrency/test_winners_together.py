@@ -12,6 +12,7 @@ from concurrency.commits import TABLE, add, remove, where
 from refdelta.concurrency import commit
 from refdelta.concurrency.effects import (
     Commits,
+    CommitTime,
     Confirm,
     Created,
     Elapsed,
@@ -21,6 +22,7 @@ from refdelta.concurrency.effects import (
     Pause,
     PutIfAbsent,
     ReadCommits,
+    Time,
     Yes,
 )
 from refdelta.concurrency.prepared import PreparedCommit
@@ -58,6 +60,8 @@ def run(prepared: PreparedCommit, winners: list[bytes]) -> tuple[list[tuple[int,
                     reply = Yes()
                 case Pause():
                     reply = Elapsed(0.0)
+                case CommitTime():
+                    reply = Time(0)
                 case NewestVersion():
                     reply = Newest(len(winners))
                 case ReadCommits(first, last):
