@@ -352,7 +352,7 @@ def _prepared(log: Log, read: int, slot: int | None, new: int, txn_id: str) -> P
     remove = Remove(path=old.path, deletion_timestamp=1, data_change=True, partition_values=old.partition_values)
     return PreparedCommit(
         read_version=read,
-        read_set=ReadSet(version=read, predicates=(_slot_is(slot),)).with_files([old]),
+        read_set=ReadSet(version=read).with_predicate(_slot_is(slot)).with_files([old]),
         actions=[remove, _file(f"{new}", slot)],
         commit_info={"operation": "UPDATE"},
         txn_id=txn_id,

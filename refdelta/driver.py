@@ -18,6 +18,7 @@ from refdelta.engine.dv import load_deletion_vectors, remove_vectors, write_vect
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import newest_version
+from refdelta.engine.timestamps import commit_time
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
@@ -224,6 +225,8 @@ class _Shell:
                 return effects.Commits(found)
             case effects.NewestVersion(after):
                 return effects.Newest(self._newest(after))
+            case effects.CommitTime(version):
+                return effects.Time(commit_time(self.store, version))
             case effects.Withdraw(version):
                 self.store.delete([commit_key(version)])
                 return effects.Yes()

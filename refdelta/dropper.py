@@ -178,8 +178,9 @@ class _Drop:
                 configuration = {**(metadata.configuration or {}), PROTECTED: str(snapshot.version + 1)}
                 metadata = msgspec.structs.replace(metadata, configuration=configuration)
             check_writable(protocol, metadata)
-            # Nobody may bring back meanwhile what is gone.
+            # It rests on there being no trace of the feature, in rows or in domains.
             txn.read_whole_table()
+            txn.read_domains()
             stage_table(txn, snapshot, protocol, metadata)
             txn.stage(actions)
             parameters: dict[str, Any] = {"featureName": name, "truncateHistory": self.truncate}

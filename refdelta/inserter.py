@@ -20,6 +20,7 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.auto_compact import auto_compact
 from refdelta.ops.insert import MODES, describe_write
 from refdelta.ops.rewritten import Rewritten
+from refdelta.ops.source import Source, record_reads
 from refdelta.ops.target import Target, existing_table, new_table
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.staging import Staging
@@ -179,8 +180,6 @@ def write_over(
     told: Told,
     age: float | None,
     table: Handle | None,
-    *,
-    reads_target: bool = False,
 ) -> CommitResult:
     """Write over a snapshot, which has an age that :class:`~refdelta.staging.Staging` takes. ``table`` moves on."""
     txn = Staging(
@@ -192,7 +191,7 @@ def write_over(
         age=age,
         isolation=told.isolation,
     )
-    result = write_rows(txn, rows, request, reads_target=reads_target)
+    result = write_rows(txn, rows, request)
     if table and txn.result_snapshot:
         table.adopt(txn.result_snapshot, alone=txn.alone)
     return result
@@ -210,6 +209,8 @@ def write_rows(txn: Staging, rows: Rows, request: WriteRequest, *, reads_target:
     with txn:
         if reads_target:
             txn.read_whole_table()
+        if isinstance(rows, Source):
+            record_reads(txn, rows.tables)
         if txn.already_recorded:
             return CommitResult(version=None)
         result = _write(txn, rows, request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
@@ -11,7 +13,7 @@ from refdelta.protocol.paths import same_path
 from refdelta.questions import Matches, Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
@@ -49,6 +51,43 @@ class ReadRecord:
         """
         self._reads = self._reads.with_predicate(predicate, finer=matches is not None)
         self.questions.add(predicate, matches)
+
+    @contextmanager
+    def reading(
+        self, predicate: Predicate, files: Callable[[], Iterable[Add]], matches: Matches | None = None
+    ) -> Iterator[None]:
+        """For a read that may fail half-way: what it may have seen is recorded, whether or not it ends well.
+
+        Args:
+            predicate: see :meth:`read_predicate`, which this does before the block runs.
+            files: gives the files that the block reads; called where the block raises. Then any of their rows may have
+                been seen. A block that ends well records itself which rows it has read.
+            matches: see :meth:`read_predicate`.
+        """
+        self.read_predicate(predicate, matches)
+        try:
+            yield
+        except BaseException:
+            self.read_files(files())
+            raise
+
+    def read_domains(self, names: Iterable[str] | None = None) -> None:
+        """Record that metadata domains were read; None for all of them, and that there are no others."""
+        if names is None:
+            self._reads = dataclasses.replace(self._reads, every_domain=True)
+        else:
+            self._reads = dataclasses.replace(self._reads, domains=self._reads.domains | {*names})
+
+    def rest_on_files(self, since_ms: int) -> None:
+        """Record that the transaction adds files which it has not written, and which VACUUM may delete.
+
+        Args:
+            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970.
+        """
+        known = self._reads.unowned_since
+        self._reads = dataclasses.replace(
+            self._reads, unowned_since=since_ms if known is None else min(known, since_ms)
+        )
 
     def read_files(self, files: Iterable[Add]) -> None:
         """Record that rows of these files were read, and that it may have been any of their live rows. A file without

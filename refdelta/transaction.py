@@ -31,10 +31,11 @@ from refdelta.ops.reorg_uniform import upgrade_uniform
 from refdelta.ops.restore import restore
 from refdelta.ops.rewrite import record_inserts
 from refdelta.ops.rewritten import Rewritten
-from refdelta.ops.source import Source, open_source
+from refdelta.ops.source import Source, open_source, record_reads, rest_on
 from refdelta.ops.target import existing_table
 from refdelta.ops.unmapping import removes_mapping
 from refdelta.ops.update import update
+from refdelta.protocol.predicate import TRUE
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
 from refdelta.time_travel import Version, snapshot_at
@@ -99,23 +100,39 @@ class WriteTransaction(Alterations):
         if isinstance(predicate, str):
             # Once, at the transaction's time: what is read and what is recorded as read are the same predicate.
             predicate = parse_predicate(predicate, snapshot.schema, now=self._staging.now)
-        scan = plan_scan(snapshot, columns, predicate)
         flt = row_filter(predicate, snapshot.schema)
-        if isinstance(flt, BoundFilter):
-            self._staging.read_predicate(flt.predicate)
-        else:
-            self._staging.read_whole_table()
+        files = snapshot.files
+        with self._staging.reading(flt.predicate if isinstance(flt, BoundFilter) else TRUE, lambda: to_adds(files)):
+            scan = plan_scan(snapshot, columns, predicate)
+            files = scan.files
+            plan, store = dataclasses.replace(scan.plan, positions=True), scan.store
 
-        plan, store = dataclasses.replace(scan.plan, positions=True), scan.store
+            def rows(file: ScanFile) -> pa.Table:
+                return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
 
-        def rows(file: ScanFile) -> pa.Table:
-            return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
-
-        tables = list((self._staging.executor or scan.executor).map(rows, scan_files(scan)))
+            tables = list((self._staging.executor or scan.executor).map(rows, scan_files(scan)))
         hit = [index for index, table in enumerate(tables) if table.num_rows]
         for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
             self._staging.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
         return pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
+
+    def domain_metadata(self) -> dict[str, str]:
+        """The metadata domains of the snapshot and their configurations, by name, those of the engines included.
+
+        They count as read: the transaction conflicts with each that sets or removes a domain meanwhile. (PROTOCOL.md,
+        "Domain Metadata".)
+
+        Example::
+
+            with table.begin() as txn:
+                total = int(txn.domain_metadata()["app.total"])
+                txn.append(rows)
+                txn.set_domain_metadata("app.total", str(total + len(rows)))
+                txn.commit()
+        """
+        self._check_open("domain_metadata")
+        self._staging.read_domains()
+        return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
 
     # --- writing ---
 
@@ -311,28 +328,14 @@ class WriteTransaction(Alterations):
             return self._source(data)
         version = found.version_of(self._staging.store.uri)
         if version is not None:
-            self._rest_on(version)
+            rest_on(self._staging, version)
         return found
 
     def _source(self, data: Any) -> Source:
         """The rows to write. Raises ``InvalidArgumentError`` where they are of this table in another version."""
-        # A handle of the table: a version that its user named never changes, and is not read of the snapshot.
-        pinned = getattr(data, "pinned", False) is True
-        source = open_source(data.scan() if hasattr(data, "newest_for_writing") else data)
-        read = source.snapshot
-        if read is None or read.store.uri != self._staging.store.uri or pinned:
-            return source
-        self._rest_on(read.version)
+        source = open_source(data)
+        record_reads(self._staging, source.tables)
         return source
-
-    def _rest_on(self, version: int) -> None:
-        """Record that the data are made from rows of a version of this table."""
-        if version != self.version:
-            raise InvalidArgumentError(
-                f"the data are of version {version} of this table, but the transaction sees version "
-                f"{self.version}; read() gives what it sees"
-            )
-        self._staging.read_whole_table()
 
     def _target(self, source: Source) -> Target:
         return existing_table(self._snapshot, from_arrow(source.reader.schema), schema_mode=None, partition_by=None)

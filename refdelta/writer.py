@@ -105,14 +105,11 @@ def write_deltalake(
     def attempt(snapshot: Snapshot | None, age: float | None = 0.0) -> CommitResult:
         if not request.goes_ahead(snapshot):
             return CommitResult(version=None)
-        source = open_source(data.scan() if isinstance(data, DeltaTable) else data)
-        reads_target = source.snapshot is not None and source.snapshot.store.uri == store.uri
-        if reads_target and not (isinstance(data, DeltaTable) and data.pinned):
-            # The rows are those of that snapshot, so the transaction begins there. A version that the caller named
-            # never changes.
-            snapshot = source.snapshot
-            age = None
-        return write_over(store, snapshot, source, request, told, age, table, reads_target=reads_target)
+        source = open_source(data)
+        if (read := source.tables.of(store)) is not None:
+            # The rows are those of that snapshot, so the transaction begins there.
+            snapshot, age = read, None
+        return write_over(store, snapshot, source, request, told, age, table)
 
     if table is None:
         return attempt(existing(store))

@@ -30,6 +30,7 @@ from refdelta.concurrency.conflict import Clear, Conflict, NeedPlaces, NeedRows,
 from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
     Commits,
+    CommitTime,
     Created,
     Descriptors,
     Effect,
@@ -44,6 +45,7 @@ from refdelta.concurrency.effects import (
     ReadCommits,
     ReadVectors,
     Reply,
+    Time,
     TraceRows,
     Traces,
     Unknown,
@@ -149,6 +151,10 @@ class _Loop(Asking):
                 raise self._exhausted("More attempts" if used_up else "More time")
 
     def _encode(self) -> Generator[Effect, Reply, None]:
+        if self.draft.brings_timestamps and self.base >= 0:
+            # Versions without in-commit timestamps have other times, which its own must exceed.
+            before = yield from self._insist(CommitTime(self.base), Time)
+            self.draft.behind([before.ms], ())
         vectors = self.draft.unwritten()
         if vectors:
             found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)

@@ -9,7 +9,8 @@ into one, an OPTIMIZE between two of them would be lost.
 A rule may need to know more first: what deletion vectors hold, or whether rows of new files answer to what was read.
 Then it says so, the shell finds out, and the rules are asked again.
 
-Number 6 of the contract is no rule that fires: a compaction moves rows, and
+Number 6 of the contract fires only where VACUUM may delete files that a transaction brings back. A compaction moves
+rows, and
 :meth:`~refdelta.concurrency.standing.Standing.advance` follows them, by the places that it records or else by the ids
 of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Nor is number 5: in-commit
 timestamps and the row ids of new files are given anew behind each winner (:mod:`refdelta.concurrency.draft`).
@@ -26,7 +27,7 @@ from pyroaring import BitMap64
 from refdelta import errors
 from refdelta.concurrency.rows import shown
 from refdelta.concurrency.standing import Standing, Untold
-from refdelta.concurrency.summary import CommitSummary
+from refdelta.concurrency.summary import VACUUM_END, CommitSummary
 from refdelta.protocol.actions import Add, DeletionVectorDescriptor
 
 FILES_KEPT = 20
@@ -154,12 +155,22 @@ def _identity_columns(ours: Standing, _winner: CommitSummary) -> Found:
 
 
 def _same_domain(ours: Standing, winner: CommitSummary) -> Found:
-    return _PLAIN if ours.staged.domains & winner.domains else None
+    if ours.read.every_domain:
+        return _PLAIN if winner.domains or winner.row_marks else None
+    return _PLAIN if ours.domains & winner.domains else None
 
 
 def _same_application(ours: Standing, winner: CommitSummary) -> Found:
     # Recording a version rests on what was recorded before, whether or not the caller remembered to say that it looked.
     return _PLAIN if winner.app_ids and (ours.read.app_ids | ours.staged.app_ids) & winner.app_ids else None
+
+
+def _files_deleted(ours: Standing, winner: CommitSummary) -> Found:
+    since, before = ours.read.unowned_since, winner.deletes_files_before
+    if winner.operation == VACUUM_END and ours.vacuums:
+        # Its start has said what it deletes.
+        return None
+    return _PLAIN if since is not None and before is not None and since < before else None
 
 
 def _with_vectors(test: Test) -> Test:
@@ -264,7 +275,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         3,
         "domain",
-        "another writer changed a metadata domain that this transaction changes too",
+        "another writer changed a metadata domain that this transaction reads or changes, or that names a column which "
+        "this transaction removes or retypes",
         "Open the table again and repeat the operation.",
         errors.ConcurrentTransactionException,
         _same_domain,
@@ -276,6 +288,14 @@ RULES: tuple[Rule, ...] = (
         "Let one process at a time write under an application id; open the table again to see what it has recorded.",
         errors.ConcurrentTransactionException,
         _same_application,
+    ),
+    Rule(
+        6,
+        "files-deleted",
+        "VACUUM deletes files for good, among which may be files that this transaction brings back",
+        "Repeat the operation: it then looks again whether its files are there.",
+        errors.ConcurrentDeleteReadException,
+        _files_deleted,
     ),
     Rule(
         7,

@@ -57,6 +57,11 @@ class Draft:
             for action in self.prepared.actions
         )
 
+    @property
+    def brings_timestamps(self) -> bool:
+        """Whether it turns in-commit timestamps on for a table that has versions without them."""
+        return self.clock is not None and self.clock.since is None and not self.clock.creates
+
     def behind(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
         """Take note of the timestamps of winners that do not conflict, and of which row ids they gave out.
 

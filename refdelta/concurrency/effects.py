@@ -56,6 +56,15 @@ class Pause(msgspec.Struct, frozen=True):
     reason: Literal["lost", "undecided"]
 
 
+class CommitTime(msgspec.Struct, frozen=True):
+    """When was this version committed, as readers see it: where versions have no in-commit timestamps, that is made of
+    the modification times of their files (PROTOCOL.md, "Commit Provenance Information"). Reply: :class:`Time` or
+    :class:`Failed`.
+    """
+
+    version: int
+
+
 class Withdraw(msgspec.Struct, frozen=True):
     """Delete the commit file of this version, which is ours and belongs to no table. Reply: :class:`Yes` or
     :class:`Failed`.
@@ -100,7 +109,16 @@ class TraceRows(msgspec.Struct, frozen=True):
 
 
 Request = (
-    Confirm | PutIfAbsent | ReadCommits | NewestVersion | Withdraw | ReadVectors | WriteVectors | LookAtRows | TraceRows
+    Confirm
+    | PutIfAbsent
+    | ReadCommits
+    | NewestVersion
+    | CommitTime
+    | Withdraw
+    | ReadVectors
+    | WriteVectors
+    | LookAtRows
+    | TraceRows
 )
 """What the store is asked for."""
 
@@ -148,6 +166,12 @@ class Newest(msgspec.Struct, frozen=True):
     version: int
 
 
+class Time(msgspec.Struct, frozen=True):
+    """Milliseconds since 1970, UTC."""
+
+    ms: int
+
+
 class Elapsed(msgspec.Struct, frozen=True):
     """Seconds since the first effect."""
 
@@ -188,5 +212,17 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Reply = (
-    Created | Exists | Unknown | Answer | Commits | Newest | Elapsed | Vectors | Descriptors | Matches | Traces | Failed
+    Created
+    | Exists
+    | Unknown
+    | Answer
+    | Commits
+    | Newest
+    | Time
+    | Elapsed
+    | Vectors
+    | Descriptors
+    | Matches
+    | Traces
+    | Failed
 )

@@ -113,8 +113,8 @@ def unfit(read: ReadSet) -> str | None:
     Predicates on structs, arrays and maps are decided by files, as the documentation has it. Those whose value changes
     from one look to the next are refused when they are parsed.
     """
-    for predicate in read.predicates:
-        if predicate not in read.finer and (names := _nested(predicate)):
+    for one in read.reads:
+        if not one.finer and (names := _nested(one.predicate)):
             return f"the predicate is on a struct, an array or a map ({', '.join(names)})"
     return None
 

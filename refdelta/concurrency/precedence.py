@@ -29,20 +29,34 @@ from refdelta.errors import DeltaError
 from refdelta.protocol.predicate import TRUE, Predicate
 
 _FILES_KEPT = 200_000
-"""How many files of winners are kept to follow the order through them. Past it, whoever precedes T is a conflict."""
+"""How many files of winners are kept to find an order. Above this limit, any predecessor of T is a conflict."""
 
 
 @dataclass(slots=True)
 class Effects:
-    """What one transaction read and wrote, as far as the order of transactions is concerned."""
+    """What one transaction read and wrote, as far as the order of transactions is concerned.
+
+    Attributes:
+        commit: what it wrote.
+        reads: the rows that it read.
+        domains: the metadata domains that it read; None for all of them.
+        app_ids: the application ids that it read; None for all of them.
+    """
 
     commit: CommitSummary
     reads: Matcher
+    domains: frozenset[str] | None = frozenset()
+    app_ids: frozenset[str] | None = frozenset()
 
     @classmethod
     def of_winner(cls, winner: CommitSummary, table: ReadTable | None) -> Effects:
         """Of a commit of the log."""
-        return cls(winner, Matcher(_recorded(winner, table), table))
+        if winner.blind:
+            return cls(winner, Matcher((), table))
+        # To set a domain or the version of an application is to have read what was there.
+        domains = None if winner.read_domains is None else winner.read_domains | winner.domains
+        app_ids = None if winner.read_domains is None else winner.app_ids
+        return cls(winner, Matcher(_recorded(winner, table), table), domains, app_ids)
 
     @property
     def keeps_its_place(self) -> bool:
@@ -52,6 +66,8 @@ class Effects:
     def touched_by(self, other: Effects) -> bool:
         """Whether the other one wrote what this one read: brought such rows, or took such rows away."""
         commit, reads = other.commit, self.reads
+        if _shared(self.domains, commit.domains) or _shared(self.app_ids, commit.app_ids):
+            return True
         if any(reads.may_match(add, commit.with_statistics) for add in commit.new_rows):
             return True
         # What was taken away had been read.
@@ -64,9 +80,11 @@ class Effects:
         return self.touched_by(later) or (saw_it and later.touched_by(self))
 
 
+def _shared(read: frozenset[str] | None, written: frozenset[str]) -> bool:
+    return bool(written) and (read is None or not read.isdisjoint(written))
+
+
 def _recorded(winner: CommitSummary, table: ReadTable | None) -> tuple[Predicate, ...]:
-    if winner.blind:
-        return ()
     if winner.read_predicates is None or table is None or table.parse is None:
         return (TRUE,)
     try:
@@ -85,44 +103,46 @@ class Precedence:
         table: the table, for the winners' predicates.
         behind: the winners from that append on, in the order of the log.
         files: how many files they have together.
+        first: that append.
     """
 
     staged: Effects
     table: ReadTable | None
     behind: list[Effects] = field(default_factory=list)
     files: int = 0
+    first: CommitSummary | None = None
 
     def append_in_the_way(self, winner: CommitSummary) -> CommitSummary | None:
         """The blind append that the transaction skipped, or one behind it, which would have to come before it if it
         committed over this winner too; None if there is none.
         """
-        if not self.behind or winner.blind or not winner.changes_data:
+        if self.first is None or winner.blind or not winner.writes_values:
             return None
         late = Effects.of_winner(winner, self.table)
         if not late.touched_by(self.staged):
             return None
-        if self.files > _FILES_KEPT:
-            return self.behind[0].commit
-        if late.keeps_its_place:
-            return self.behind[0].commit
+        if self.files > _FILES_KEPT or late.keeps_its_place:
+            return self.first
         before = [late]
         for effects in self._changing():
             if any(effects.precedes(other) for other in before):
                 if effects.commit.blind:
                     return effects.commit
                 if effects.keeps_its_place:
-                    return self.behind[0].commit
+                    return self.first
                 before.append(effects)
         return None
 
     def _changing(self) -> Iterator[Effects]:
         """From the newest to the oldest, so that all of a winner's successors are known when it is looked at."""
-        return (effects for effects in reversed(self.behind) if effects.commit.changes_data)
+        return (effects for effects in reversed(self.behind) if effects.commit.writes_values)
 
     def pass_over(self, winner: CommitSummary, *, skipped: bool) -> None:
         """Go behind a winner that does not conflict; ``skipped``: it is a blind append with rows that were not read."""
-        if not (self.behind or skipped):
-            return
+        if self.first is None:
+            if not skipped:
+                return
+            self.first = winner
         self.files += len(winner.adds) + len(winner.removes)
         if self.files <= _FILES_KEPT:
             self.behind.append(Effects.of_winner(winner, self.table))

@@ -60,30 +60,51 @@ class ReadFile:
     rows: Rows = ALL
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One read of rows: the rows that satisfy a predicate, and that there are no others.
+
+    Attributes:
+        predicate: bound to the table's schema. Every row that was read satisfies it.
+        finer: whether the shell asks new rows a finer question than the predicate (the keys of a MERGE). Without one,
+            each row that satisfies the predicate is one that this read would have seen.
+    """
+
+    predicate: Predicate
+    finer: bool = False
+
+
+EVERYTHING = Read(TRUE)
+"""The read of all rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What one transaction read of one snapshot. The table's schema and properties do not count: they are read by
-    every transaction.
+    """What one transaction read of one snapshot: rows, and other resources that commits write. The table's schema and
+    properties do not count: they are read by every transaction.
 
     Attributes:
         version: the snapshot's version; -1 where the transaction creates the table.
-        whole_table: every row was read, or might have been, and so was that there are no others.
-        predicates: what chose the rows, bound to the table's schema: for each, that these rows and no others satisfy
-            it. Where files were read and no predicate is known, every row might have been chosen.
-        finer: those of them that the shell asks a finer question than the predicate itself (the keys of a MERGE).
+        reads: the reads of rows. Each of them counts: a new row conflicts where any of them would have seen it. Where
+            files were read and there is no read of rows, every row might have been read.
         files: the files that were read, those in which a row matched, by path as
             :func:`~refdelta.protocol.paths.same_path` gives it.
         statistics: by the same paths, the ``stats`` of those files that have them.
         app_ids: the application ids whose recorded version was read.
+        domains: the metadata domains that were read.
+        every_domain: whether all metadata domains were read, and so was that there are no others.
+        unowned_since: the time, in milliseconds since 1970, since when files that the transaction adds and did not
+            write may have been unreferenced, so that VACUUM may delete them; None where it adds no such file.
     """
 
     version: int
-    whole_table: bool = False
-    predicates: tuple[Predicate, ...] = ()
-    finer: frozenset[Predicate] = field(default_factory=frozenset)
+    reads: tuple[Read, ...] = ()
     files: Mapping[str, ReadFile] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict, repr=False)
-    app_ids: frozenset[str] = field(default_factory=frozenset)
+    app_ids: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+    every_domain: bool = False
+    unowned_since: int | None = None
 
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
         """This one, and any rows of these files."""
@@ -101,32 +122,36 @@ class ReadSet:
         return dataclasses.replace(self, files=found, statistics=statistics)
 
     def with_predicate(self, predicate: Predicate, *, finer: bool = False) -> ReadSet:
-        """This one, and the rows that satisfy ``predicate``.
+        """This one, and a :class:`Read` of the rows that satisfy ``predicate``.
 
         Args:
-            predicate: once is enough.
-            finer: whether the shell asks a finer question each time that it is given this predicate.
+            predicate: bound to the table's schema; once is enough.
+            finer: see :class:`Read`.
         """
-        known = predicate in self.predicates
-        fine = self.finer - {predicate}
-        if finer and (not known or predicate in self.finer):
-            fine |= {predicate}
-        if known:
-            return dataclasses.replace(self, finer=fine) if fine != self.finer else self
-        return dataclasses.replace(self, predicates=(*self.predicates, predicate), finer=fine)
+        read, whole = Read(predicate, finer), Read(predicate)
+        if read in self.reads or whole in self.reads:
+            return self
+        # A read of all rows that satisfy a predicate contains a finer one.
+        others = tuple(one for one in self.reads if one.predicate != predicate)
+        return dataclasses.replace(self, reads=(*others, read))
 
     def with_everything(self) -> ReadSet:
         """This one, and the whole table."""
-        return dataclasses.replace(self, whole_table=True)
+        return self.with_predicate(TRUE)
+
+    @property
+    def whole_table(self) -> bool:
+        """Whether every row was read, and so was that there are no others."""
+        return EVERYTHING in self.reads
 
     @property
     def blind(self) -> bool:
-        """Whether no file and no predicate was read: what a blind append must be, besides appending only."""
-        return not (self.whole_table or self.predicates or self.files)
+        """Whether nothing was read that other transactions write values to, neither rows nor metadata domains: what a
+        blind append must be, besides appending only.
+        """
+        return not (self.reads or self.files or self.domains or self.every_domain)
 
     @property
-    def rows(self) -> tuple[Predicate, ...]:
-        """Predicates of which every row that was read satisfies one; none where nothing was read."""
-        if self.whole_table or (self.files and not self.predicates):
-            return (TRUE,)
-        return self.predicates
+    def rows(self) -> tuple[Read, ...]:
+        """The reads of rows, of which every row that was read satisfies one; none where nothing was read."""
+        return self.reads or ((EVERYTHING,) if self.files else ())

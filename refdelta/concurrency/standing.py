@@ -23,11 +23,13 @@ from refdelta.concurrency.lookout import Lookout, RowBudget, only, unfit
 from refdelta.concurrency.matching import Matcher
 from refdelta.concurrency.places import Group, Move
 from refdelta.concurrency.precedence import Effects, Precedence
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import EVERYTHING, ReadSet, ReadTable
 from refdelta.concurrency.refresh import known_vectors, take_over
 from refdelta.concurrency.rows import ALL, any_of
-from refdelta.concurrency.summary import CommitSummary, fold
+from refdelta.concurrency.summary import VACUUM_END, VACUUM_START, CommitSummary, fold
 from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Metadata, Remove
+from refdelta.protocol.clustering import DOMAIN as CLUSTERING
+from refdelta.protocol.evolution import keeps_columns
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.predicate import TRUE, Predicate
 from refdelta.protocol.replay import file_key
@@ -91,8 +93,11 @@ class Standing:
             delta-spark.
         one_writer: whether the table admits one writer at a time.
         everything: whether it read the whole table, or may have: files that it removes without saying what it read.
+        domains: the metadata domains that it read or sets, and those that rest on columns which it
+            removes or retypes.
         precedence: see :mod:`refdelta.concurrency.precedence`.
         files: the files that it knows.
+        vacuums: how many of the winners that were passed began a VACUUM of which none was the end.
     """
 
     read: ReadSet
@@ -106,10 +111,12 @@ class Standing:
     snapshot_isolation: bool = field(init=False)
     one_writer: bool = field(init=False)
     everything: bool = field(init=False)
+    domains: frozenset[str] = field(init=False)
     rows: Matcher = field(init=False)
     lookout: Lookout = field(init=False)
     precedence: Precedence = field(init=False)
     files: Files = field(init=False)
+    vacuums: int = 0
     _worked: tuple[Add | Remove, ...] = field(init=False)
     _asked: tuple[CommitSummary, Sequence[Add]] | None = None
     _open: tuple[CommitSummary, Sequence[Add]] | None = None
@@ -123,13 +130,24 @@ class Standing:
         ready = fold(self.read.version, self.actions)
         self.staged = staged = self._fold() if self._worked or self.read.statistics else ready
         self.blind = self.read.blind and not staged.removes
-        self.snapshot_isolation = staged.rearranges and not staged.changes_table
+        self.snapshot_isolation = staged.rearranges and not (staged.changes_table or self._writes_what_it_read())
         self.everything = self.read.whole_table or (self.read.blind and not self.blind)
         self.one_writer = self.table is not None and self.table.has_identity_columns
         self.rows = Matcher(self.predicates, self.table)
         self.lookout = Lookout(self.budget, unfit(self.read))
+        self.domains = self.read.domains | staged.domains | self._domains_over_columns()
         self.precedence = Precedence(Effects(self.staged, self.rows), self.table)
         self.files = self._known_files(groups, ready)
+
+    def _writes_what_it_read(self) -> bool:
+        """Whether it may store what it read in the value of a domain, or under an application id."""
+        return not self.read.blind and bool(self.staged.domains or self.staged.app_ids)
+
+    def _domains_over_columns(self) -> frozenset[str]:
+        """The domains whose values name columns, where it removes or retypes one."""
+        metadata, seen = self.staged.metadata, self.table.metadata if self.table else None
+        kept = metadata is None or (seen is not None and keeps_columns(seen, metadata))
+        return frozenset() if kept else frozenset({CLUSTERING})
 
     def _known_files(self, groups: dict[int, Regrouping], ready: CommitSummary) -> Files:
         read = self.read.files
@@ -156,7 +174,7 @@ class Standing:
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """Predicates of which each row that it read satisfies one."""
-        return (TRUE,) if self.everything else self.read.rows
+        return (TRUE,) if self.everything else tuple(dict.fromkeys(one.predicate for one in self.read.rows))
 
     def has_seen(self, metadata: Metadata) -> bool:
         """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
@@ -168,7 +186,8 @@ class Standing:
         """
         apart = (
             winner.only_files
-            and not (self.one_writer or self.read.version < 0 or self.precedence.behind)
+            and not (self.one_writer or self.read.version < 0 or self.precedence.first)
+            and not (self.read.every_domain or self.read.unowned_since is not None)
             and not (self.everything and winner.removes)
             and self.files.left_alone(winner)
             and (self.blind or self.snapshot_isolation or not self._in_open_partitions(winner))
@@ -232,7 +251,7 @@ class Standing:
             back = self.files.back(path, add, winner) if path in winner.removed else None
             if back is None or len(back):
                 asked.append(add if back is None else only(winner.with_statistics(add), back))
-        if TRUE in self.predicates and TRUE not in self.read.finer:
+        if self.everything or EVERYTHING in self.read.rows:
             return [*certain, *asked], []
         return certain, asked
 
@@ -304,6 +323,10 @@ class Standing:
             if skipped:
                 self.files.unseen.update(same_path(add.path) for add in winner.adds)
             self.precedence.pass_over(winner, skipped=skipped)
+        if winner.operation == VACUUM_START:
+            self.vacuums += 1
+        elif winner.operation == VACUUM_END and self.vacuums:
+            self.vacuums -= 1
         self.lookout.answers.clear()
         renewed = self._renew(winner)
         self._asked = None

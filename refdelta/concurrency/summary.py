@@ -25,6 +25,15 @@ READ_PREDICATES = "readPredicates"
 read satisfies one. A transaction that read nothing says so by ``isBlindAppend``.
 """
 
+READ_DOMAINS = "readDomains"
+"""The field of commitInfo in which this engine records which metadata domains a transaction read; a list of names. Of a
+commit without it nobody knows, unless it is a blind append.
+"""
+
+VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
+"""``commitInfo.operation`` of the commits around the deletion of files."""
+
+_ANY_TIME = 2**63 - 1
 
 _LOOKED_UP = 4
 """So many files of a commit are looked up one by one; for more, all of it is decoded."""
@@ -39,6 +48,7 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         txn_id: ``commitInfo.txnId``: who wrote it.
         read_version: ``commitInfo.readVersion``: what it saw.
         read_predicates: what it read, as its commitInfo records it; None where it does not say.
+        read_domains: the metadata domains that it read, likewise.
         level: ``commitInfo.isolationLevel``: the level that it asked for.
         changes_protocol: it has a protocol action, whatever that says.
         metadata: its metaData action.
@@ -61,6 +71,7 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     txn_id: str | None = None
     read_version: int | None = None
     read_predicates: tuple[str, ...] | None = None
+    read_domains: frozenset[str] | None = None
     level: str | None = None
     changes_protocol: bool = False
     metadata: Metadata | None = None
@@ -90,6 +101,35 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def changes_data(self) -> bool:
         """Whether it changes data."""
         return bool(self.added_data or self.removed_data)
+
+    @property
+    def writes_values(self) -> bool:
+        """Whether it writes what another transaction can read, and rest other writes on: rows, the values of metadata
+        domains, the versions of applications.
+        """
+        return bool(self.domains or self.app_ids) or self.changes_data
+
+    @functools.cached_property
+    def deletes_files_before(self) -> int | None:
+        """The time, in milliseconds since 1970, before which a file must have become unreferenced to be physically
+        deleted: of the VACUUM of which the commit is the start or the end. None for other commits.
+
+        VACUUM END does not say the retention, and a VACUUM whose start says none, or no time, may delete any file.
+        """
+        if self.operation not in {VACUUM_START, VACUUM_END}:
+            return None
+        if self.source is None:
+            return _ANY_TIME
+        infos = [action.fields for action in decode_commit(*self.source) if isinstance(action, CommitInfo)]
+        parameters = infos[-1].get("operationParameters") if infos else None
+        if not isinstance(parameters, dict):
+            return _ANY_TIME
+        retention = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
+        when = infos[-1].get("inCommitTimestamp", infos[-1].get("timestamp"))
+        try:
+            return int(str(when)) - int(str(retention))
+        except ValueError:
+            return _ANY_TIME
 
     @property
     def rearranges(self) -> bool:
@@ -237,6 +277,7 @@ def _summary(version: int, commit: LeanCommit, source: tuple[bytes, str] | None 
         txn_id=_text(info.txn_id),
         read_version=whole_number(info.read_version),
         read_predicates=_texts(info.read_predicates),
+        read_domains=None if (names := _texts(info.read_domains)) is None else frozenset(names),
         level=_text(info.isolation_level),
         adds=commit.adds,
         removes=commit.removes,

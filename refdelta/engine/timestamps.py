@@ -39,6 +39,19 @@ def commit_timestamp(snapshot: Snapshot) -> int:
     return _file_time(snapshot.store, files[-1].key) if known is None else known
 
 
+def commit_time(store: Store, version: int) -> int:
+    """When a version of a table without in-commit timestamps was committed, as readers see it: in milliseconds since
+    1970 (UTC).
+
+    Raises:
+        InvalidLogError: its commit is gone.
+    """
+    times = dict(rules.rising(readable_commits(list_log(store))))
+    if version not in times:
+        raise InvalidLogError("the commit is gone", file=commit_key(version))
+    return times[version]
+
+
 def _file_time(store: Store, key: str) -> int:
     # As a listing has it: some stores round what they answer about one object.
     with store_errors(f"look at {key}"):

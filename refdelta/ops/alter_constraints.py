@@ -56,7 +56,6 @@ def add_constraint(txn: Staging, snapshot: Snapshot, given: Mapping[str, Any]) -
     condition = parse_predicate(sql, snapshot.schema, now=txn.now)
     # Null is not true.
     broken = Not(Comparison("<=>", Condition(condition), Literal(True, BOOLEAN)))
-    txn.read_predicate(broken)
     count = sum(match.matched for match in find_matches(txn, snapshot, broken))
     if count:
         raise ConstraintViolationError(

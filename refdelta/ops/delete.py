@@ -34,8 +34,8 @@ def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:
     started = time.monotonic()
     if predicate is None:
         removed = to_adds(snapshot.files)
-        rows = plan_scan(snapshot, columns=[]).count()
         txn.read_whole_table()
+        rows = plan_scan(snapshot, columns=[]).count()
         remove_files(txn, removed)
         gone = Rewritten(removed, [], 0, rows)
     else:

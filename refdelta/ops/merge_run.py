@@ -99,16 +99,16 @@ class Run:
         snapshot = self.snapshot
         read: Predicate = TRUE
         if self.plan.of_rest:
-            self.txn.read_whole_table()
             self.candidates = snapshot.files
         else:
             read = target_predicate(self.plan.on, self.plan.target_alias, self.way.keys)
-            # Had such a row been there, the MERGE would have gone otherwise.
-            self.txn.read_predicate(read, self.way.matches_any)
             flt = informed(BoundFilter(read), snapshot)
             keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
             self.candidates = snapshot.files.filter(keep)
-        self.found = found = self.way.find(self.txn, snapshot.with_files(self.candidates), read)
+        # Had a row been there that matches, the MERGE would have gone otherwise.
+        finer = None if self.plan.of_rest else self.way.matches_any
+        with self.txn.reading(read, lambda: to_adds(self.candidates), finer):
+            self.found = found = self.way.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():
             found.matching[number] = found.matching[number] | acting if number in found.matching else acting
         numbers = sorted(found.matching)

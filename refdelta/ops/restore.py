@@ -75,7 +75,11 @@ def restore(
     if not _same_columns(metadata, snapshot.metadata):
         check_appended_nothing(txn, f"restore version {then.version}, which had other columns")
     txn.read_whole_table()
-    back = _still_there(snapshot.store, without_shared(then.files, snapshot.files), then.version, ignore_missing_files)
+    back = without_shared(then.files, snapshot.files)
+    if back.num_rows:
+        # Before the look whether they are there, so that a VACUUM which begins after it is a conflict.
+        txn.rest_on_files(_unreferenced_since(snapshot, back))
+    back = _still_there(snapshot.store, back, then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
     remove_files(txn, gone)
     again = as_last_known(snapshot, whole_adds(back))
@@ -94,6 +98,15 @@ def restore(
         "restoredFilesSize": restored_size,
     }
     txn.describe("RESTORE", parameters, figures, _metrics(figures))
+
+
+def _unreferenced_since(snapshot: Snapshot, files: pa.Table) -> int:
+    """The earliest time, in milliseconds since 1970, at which one of these files left the table; 0 where a tombstone
+    is gone, as checkpoints leave out those that have expired.
+    """
+    removed = snapshot.tombstones().select(["path", "deletionTimestamp"])
+    times = files.select(["path"]).join(removed, "path", join_type="left outer")["deletionTimestamp"]
+    return 0 if times.null_count else pc.min(times).as_py() or 0
 
 
 def _same_columns(one: Metadata, other: Metadata) -> bool:

@@ -31,6 +31,7 @@ from refdelta.protocol.change_feed import DELETE, INSERT
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
+    from refdelta.engine.scan import Scan
     from refdelta.engine.snapshot import Snapshot
     from refdelta.staging import Staging
 
@@ -125,12 +126,26 @@ def may_remove(txn: Staging) -> None:
 
 
 def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> list[Match]:
-    """The files that hold rows for which ``predicate`` is true, and which rows.
+    """The files that hold rows for which ``predicate`` is true, and which rows. That it was read is recorded.
 
     Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
     Where partition values decide for all rows of a file alike, no file is read.
     """
-    scan = plan_scan(snapshot, [], predicate)
+    files = snapshot.files
+    with txn.reading(predicate, lambda: to_adds(files)):
+        scan = plan_scan(snapshot, [], predicate)
+        files = scan.files
+        matches = _found(txn, scan)
+    # A statement that fails over the values of these rows has read them.
+    for match in matches:
+        if match.rows is None:
+            txn.read_files([match.add])
+        else:
+            txn.read_rows(match.add, match.rows)
+    return matches
+
+
+def _found(txn: Staging, scan: Scan) -> list[Match]:
     files = [scan.files.slice(index, 1) for index in range(scan.files.num_rows)]
     if scan.plan.row_filter is None:
         counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
@@ -243,7 +258,6 @@ def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewr
     the files that go, and from deletion vectors.
     """
     matches = find_matches(txn, snapshot, predicate)
-    txn.read_predicate(predicate)
     if txn.vectors:
         return hide_rows(txn, matches)
     removed = [match.add for match in matches]

@@ -69,10 +69,6 @@ def update(
     change = Setter(snapshot.tracked().schema, assignments, RowRules.after(snapshot, now=txn.now))
     matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
-    if predicate is None:
-        txn.read_whole_table()
-    else:
-        txn.read_predicate(condition)
     made = _changed_rows if txn.vectors else _changed_files
     done = made(txn, snapshot, matches, condition, change) if matches else Rewritten([], [], 0)
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))

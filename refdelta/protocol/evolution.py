@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from refdelta.errors import InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
+from refdelta.protocol.actions import Metadata
 from refdelta.protocol.types import (
     BYTE,
     DATE,
@@ -26,6 +27,8 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
     every_field,
+    parse_schema,
+    physical_name,
     type_named,
 )
 
@@ -50,6 +53,21 @@ def as_nullable(data_type: DataType) -> DataType:
             return MapType(as_nullable(data_type.key), as_nullable(data_type.value), True)
         case _:
             return data_type
+
+
+def keeps_columns(before: Metadata, after: Metadata) -> bool:
+    """Whether all columns that a table had are there still, of the same types, under the names that its files and its
+    metadata domains know; new ones do not matter. A change of partition columns keeps none.
+
+    Raises:
+        InvalidLogError: one of the two has a schema that cannot be read.
+    """
+    if before.schema_string == after.schema_string and before.partition_columns == after.partition_columns:
+        return True
+    old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+    there = {physical_name(item): item.type for item in new}
+    same = all(there.get(physical_name(item)) == item.type for item in old)
+    return same and before.partition_columns == after.partition_columns
 
 
 def widens(narrow: DataType, wide: DataType) -> bool:

@@ -60,6 +60,7 @@ class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
     is_blind_append: Any = None
     in_commit_timestamp: Any = None
     read_predicates: Any = None
+    read_domains: Any = None
     row_places: Any = None
 
 

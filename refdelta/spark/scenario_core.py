@@ -116,8 +116,7 @@ class OnRefdelta:
             read_version=self.reads.version,
             read_set=ReadSet(
                 version=self.reads.version,
-                whole_table=self.reads.whole_table,
-                predicates=self.reads.predicates,
+                reads=self.reads.reads,
                 files=self.reads.files,
                 app_ids=self.app_ids,
             ),

@@ -9,7 +9,7 @@ import msgspec
 
 from refdelta.concurrency.conflict import RULES, Conflict, Rule, check
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import Read, ReadSet, ReadTable
 from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import CommitSummary, summarize
 from refdelta.engine.sql import parse_predicate
@@ -87,10 +87,13 @@ def ours(
     table: ReadTable | None = TABLE,
     version: int = 0,
     operation: str = "WRITE",
+    whole_table: bool = False,
     **read: Any,
 ) -> Standing:
     """A transaction that reads the rows of these predicates in these files, and is about to commit these actions."""
-    read_set = ReadSet(version=version, predicates=tuple(map(where, reads)), **read).with_files(files)
+    read_set = ReadSet(version=version, reads=tuple(Read(where(sql)) for sql in reads), **read).with_files(files)
+    if whole_table:
+        read_set = read_set.with_everything()
     return Standing(read_set, [CommitInfo(fields={"operation": operation}), *actions], level, table)
 
 

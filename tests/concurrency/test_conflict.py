@@ -48,7 +48,7 @@ def domain(name: str) -> DomainMetadata:
 
 
 BLIND = ReadSet(version=4)
-EVERYTHING = ReadSet(version=4, whole_table=True)
+EVERYTHING = ReadSet(version=4).with_everything()
 FILE_A = ReadSet(version=4, files={"a": ReadFile()})
 
 
@@ -89,7 +89,7 @@ def verdict(
         (ReadSet(version=4, app_ids=frozenset({"app"})), [add("n")], [txn("app")], "application"),
         # Whoever reads the table conflicts with every change of data.
         (EVERYTHING, [add("n")], [add("b")], "files-added"),
-        (ReadSet(version=4, predicates=(TRUE,)), [add("n")], [add("b")], "files-added"),
+        (ReadSet(version=4).with_predicate(TRUE), [add("n")], [add("b")], "files-added"),
         (FILE_A, [add("n")], [add("b"), remove("a")], "files-added"),
         (FILE_A, [add("n")], [remove("a")], "read-file-removed"),
         (FILE_A, [add("n")], [remove("b")], None),
@@ -174,8 +174,8 @@ def test_a_broken_winner_is_named():
     [
         (ReadSet(version=1), True),
         (ReadSet(version=1, app_ids=frozenset({"a"})), True),
-        (ReadSet(version=1, whole_table=True), False),
-        (ReadSet(version=1, predicates=(TRUE,)), False),
+        (ReadSet(version=1).with_everything(), False),
+        (ReadSet(version=1).with_predicate(TRUE, finer=True), False),
         (ReadSet(version=1).with_files([add("a")]), False),
         (ReadSet(version=1).with_files([]), True),
     ],

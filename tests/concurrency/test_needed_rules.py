@@ -142,6 +142,21 @@ def loses_a_count(path: Path) -> bool:
     return json.loads(domain.configuration) == {"count": 1}
 
 
+def a_restore_beside_a_vacuum(path: Path) -> None:
+    write_deltalake(path, pa.table({"a": [1]}))
+    write_deltalake(path, pa.table({"a": [2]}), mode="overwrite")
+    with DeltaTable(path).begin() as second:
+        second.restore(0)
+        DeltaTable(path).vacuum(dry_run=False, retention_hours=0, enforce_retention_duration=False)
+        second.commit()
+
+
+def names_files_that_are_gone(path: Path) -> bool:
+    with pytest.raises(errors.DataFileNotFoundError):
+        DeltaTable(path).to_pyarrow_table()
+    return True
+
+
 def together(path: Path, act: Callable[[Staging], None]) -> None:
     """Two transactions that see version 0 do the same."""
     store = LocalStore(path)
@@ -176,6 +191,7 @@ HISTORIES = {
     ),
     "protocol": History(an_append_over_an_upgrade, breaks_the_new_feature, 1),
     "identity": History(two_take_identity_values, gives_a_value_twice, 1, frozenset({"metadata"})),
+    "files-deleted": History(a_restore_beside_a_vacuum, names_files_that_are_gone, 2),
     "domain": History(two_count_in_one_domain, loses_a_count, 1),
 }
 

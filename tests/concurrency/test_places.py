@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from concurrency.commits import add, vector
 from refdelta.concurrency.lookout import unfit
 from refdelta.concurrency.places import ROW_PLACES, Group, Input, Output, Place, moves, record, recorded_moves
-from refdelta.concurrency.read_set import ReadSet
+from refdelta.concurrency.read_set import Read, ReadSet
 from refdelta.concurrency.rows import ALL, renumber
 from refdelta.protocol.predicate import Column, IsNull
 from refdelta.protocol.types import LONG, ArrayType, MapType, StructField, StructType
@@ -125,6 +125,6 @@ def test_a_predicate_that_is_asked_plainly_once_is_not_finer():
         read = ReadSet(version=0)
         for finer in order:
             read = read.with_predicate(predicate, finer=finer)
-        assert (read.predicates, read.finer) == ((predicate,), frozenset())
+        assert read.reads == (Read(predicate),)
     twice = ReadSet(version=0).with_predicate(predicate, finer=True).with_predicate(predicate, finer=True)
-    assert twice.finer == {predicate}
+    assert twice.reads == (Read(predicate, finer=True),)

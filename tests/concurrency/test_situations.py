@@ -10,7 +10,7 @@ import pytest
 from concurrency.commits import SCHEMA, SERIALIZABLE, TABLE, WRITE_SERIALIZABLE, add, remove, where
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import Read, ReadSet, ReadTable
 from refdelta.driver import commit, list_versions, read_commit
 from refdelta.protocol.actions import AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.codec import decode_commit, encode_commit
@@ -32,9 +32,9 @@ class Table:
     def commit(
         self, name: str, actions: list[AnyAction], *, reads=(), version=0, level=WRITE_SERIALIZABLE, table=TABLE, **more
     ) -> CommitOutcome:
-        predicates = tuple(map(where, reads))
         removed = [action for action in actions if isinstance(action, Remove)]
-        read = ReadSet(version=version, predicates=predicates, **more).with_files(removed if reads else [])
+        read = ReadSet(version=version, reads=tuple(Read(where(sql)) for sql in reads), **more)
+        read = read.with_files(removed if reads else [])
         info = {"operation": name, "readVersion": version, "isolationLevel": level.value}
         info["isBlindAppend"] = read.blind and not removed
         return commit(
@@ -62,7 +62,7 @@ UNPARTITIONED = {"table": ReadTable(schema=SCHEMA)}
 STREAM = {"name": "STREAMING UPDATE", "actions": [Txn(app_id="query", version=5), add("s", 1)]}
 PROPERTIES = {"name": "SET TBLPROPERTIES", "actions": [METADATA]}
 UPGRADE = {"name": "UPGRADE PROTOCOL", "actions": [PROTOCOL]}
-REPLACE = {"name": "REPLACE TABLE", "actions": [METADATA, add("r")], "whole_table": True}
+REPLACE = {"name": "REPLACE TABLE", "actions": [METADATA, add("r")], "reads": ["TRUE"]}
 CREATE = {"name": "CREATE TABLE", "actions": [PROTOCOL, METADATA], "version": -1, "table": None}
 DOMAIN = {"name": "X", "actions": [DomainMetadata(domain="d", configuration="", removed=False)]}
 AT_SERIALIZABLE = {"level": SERIALIZABLE}
@@ -147,7 +147,7 @@ def test_commit_information_says_what_was_read_and_at_which_level():
     table.commit(**INSERT)
     table.commit(**OPTIMIZE_1, reads=["true"])
     table.commit("QUERY", [add("q", 2)], reads=["p = 9", "a > 3 OR p IS NULL"], level=SERIALIZABLE, version=3)
-    table.commit("EVERYTHING", [add("e", 2)], version=4, whole_table=True)
+    table.commit("EVERYTHING", [add("e", 2)], version=4, reads=["TRUE"])
     keys = ("isolationLevel", "readPredicates", "readVersion")
     found = [tuple(table.info(version).get(key) for key in keys) for version in range(1, 6)]
     assert found[1:3] == [("WriteSerializable", None, 0), ("SnapshotIsolation", None, 0)]

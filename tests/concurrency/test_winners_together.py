@@ -12,6 +12,7 @@ from concurrency.commits import TABLE, add, remove, where
 from refdelta.concurrency import commit
 from refdelta.concurrency.effects import (
     Commits,
+    CommitTime,
     Confirm,
     Created,
     Elapsed,
@@ -21,6 +22,7 @@ from refdelta.concurrency.effects import (
     Pause,
     PutIfAbsent,
     ReadCommits,
+    Time,
     Yes,
 )
 from refdelta.concurrency.prepared import PreparedCommit
@@ -38,7 +40,7 @@ def transaction(*, clock: CommitClock | None = None) -> PreparedCommit:
     """It deletes a partition that it has read."""
     return PreparedCommit(
         read_version=0,
-        read_set=ReadSet(version=0, predicates=(where("p = 1"),)).with_files(READ),
+        read_set=ReadSet(version=0).with_predicate(where("p = 1")).with_files(READ),
         actions=[remove(file.path, 1) for file in READ],
         commit_info={"operation": "DELETE"},
         txn_id="ours",
@@ -58,6 +60,8 @@ def run(prepared: PreparedCommit, winners: list[bytes]) -> tuple[list[tuple[int,
                     reply = Yes()
                 case Pause():
                     reply = Elapsed(0.0)
+                case CommitTime():
+                    reply = Time(0)
                 case NewestVersion():
                     reply = Newest(len(winners))
                 case ReadCommits(first, last):

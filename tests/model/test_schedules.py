@@ -26,7 +26,7 @@ from refdelta.concurrency.effects import (
 )
 from refdelta.concurrency.held import Held
 from refdelta.concurrency.places import Group, Input, Output, Place
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.concurrency.read_set import EVERYTHING, ReadSet, ReadTable
 from refdelta.concurrency.standing import Work
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import CommitFailedError, DeltaError
@@ -44,7 +44,7 @@ def transaction(name: str, version: int, *, reads: bool = False) -> PreparedComm
     ]
     return PreparedCommit(
         read_version=version,
-        read_set=ReadSet(version=version, whole_table=reads),
+        read_set=ReadSet(version=version, reads=(EVERYTHING,) if reads else ()),
         actions=[*(created if version < 0 else ()), add],
         commit_info={"operation": "WRITE"},
         txn_id=f"txn-{name}",
@@ -231,7 +231,7 @@ def test_a_look_at_the_rows_of_an_append(matches):
     appends = msgspec.structs.replace(SHARED, path="other", deletion_vector=None, stats=None)
     reader = PreparedCommit(
         read_version=0,
-        read_set=ReadSet(version=0, predicates=(k,)).with_rows([(SHARED, BitMap64([1]))]),
+        read_set=ReadSet(version=0).with_predicate(k).with_rows([(SHARED, BitMap64([1]))]),
         actions=[],
         commit_info={"operation": "DELETE"},
         txn_id="txn-reads",
