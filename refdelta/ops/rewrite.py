@@ -27,7 +27,7 @@ from refdelta.engine.write import CHANGE, marked, write_changes
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.actions import Add, Cdc
-from refdelta.protocol.change_feed import DELETE, INSERT
+from refdelta.protocol.change_feed import DELETE, INSERT, is_merge_without_changes
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
@@ -215,12 +215,16 @@ def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> lis
 
 
 def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
-    """Stage change files for the rows of files that the transaction appends, where it has staged some for other rows.
-
-    Else nobody would see in the change data feed that they were inserted.
+    """Stage change files for the rows of files that the transaction appends, where readers of the change data feed
+    would not see otherwise that they were inserted: other change files are staged, from which alone readers take what
+    changed (PROTOCOL.md, "Change Data Files"), or a MERGE without changes, whose files they pass over.
     """
-    table = txn.table_to_come
-    if table is None or not adds or not txn.change_files:
+    table, described = txn.table_to_come, txn.description
+    if table is None or not adds or not txn.is_fed:
+        return
+    if not txn.change_files and not (
+        described is not None and is_merge_without_changes(described.operation, described.operation_metrics)
+    ):
         return
     work = shares(txn, adds_table(adds), [None] * len(adds))
     executor = txn.executor or ThreadExecutor()
