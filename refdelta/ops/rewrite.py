@@ -240,14 +240,17 @@ def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
     return changes
 
 
-def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewritten:
+def delete_where(
+    txn: Staging, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
+) -> Rewritten:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
-    What was read is recorded. Where no file is written anew, no change files are needed: what was deleted follows from
+    What was read is recorded: ``reads``, where ``snapshot`` has columns that the transaction adds, or else
+    ``predicate``. Where no file is written anew, no change files are needed: what was deleted follows from
     the files that go, and from deletion vectors.
     """
     matches = find_matches(txn, snapshot, predicate)
-    txn.read_predicate(predicate)
+    txn.read_predicate(predicate if reads is None else reads)
     if txn.vectors:
         return hide_rows(txn, matches)
     removed = [match.add for match in matches]
