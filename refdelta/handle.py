@@ -130,6 +130,7 @@ class Handle:
         Raises:
             ReadOnlyTableError: the handle is pinned to a version.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+            InvalidArgumentError: the table records some of several versions of applications, and not all.
         """
         from refdelta.staging import Staging
         from refdelta.transaction import WriteTransaction

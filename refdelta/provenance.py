@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,3 +121,44 @@ def application_transactions(
     if len({t.app_id for t in found}) != len(found):
         raise InvalidArgumentError("one commit records at most one version of an application")
     return tuple(found)
+
+
+def unrecorded(applications: Iterable[Txn], known: Mapping[str, Txn]) -> list[Txn]:
+    """Those of the versions of applications that a table does not record: neither this version nor a later one.
+
+    Args:
+        applications: what a write is to record.
+        known: what the table records, by the application's id.
+    """
+    return [t for t in applications if t.app_id not in known or known[t.app_id].version < t.version]
+
+
+def check_recorded(applications: Sequence[Txn], known: Mapping[str, Txn]) -> None:
+    """Refuse a write of which the table records a part: skipping it would lose the rest, and repeating it would double
+    the part.
+
+    Args:
+        applications: what the write is to record.
+        known: what the table records, by the application's id.
+
+    Raises:
+        InvalidArgumentError: it records some of them and not all; names both.
+    """
+    missing = unrecorded(applications, known)
+    if len(missing) in (0, len(applications)):
+        return
+    recorded = [
+        f"{t.app_id!r} at version {known[t.app_id].version} (asked: {t.version})"
+        for t in applications
+        if t not in missing
+    ]
+    open_ = [
+        f"{t.app_id!r} version {t.version} (it has {known[t.app_id].version if t.app_id in known else 'none'})"
+        for t in missing
+    ]
+    raise InvalidArgumentError(
+        "the table records some of the application versions of this write, and not all: recorded are "
+        f"{', '.join(recorded)}; not recorded are {', '.join(open_)}. A write is skipped only if all of its versions "
+        "are recorded. Nothing was written; if its rows are not in the table, write them with the versions that are "
+        "not recorded"
+    )

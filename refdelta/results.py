@@ -77,7 +77,8 @@ class CommitProperties:
         max_commit_retries: how many times the log entry may be put again after it lost; None for the default.
         max_commit_seconds: for how long a commit may go on trying, in seconds; None for the default.
         app_transactions: versions of applications to record in the same commit (PROTOCOL.md, "Transaction
-            Identifiers").
+            Identifiers"). A write is skipped if the table records all of them already, each at this version or a later
+            one; if it records some and not all, that is an ``InvalidArgumentError``, and nothing is written.
         row_level: whether rows decide over conflicts instead of files. None: where the table has deletion vectors
             enabled and no partition columns. Without deletion vectors they never do.
         row_budget: how much of other writers' new data may be looked at so that rows decide; None for the default.

@@ -33,7 +33,15 @@ from refdelta.protocol.change_feed import is_fed
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.row_tracking import is_enabled
-from refdelta.provenance import Description, application_transactions, commit_info, now_ms, texts
+from refdelta.provenance import (
+    Description,
+    application_transactions,
+    check_recorded,
+    commit_info,
+    now_ms,
+    texts,
+    unrecorded,
+)
 from refdelta.read_record import ReadRecord
 from refdelta.results import CommitProperties, CommitResult, checked
 from refdelta.table_after import TableAfter
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
 
     from refdelta.concurrency.places import Traced
     from refdelta.engine.executor import Executor
+    from refdelta.protocol.actions import Txn
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
@@ -66,8 +75,8 @@ class Staging(ReadRecord):
         executor: who reads and writes the files of statements; None for threads of this process.
 
     Raises:
-        InvalidArgumentError: half an application transaction, or two of one application; a level that does not exist
-            or is weaker than the table's.
+        InvalidArgumentError: half an application transaction, or two of one application; several of which the
+            snapshot records some and not all; a level that does not exist or is weaker than the table's.
     """
 
     def __init__(
@@ -101,6 +110,7 @@ class Staging(ReadRecord):
         self._group_metrics: GroupMetrics | None = None
         self._written: list[Add | Cdc] = []
         self._applications = application_transactions(self.properties, app_id, app_version, self.started_ms)
+        check_recorded(self._applications, self._recorded)
 
     def __enter__(self) -> Self:
         return self
@@ -120,9 +130,12 @@ class Staging(ReadRecord):
 
     @property
     def already_recorded(self) -> bool:
-        """Whether the snapshot records one of the application transactions already, at this version or a later one."""
-        known = self.snapshot.txns if self.snapshot else {}
-        return any(t.app_id in known and known[t.app_id].version >= t.version for t in self._applications)
+        """Whether the snapshot records the application transactions already, each at this version or a later one."""
+        return bool(self._applications) and not unrecorded(self._applications, self._recorded)
+
+    @property
+    def _recorded(self) -> Mapping[str, Txn]:
+        return self.snapshot.txns if self.snapshot else {}
 
     @property
     def vectors(self) -> bool:

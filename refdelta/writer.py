@@ -54,7 +54,7 @@ def write_deltalake(
             ``delta.enableDeletionVectors`` false. Where the schema is overwritten, None keeps the table's.
         schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
         predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
-            every new row must satisfy it.
+            every new row must satisfy it. Rows of the table hold null in a column that the write adds.
         configuration: table properties of a new table.
         name: the new table's name.
         description: the new table's description.

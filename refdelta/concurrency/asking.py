@@ -36,7 +36,7 @@ from refdelta.concurrency.effects import (
     Yes,
 )
 from refdelta.concurrency.prepared import Limits, PreparedCommit
-from refdelta.errors import CommitFailedError, CommitOutcomeUnknownError
+from refdelta.errors import CommitFailedError, CommitOutcomeUnknownError, DataFileNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -78,7 +78,9 @@ class Asking:
             if not isinstance(reply, Failed):
                 return reply
             repeat += 1
-            if repeat < self.limits.max_repeats and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
+            # A file that does not exist will not come to exist; everything else may be a store in trouble.
+            passing = not isinstance(reply.error, DataFileNotFoundError) and repeat < self.limits.max_repeats
+            if passing and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
                 continue
             if self.in_doubt:
                 raise self._outcome_unknown(self.base + 1, f"the store failed: {reply.error}") from reply.error

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyroaring import BitMap64
 
-from refdelta.concurrency.asking import Asking, ask
+from refdelta.concurrency.asking import ask
 from refdelta.concurrency.conflict import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
 from refdelta.concurrency.draft import Draft
 from refdelta.concurrency.effects import (
@@ -54,6 +54,7 @@ from refdelta.concurrency.effects import (
 )
 from refdelta.concurrency.prepared import CommitOutcome, Limits, PreparedCommit
 from refdelta.concurrency.standing import Standing, Untold
+from refdelta.concurrency.succession import VectorReads
 from refdelta.concurrency.summary import CommitSummary, summarize, summarize_together, whole_number
 from refdelta.errors import (
     CommitRetriesExhaustedError,
@@ -104,7 +105,7 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
 
 
 @dataclass(slots=True)
-class _Loop(Asking):
+class _Loop(VectorReads):
     """One run. All versions up to ``base`` were seen and do not conflict."""
 
     standing: Standing = field(init=False)
@@ -226,7 +227,13 @@ class _Loop(Asking):
                     raise verdict.error()
                 case NeedVectors(descriptors):
                     behind = enumerate(following, winner.version + 1)
-                    standing.files.learn(descriptors, (yield from self._read_vectors(descriptors, behind)))
+                    found = yield from self._read_vectors(descriptors, behind)
+                    gone = {one.unique_id for one in descriptors} - found.keys()
+                    if gone:
+                        found |= yield from self._read_successors(winner, gone)
+                    there = [one for one in descriptors if one.unique_id in found]
+                    standing.files.learn(there, [found[one.unique_id] for one in there])
+                    standing.files.forgo(gone - found.keys(), winner)
                 case NeedRows(files):
                     yield from self._look_at_rows(files)
                 case NeedPlaces(untold):
@@ -262,11 +269,13 @@ class _Loop(Asking):
 
     def _read_vectors(
         self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[tuple[int, bytes]]
-    ) -> Generator[Effect, Reply, list[BitMap64]]:
+    ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
         """Read deletion vectors, and with them those that the following winners gave to the same files: one round trip
-        for a chunk of winners, not one for each.
+        for a chunk of winners, not one for each. Returns them by id, without those whose files do not exist.
         """
-        missing = {one.unique_id: one for one in needed if one.unique_id not in self.ahead}
+        # A vector that another one stands for is never read itself, even if it exists: the two would contradict.
+        known = self.ahead.keys() | self.replaced.keys()
+        missing = {one.unique_id: one for one in needed if one.unique_id not in known}
         wanted = missing | self._vectors_of(following) if missing else {}
         if len(wanted) > len(missing):
             found = yield from ask(ReadVectors(tuple(wanted.values())), Vectors)
@@ -275,9 +284,9 @@ class _Loop(Asking):
                 missing = {}
             # Else one that is not needed yet may be to blame.
         if missing:
-            some = yield from self._insist(ReadVectors(tuple(missing.values())), Vectors)
-            self.ahead.update(zip(missing, some.bitmaps, strict=True))
-        return [self.ahead[one.unique_id] for one in needed]
+            self.ahead.update((yield from self._read_existing(missing)))
+        there = ((one.unique_id, self.replaced.get(one.unique_id, self.ahead.get(one.unique_id))) for one in needed)
+        return {name: rows for name, rows in there if rows is not None}
 
     def _vectors_of(self, following: Iterable[tuple[int, bytes]]) -> dict[str, DeletionVectorDescriptor]:
         """The vectors that winners gave to files of which rows are known, by their ids, up to so many bytes."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
 from refdelta.concurrency import held as holding
 from refdelta.concurrency.groups import Regrouping
-from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Touch, vector_id
+from refdelta.concurrency.held import Gone, Held, Outcome, Renewed, Revised, Touch, vector_id
 from refdelta.concurrency.places import Move
 from refdelta.concurrency.rows import ALL, NONE, Rows, any_of, union
 from refdelta.concurrency.summary import CommitSummary
@@ -25,8 +25,15 @@ class _Facing:
     winner: CommitSummary | None = None
     touches: Mapping[str, Touch] = field(default_factory=dict)
     vectors: dict[str, BitMap64] = field(default_factory=dict)
+    # The ids of vectors that do not exist any more, and the files about which nothing can be said without them.
+    missing: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
     outcomes: dict[str, Outcome] | None = None
     settled: bool = False
+
+    def has_asked_for(self, name: str) -> bool:
+        """Whether the vector with this id was read, or could not be."""
+        return name in self.vectors or name in self.missing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,13 +141,16 @@ class Files:
             if group.scattered or not self.vectors:
                 yield from (group.inputs[path].entry.path for path in group.touched(touches))
 
-    def back(self, path: str, add: Add, winner: CommitSummary) -> BitMap64:
-        """The rows that a file did not show and shows again, added again by the winner with another deletion vector."""
+    def back(self, path: str, add: Add, winner: CommitSummary) -> BitMap64 | None:
+        """The rows that a file did not show and shows again, added again by the winner with another deletion vector.
+        None where the vectors that say so do not exist any more: it may be any row.
+        """
+        facing, before = self._facing, winner.removed[path].deletion_vector
+        if path in facing.unknown or not facing.missing.isdisjoint(map(vector_id, (before, add.deletion_vector))):
+            return None
         if path in self.held:
             return self.outcomes(winner)[path].back
-        vectors = self._facing.vectors
-        before = holding.bits(winner.removed[path].deletion_vector, vectors)
-        return before - holding.bits(add.deletion_vector, vectors)
+        return holding.bits(before, facing.vectors) - holding.bits(add.deletion_vector, facing.vectors)
 
     def untold(self, winner: CommitSummary) -> list[Remove]:
         """The files that a winner has rearranged, without saying where their rows are, and of which that matters."""
@@ -175,7 +185,7 @@ class Files:
             added: those of its adds that matter for what rows they have.
         """
         vectors = {one.unique_id: one for one in self._vectors(winner, added) if one is not None}
-        needed = tuple(one for name, one in vectors.items() if name not in self._facing.vectors)
+        needed = tuple(one for name, one in vectors.items() if not self._facing.has_asked_for(name))
         self._facing.settled = not needed
         return needed
 
@@ -184,17 +194,18 @@ class Files:
         return self._facing.winner is winner and self._facing.settled
 
     def _vectors(self, winner: CommitSummary, added: Sequence[Add]) -> Iterator[DeletionVectorDescriptor | None]:
-        touches = self.touches(winner)
-        for path, touch in touches.items():
-            if path in self.held:
-                yield from holding.vectors_needed(self.held[path], self._as_held(path, touch), winner)
-        if self.vectors:
-            for group in self._touched_groups(touches).values():
-                yield from group.vectors_needed(touches)
+        for path, touch in self.touches(winner).items():
+            yield from self._vectors_of(path, touch, winner)
         for add in added:
             path = same_path(add.path)
             if path in winner.removed and path not in self.held:
                 yield from (add.deletion_vector, winner.removed[path].deletion_vector)
+
+    def _vectors_of(self, path: str, touch: Touch, winner: CommitSummary) -> Iterator[DeletionVectorDescriptor | None]:
+        if path in self.held:
+            yield from holding.vectors_needed(self.held[path], self._as_held(path, touch), winner)
+        if self.vectors and path in self.inputs:
+            yield from self.groups[self.inputs[path]].vectors_needed({path: touch})
 
     def vectors_in(self, winner: CommitSummary) -> Iterator[DeletionVectorDescriptor]:
         """The deletion vectors that a winner, which is still to be checked, gave to files of which rows are known."""
@@ -206,6 +217,32 @@ class Files:
     def learn(self, needed: Sequence[DeletionVectorDescriptor], read: Sequence[BitMap64]) -> None:
         """Take note of deletion vectors that were read for the winner that is being checked."""
         self._facing.vectors.update((one.unique_id, rows) for one, rows in zip(needed, read, strict=True))
+
+    def forgo(self, names: Collection[str], winner: CommitSummary) -> None:
+        """Take note that deletion vectors, by their ids, do not exist any more, and that no other vector can stand for
+        them. The files that need them count as removed by the winner that is being checked.
+        """
+        if not names:
+            return
+        facing = self._facing
+        facing.missing.update(names)
+        facing.settled, facing.outcomes = False, None
+        touches = dict(facing.touches)
+        for path, touch in facing.touches.items():
+            if path in self.held and isinstance(touch, Revised) and winner.only_hides(touch.add):
+                # Of the vector as it was read, it suffices that no row was read that it hides.
+                before = vector_id(self.held[path].vector)
+                if before is not None and before in names:
+                    facing.vectors[before] = NONE
+            needed = {one.unique_id for one in self._vectors_of(path, touch, winner) if one is not None}
+            if not facing.missing.isdisjoint(needed - facing.vectors.keys()):
+                touches[path] = Gone()
+                facing.unknown.add(path)
+        facing.touches = touches
+
+    def unknown(self, winner: CommitSummary) -> Collection[str]:
+        """The files about which nothing can be said, as deletion vectors do not exist any more, by path."""
+        return self._facing.unknown if self._facing.winner is winner else ()
 
     # --- going on ---
 

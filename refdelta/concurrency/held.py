@@ -140,11 +140,16 @@ def vectors_needed(held: Held, touch: Touch, winner: CommitSummary) -> Iterator[
             if held.hidden is None:
                 yield held.vector
         case Move(vector):
-            if isinstance(held.read, BitMap64) or isinstance(held.gone, BitMap64):
+            if (isinstance(held.read, BitMap64) or isinstance(held.gone, BitMap64)) and not _is_known(held, vector):
                 yield vector
             if any_of(held.gone):
                 for output in touch.outputs:
                     yield winner.added[output].deletion_vector
+
+
+def _is_known(held: Held, vector: DeletionVectorDescriptor | None) -> bool:
+    """Whether it is the file's own vector, and what that hides is known."""
+    return held.hidden is not None and vector_id(vector) == vector_id(held.vector)
 
 
 def outcome(path: str, held: Held, touch: Touch, winner: CommitSummary, vectors: Vectors) -> Outcome:
@@ -174,7 +179,10 @@ def _lost(read: Rows, before: BitMap64, after: BitMap64) -> Rows:
 
 def _moved(held: Held, move: Move, winner: CommitSummary, vectors: Vectors) -> Outcome:
     exact = isinstance(held.read, BitMap64) or isinstance(held.gone, BitMap64)
-    hidden = bits(move.vector, vectors) if exact else NONE  # of a traced move there is no vector
+    if held.hidden is not None and _is_known(held, move.vector):
+        hidden = held.hidden
+    else:
+        hidden = bits(move.vector, vectors) if exact else NONE  # of a traced move there is no vector
     read, lost = move.follow(held.read, hidden)
     gone, _ = move.follow(held.gone, hidden)
     now = {}

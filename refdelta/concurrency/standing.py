@@ -246,7 +246,7 @@ class Standing:
                 asked.append(only(add, outcome.back))
         for add in self.should_have_read(winner):
             path = same_path(add.path)
-            if path in self.files.held:
+            if path in self.files.held and path not in self.files.unknown(winner):
                 continue
             back = self.files.back(path, add, winner) if path in winner.removed else None
             if back is None or len(back):
@@ -257,9 +257,11 @@ class Standing:
 
     def why_files(self, winner: CommitSummary, paths: Collection[str]) -> str | None:
         """Why files decided over these paths, where rows might have."""
+        keys = set(map(same_path, paths))
+        if not keys.isdisjoint(self.files.unknown(winner)):
+            return "VACUUM has removed deletion vectors that it takes to compare rows; other commits had replaced them"
         if not self.work.vectors:
             return None
-        keys = set(map(same_path, paths))
         if winner.rearranges and not keys <= winner.moves.keys():
             return f"version {winner.version} does not say where the rows are that it moved"
         if not self.work.row_level and not keys.isdisjoint(winner.added):

@@ -18,7 +18,15 @@ from refdelta.ops.append import Written, append
 from refdelta.ops.rewrite import delete_where, record_inserts, remove_files, requires
 from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.actions import Add, Metadata
-from refdelta.protocol.predicate import Column, Comparison, Literal, Predicate, conjunction, disjunction
+from refdelta.protocol.predicate import (
+    Column,
+    Comparison,
+    Literal,
+    Predicate,
+    conjunction,
+    disjunction,
+    with_nulls,
+)
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot
@@ -54,7 +62,9 @@ def replace_where(
         return written, Rewritten([], [], 0)
     # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
-    gone = delete_where(txn, dataclasses.replace(txn.snapshot, metadata=changed), predicate)
+    to_come = dataclasses.replace(txn.snapshot, metadata=changed)
+    # It conflicts with writers whose files lack such a column, too: any who has another schema conflicts anyway.
+    gone = delete_where(txn, to_come, predicate, reads=with_nulls(predicate, txn.snapshot.schema))
     record_inserts(txn, written.adds)
     return written, gone
 

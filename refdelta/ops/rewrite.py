@@ -27,7 +27,7 @@ from refdelta.engine.write import CHANGE, marked, write_changes
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.rewritten import Rewritten
 from refdelta.protocol.actions import Add, Cdc
-from refdelta.protocol.change_feed import DELETE, INSERT
+from refdelta.protocol.change_feed import DELETE, INSERT, is_merge_without_changes
 from refdelta.protocol.predicate import Predicate
 
 if TYPE_CHECKING:
@@ -125,14 +125,15 @@ def may_remove(txn: Staging) -> None:
         )
 
 
-def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> list[Match]:
-    """The files that hold rows for which ``predicate`` is true, and which rows. That it was read is recorded.
+def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None) -> list[Match]:
+    """The files that hold rows for which ``predicate`` is true, and which rows. That they were read is recorded, and
+    that there are no others: by the predicate ``reads`` where another one says the same over the table's own columns.
 
     Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
     Where partition values decide for all rows of a file alike, no file is read.
     """
     files = snapshot.files
-    with txn.reading(predicate, lambda: to_adds(files)):
+    with txn.reading(predicate if reads is None else reads, lambda: to_adds(files)):
         scan = plan_scan(snapshot, [], predicate)
         files = scan.files
         matches = _found(txn, scan)
@@ -230,12 +231,16 @@ def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> lis
 
 
 def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
-    """Stage change files for the rows of files that the transaction appends, where it has staged some for other rows.
-
-    Else nobody would see in the change data feed that they were inserted.
+    """Stage change files for the rows of files that the transaction appends, where readers of the change data feed
+    would not see otherwise that they were inserted: other change files are staged, from which alone readers take what
+    changed (PROTOCOL.md, "Change Data Files"), or a MERGE without changes, whose files they pass over.
     """
-    table = txn.table_to_come
-    if table is None or not adds or not txn.change_files:
+    table, described = txn.table_to_come, txn.description
+    if table is None or not adds or not txn.is_fed:
+        return
+    if not txn.change_files and not (
+        described is not None and is_merge_without_changes(described.operation, described.operation_metrics)
+    ):
         return
     work = shares(txn, adds_table(adds), [None] * len(adds))
     executor = txn.executor or ThreadExecutor()
@@ -251,13 +256,16 @@ def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
     return changes
 
 
-def delete_where(txn: Staging, snapshot: Snapshot, predicate: Predicate) -> Rewritten:
+def delete_where(
+    txn: Staging, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
+) -> Rewritten:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
-    What was read is recorded. Where no file is written anew, no change files are needed: what was deleted follows from
+    What was read is recorded: ``reads``, where ``snapshot`` has columns that the transaction adds, or else
+    ``predicate``. Where no file is written anew, no change files are needed: what was deleted follows from
     the files that go, and from deletion vectors.
     """
-    matches = find_matches(txn, snapshot, predicate)
+    matches = find_matches(txn, snapshot, predicate, reads)
     if txn.vectors:
         return hide_rows(txn, matches)
     removed = [match.add for match in matches]

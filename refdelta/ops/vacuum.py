@@ -158,7 +158,8 @@ class _Run:
             parameters["specifiedRetentionMillis"] = retention_ms
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
         metrics = {"numFilesToDelete": garbage.objects.num_rows, "sizeOfDataToDelete": garbage.size_bytes}
-        # The application's version is recorded once, at the end.
+        # The application's version is recorded once, at the end. Where it cannot be, no file may be deleted.
+        Staging(self.store, snapshot, commit_properties=self.properties, age=None)
         noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
         done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
         return after, bool(done.rebased_over)

@@ -162,9 +162,18 @@ def _changed_nothing(actions: Iterable[AnyAction]) -> bool:
     """Whether this is a MERGE that wrote files anew and changed no row of them, as old versions of delta-spark do."""
     info = next((action.fields for action in actions if isinstance(action, CommitInfo)), {})
     metrics: Any = info.get("operationMetrics")
-    if info.get("operation") != "MERGE" or not isinstance(metrics, dict):
-        return False
-    return all(metrics.get(name) == "0" for name in _ROWS_OF_MERGE)
+    return isinstance(metrics, dict) and is_merge_without_changes(info.get("operation"), metrics)
+
+
+def is_merge_without_changes(operation: object, metrics: Mapping[str, object]) -> bool:
+    """Whether readers of the feed, here and in delta-spark, pass over the files of a commit without change files: a
+    MERGE that inserted, updated and deleted no row.
+
+    Args:
+        operation: ``commitInfo.operation``.
+        metrics: ``commitInfo.operationMetrics``, its numbers as texts or not.
+    """
+    return operation == "MERGE" and all(str(metrics.get(name)) == "0" for name in _ROWS_OF_MERGE)
 
 
 # --- whether they can be read as the table is now ----------------------------------------------------------------

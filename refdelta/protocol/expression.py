@@ -7,10 +7,11 @@ gives every value its type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from refdelta.protocol.sql_text import literal_sql, quoted, string_sql, type_sql
 from refdelta.protocol.types import BOOLEAN, VOID, DataType
@@ -213,6 +214,29 @@ def children(node: Expression) -> tuple[Expression, ...]:
         case In(value) | IsNull(value) | Like(value) | Cast(value) | Convert(value):
             return (value,)
     return ()
+
+
+def rebuilt(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree in which ``change`` has replaced each node, the inner ones first."""
+
+    def inner(child: Any) -> Any:
+        return rebuilt(child, change)
+
+    match node:
+        case And(parts) | Or(parts):
+            node = type(node)(tuple(map(inner, parts)))
+        case Comparison(_, left, right):
+            node = structs.replace(node, left=inner(left), right=inner(right))
+        case Call(_, args):
+            node = structs.replace(node, args=tuple(map(inner, args)))
+        case Case(branches, otherwise):
+            pairs = tuple((inner(condition), inner(value)) for condition, value in branches)
+            node = structs.replace(node, branches=pairs, otherwise=inner(otherwise))
+        case Condition(predicate):
+            node = structs.replace(node, predicate=inner(predicate))
+        case In(child) | IsNull(child) | Like(child) | Cast(child) | Convert(child) | Not(child):
+            node = structs.replace(node, child=inner(child))
+    return change(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:

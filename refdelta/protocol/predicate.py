@@ -36,13 +36,14 @@ from refdelta.protocol.expression import (
     Value,
     column_refs,
     columns,
+    rebuilt,
     to_sql,
     walk,
 )
 from refdelta.protocol.functions import FUNCTIONS
 from refdelta.protocol.like import like_matches
 from refdelta.protocol.ordering import compare, is_in, order
-from refdelta.protocol.types import BOOLEAN
+from refdelta.protocol.types import BOOLEAN, DataType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,6 +85,7 @@ __all__ = [
     "to_sql",
     "value_of",
     "walk",
+    "with_nulls",
 ]
 
 TRUE, FALSE, NULL = BoolLiteral(True), BoolLiteral(False), BoolLiteral(None)
@@ -132,6 +134,38 @@ def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
         case Comparison(op, left, right) if negate and op in NEGATED:
             return Comparison(NEGATED[op], left, right)
     return Not(predicate) if negate else predicate
+
+
+def with_nulls(predicate: Predicate, schema: StructType) -> Predicate:
+    """The predicate for rows of a table that lacks some of the columns: these are null.
+
+    Args:
+        predicate: bound to a schema that has all of its columns.
+        schema: the table's.
+    """
+
+    def changed(part: Any) -> Any:
+        if isinstance(part, Column):
+            return part if _has(schema, part.path) else Literal(None, part.type)
+        if isinstance(part, Predicate) and not columns(part):
+            try:
+                return BoolLiteral(evaluate(part, {}))
+            except ExpressionError:
+                return part  # whether it fails is for the rows to tell
+        return part
+
+    found: Predicate = rebuilt(predicate, changed)
+    return FALSE if found == NULL else found
+
+
+def _has(schema: StructType, path: Iterable[str]) -> bool:
+    here: DataType = schema
+    for name in path:
+        field = here.find(name) if isinstance(here, StructType) else None
+        if field is None:
+            return False
+        here = field.type
+    return True
 
 
 # --- what it is for one row --------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ class HistoryCheck(OfCommit):
         self._changes()
         if not self.after.supports("domainMetadata"):
             for line in self.commit.lines:
-                if isinstance(line.action, DomainMetadata):
+                # The commit that drops the feature may take the domains away.
+                if isinstance(line.action, DomainMetadata) and not line.action.removed:
                     domain = line.action.domain
                     self.find("action-18", f"the domain {domain!r}, and no feature domainMetadata", line)
 
@@ -163,22 +164,27 @@ class HistoryCheck(OfCommit):
                 self.find("feature-4", f"{remove.path!r} is removed from a table that is append-only", line)
 
     def _changes(self) -> None:
-        """What an UPDATE or MERGE changes, and rows that are only copied, are told apart by change files alone."""
+        """Change files are needed where rows were updated, or copied to new files: without them, readers take all rows
+        of a new file as inserted, and all rows of a removed one as deleted (PROTOCOL.md, "Change Data Files").
+        """
         on = self.after.is_on("delta.enableChangeDataFeed") and self.after.supports("changeDataFeed")
         if not (on and self.before.feed) or any(isinstance(line.action, Cdc) for line in self.commit.lines):
             return
         infos = [line.action.fields for line in self.commit.lines if isinstance(line.action, CommitInfo)]
         operation = infos[0].get("operation") if infos else None
+        found = infos[0].get("operationMetrics") if infos else None
+        metrics: dict[str, Any] = found if isinstance(found, dict) else {}
         paths = {remove.path for _, remove in self.removes if remove.data_change is not False}
         new = [line for line, add in self.adds if add.data_change and add.path not in paths]
-        if operation in ("UPDATE", "DELETE") and paths and new:
-            message = f"an {operation} wrote files" if operation == "UPDATE" else "a DELETE wrote files"
-            self.find("cdf-3", f"{message}, and no change files", new[0])
-        if operation == "MERGE" and paths and new:
-            found = infos[0].get("operationMetrics")
-            metrics: dict[str, Any] = found if isinstance(found, dict) else {}
-            if any(metrics.get(name, "0") != "0" for name in _OF_MERGE) and not _changed_nothing(metrics):
-                self.find("cdf-3", "a MERGE updated or copied rows, and wrote no change files", new[0])
+        if operation == "UPDATE" and paths and new:
+            self.find("cdf-3", "an UPDATE wrote files, and no change files", new[0])
+        # Only rows of a file that is gone can have been copied. Other new rows were appended in the same commit.
+        gone = paths - {add.path for _, add in self.adds}
+        if operation == "DELETE" and gone and new and metrics.get("numCopiedRows") != "0":
+            self.find("cdf-3", "a DELETE wrote files, and no change files", new[0])
+        merged = any(metrics.get(name, "0") != "0" for name in _OF_MERGE) and not _changed_nothing(metrics)
+        if operation == "MERGE" and paths and new and merged:
+            self.find("cdf-3", "a MERGE updated or copied rows, and wrote no change files", new[0])
 
     # --- in-commit timestamps --------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, Transaction, errors, write_deltalake
 
 
 def ids(*values):
@@ -166,6 +166,59 @@ def test_application_transactions_are_idempotent(path):
     assert table.transaction_version("etl") == 1
     with pytest.raises(errors.InvalidArgumentError, match="go together"):
         table.begin(app_id="etl")
+
+
+def recording(**versions):
+    return CommitProperties(app_transactions=[Transaction(app_id=name, version=at) for name, at in versions.items()])
+
+
+WRITES = {
+    "write_deltalake": lambda path, noted: write_deltalake(path, ids(3), mode="append", commit_properties=noted),
+    "a handle": lambda path, noted: write_deltalake(DeltaTable(path), ids(3), mode="append", commit_properties=noted),
+    "overwrite": lambda path, noted: write_deltalake(path, ids(3), mode="overwrite", commit_properties=noted),
+    "begin": lambda path, noted: DeltaTable(path).begin(commit_properties=noted),
+    "delete": lambda path, noted: DeltaTable(path).delete("id = 1", commit_properties=noted),
+    "compact": lambda path, noted: DeltaTable(path).optimize.compact(commit_properties=noted),
+    "properties": lambda path, noted: DeltaTable(path).alter.set_table_properties(
+        {"mine": "1"}, commit_properties=noted
+    ),
+    "restore": lambda path, noted: DeltaTable(path).restore(0, commit_properties=noted),
+    "vacuum": lambda path, noted: DeltaTable(path).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False, commit_properties=noted
+    ),
+    "create": lambda path, noted: DeltaTable.create(path, ids().schema, mode="overwrite", commit_properties=noted),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_versions_of_applications_that_are_recorded_in_part_are_an_error(path, write):
+    write_deltalake(path, ids(5), mode="overwrite", commit_properties=recording(x=4, z=1))
+    before, version = data_files(path), DeltaTable(path).version()
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        WRITES[write](path, recording(x=3, y=2, z=7))
+    assert "recorded are 'x' at version 4 (asked: 3);" in str(caught.value)
+    assert "not recorded are 'y' version 2 (it has none), 'z' version 7 (it has 1)." in str(caught.value)
+    assert (data_files(path), DeltaTable(path).version()) == (before, version)
+
+
+def test_a_write_is_skipped_if_all_versions_of_its_applications_are_recorded(path):
+    write = WRITES["write_deltalake"]
+    assert write(path, recording(x=1, y=1)).version == 2
+    assert write(path, recording(x=1, y=1)).version is None
+    assert write(path, recording(x=2, y=2)).version == 3
+    assert write(path, recording(y=1, x=2)).version is None
+    assert write(path, recording(z=1)).version == 4
+    assert write(path, recording()).version == 5
+    assert [DeltaTable(path).transaction_version(name) for name in "xyz"] == [2, 2, 1]
+
+
+def test_a_handle_that_has_not_seen_what_was_recorded_meanwhile(path):
+    table = DeltaTable(path)
+    write_deltalake(table, ids(3), mode="append")
+    write_deltalake(path, ids(4), mode="append", commit_properties=recording(x=1))
+    with pytest.raises(errors.InvalidArgumentError, match="'x' at version 1"):
+        write_deltalake(table, ids(5), mode="append", commit_properties=recording(x=1, y=1))
+    assert held(path) == [1, 2, 3, 4, 11, 12]
 
 
 @pytest.mark.parametrize("statement", ["delete", "update", "merge"])

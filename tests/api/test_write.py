@@ -190,6 +190,60 @@ def test_replace_where_keeps_rows_for_which_the_predicate_is_null(path):
     assert [(r["id"], r["v"]) for r in rows(DeltaTable(path), "id")] == [(2, None), (9, 25)]
 
 
+def with_column(*values):
+    return pa.table({"id": pa.array([9] * len(values), pa.int64()), "new": pa.array(values, pa.int64())})
+
+
+ADDED = [
+    # the predicate, the new value, which of the rows 1, 2, 3 it replaces, and whether of a row 5 that is added
+    ("new = 1", 1, set(), False),
+    ("new IS NULL", None, {1, 2, 3}, True),
+    ("new <=> 1 AND id > 0", 1, set(), False),
+    ("new = 1 OR id = 2", 1, {2}, False),
+    ("new = 1 OR id > 2", 1, {3}, True),
+    ("coalesce(new, 1) = 1", 1, {1, 2, 3}, True),
+    ("NOT (new = 1)", 2, set(), False),
+]
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize(("predicate", "value", "gone", "_meets"), ADDED)
+def test_replace_where_over_a_column_that_the_write_adds(path, vectors, predicate, value, gone, _meets):
+    properties = {"delta.enableDeletionVectors": vectors, "delta.enableChangeDataFeed": "true"}
+    write_deltalake(path, SMALL, configuration=properties)
+    write_deltalake(path, with_column(value), mode="overwrite", predicate=predicate, schema_mode="merge")
+    kept = [{"id": row["id"], "name": row["name"], "new": None} for row in SMALL.to_pylist() if row["id"] not in gone]
+    assert rows(DeltaTable(path), "id") == [*kept, {"id": 9, "name": None, "new": value}]
+    with pytest.raises(errors.ColumnNotFoundError, match="newer"):
+        write_deltalake(path, with_column(1), mode="overwrite", predicate="newer = 1", schema_mode="merge")
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize(("predicate", "value", "_gone", "meets"), ADDED)
+def test_files_of_others_hold_null_in_a_column_that_a_replace_where_adds(path, vectors, predicate, value, _gone, meets):
+    write_deltalake(path, SMALL, configuration={"delta.enableDeletionVectors": vectors})
+
+    def meanwhile():
+        write_deltalake(path, pa.table({"id": pa.array([5], pa.int64())}), mode="append")
+        yield from with_column(value).to_batches()
+
+    data = pa.RecordBatchReader.from_batches(with_column(value).schema, meanwhile())
+    more = {"mode": "overwrite", "predicate": predicate, "schema_mode": "merge"}
+    if meets:
+        with pytest.raises(errors.ConcurrentAppendException):
+            write_deltalake(path, data, **more)
+    else:
+        assert write_deltalake(path, data, **more).rebased_over == (1,)
+        assert {5, 9} <= {row["id"] for row in rows(DeltaTable(path))}
+
+
+def test_replace_where_over_a_field_that_the_write_adds_to_a_struct(path):
+    write_deltalake(path, pa.table({"s": [{"a": 1}, None]}))
+    data = pa.table({"s": [{"a": 2, "b": 3}]})
+    write_deltalake(path, data, mode="overwrite", predicate="s.b = 3 OR s.a = 7", schema_mode="merge")
+    assert rows(DeltaTable(path)) == [{"s": None}, {"s": {"a": 1, "b": None}}, {"s": {"a": 2, "b": 3}}]
+
+
 def test_replace_where_refuses_rows_outside_of_it_and_leaves_nothing(path):
     write_deltalake(path, SMALL)
     before = data_files(path)

@@ -24,6 +24,7 @@ from refdelta.concurrency.places import Group, Input, Output, Place
 from refdelta.concurrency.read_set import ReadSet
 from refdelta.concurrency.rows import ALL
 from refdelta.concurrency.standing import Work
+from refdelta.errors import DataFileNotFoundError
 from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
 from refdelta.protocol.codec import decode_commit, encode_commit
 from refdelta.protocol.deletion_vector import locate, parse_bitmap
@@ -70,6 +71,7 @@ class Table:
     def __init__(self, *files: Iterable[Row], row_level: bool = True, vectors: bool = True):
         self.files: dict[str, tuple[Row, ...]] = {}
         self.vectors: dict[str, BitMap64] = {}
+        self.vacuumed: set[str] = set()
         self.versions: list[Live] = []
         self.log: list[bytes] = []
         self.row_level, self.can = row_level, vectors
@@ -226,6 +228,19 @@ class Table:
     def _work(self, **more) -> Work:
         return Work(vectors=self.can, row_level=self.row_level, now_ms=7, **more)
 
+    # --- vacuum ---
+
+    def vacuum(self) -> None:
+        """Remove the data files and vectors that the newest version does not name; inline vectors stand in the log."""
+        live = self.versions[-1].values()
+        vectors = {add.deletion_vector.unique_id for add in live if add.deletion_vector}
+        self.vacuumed |= (self.files.keys() - {add.path for add in live}) | (self.vectors.keys() - vectors)
+
+    def is_there(self, add: Add) -> bool:
+        """Whether a file can be read, with its vector."""
+        vector = add.deletion_vector
+        return add.path not in self.vacuumed and (vector is None or vector.unique_id not in self.vacuumed)
+
     # --- the loop ---
 
     def commit(self, txn: Transaction, level: IsolationLevel = SERIALIZABLE, **limits) -> CommitOutcome:
@@ -265,11 +280,15 @@ class Table:
             case effects.Pause():
                 return effects.Elapsed(0.0)
             case effects.ReadVectors(descriptors):
+                if any(one.unique_id in self.vacuumed for one in descriptors):
+                    return effects.Failed(DataFileNotFoundError("it does not exist", file="v"))
                 return effects.Vectors(tuple(map(self.hidden, descriptors)))
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(self.vector, bitmaps)))
             case effects.LookAtRows(files):
                 self.looks += 1
+                if not all(map(self.is_there, files)):
+                    return effects.Failed(DataFileNotFoundError("it does not exist", file="f"))
                 found = tuple(any(map(txn.selects, self.rows_of(add))) for add in files)
                 return effects.Matches(found, 0.0)
         return effects.Yes()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from concurrency.rows_table import Change, Table, Transaction, justified
 from refdelta.concurrency.commit import CommitOutcome
 from refdelta.errors import ConcurrentModificationError
+from refdelta.protocol.actions import Add
 from tiers import examples
 
 COLOUR = st.integers(0, 5)
@@ -29,6 +30,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("compact"), st.none(), st.just({"permuted": True})),
     st.tuples(st.just("restore"), st.integers(0, 4), st.just({})),
 )
+VACUUM = ("vacuum", None, {})
 HISTORIES = st.lists(st.tuples(OPERATIONS, st.integers(0, 5)), min_size=2, max_size=8)
 FILES = [[(10 * file + at, (3 * file + 5 * at) % 6) for at in range(8)] for file in range(4)]
 # Few rows and few colours, where everything meets; and more of both, where most passes.
@@ -42,11 +44,25 @@ def begin(table: Table, operation: tuple, age: int) -> Transaction:
     return getattr(table, verb)(argument, age, **more)
 
 
-def play(table: Table, history) -> None:
+def may_refuse(txn: Transaction, winners: list[Change]) -> bool:
+    if txn.rearranges:
+        return txn.permutes and any(one.removed or one.txn.rearranges for one in winners)
+    if txn.restores or any(one.txn.restores or one.txn.permutes for one in winners):
+        # These replace whole files, so that no row of theirs can be followed.
+        return bool(winners) and not txn.blind
+    return justified(txn, winners)
+
+
+def play(table: Table, history, may_refuse=may_refuse) -> None:
     changes: list[Change] = []
     for operation, age in history:
+        if operation is VACUUM:
+            table.vacuum()
+            continue
         txn = begin(table, operation, age)
         if not (txn.actions or txn.work.edits or txn.work.groups):
+            continue
+        if txn.restores and not all(table.is_there(one) for one in txn.actions if isinstance(one, Add)):
             continue
         winners, before = changes[txn.saw :], table.rows(-1)
         outcome, refused = attempt(table, txn)
@@ -70,15 +86,6 @@ def attempt(table: Table, txn: Transaction) -> tuple[CommitOutcome | None, str]:
         return None, error.conflict.rule
 
 
-def may_refuse(txn: Transaction, winners: list[Change]) -> bool:
-    if txn.rearranges:
-        return txn.permutes and any(one.removed or one.txn.rearranges for one in winners)
-    if txn.restores or any(one.txn.restores or one.txn.permutes for one in winners):
-        # These replace whole files, so that no row of theirs can be followed.
-        return bool(winners) and not txn.blind
-    return justified(txn, winners)
-
-
 @examples(500)
 @given(st.sampled_from([FILES, SMALL]), HISTORIES)
 def test_rows_decide_exactly(files, history):
@@ -91,3 +98,26 @@ def test_rows_decide_exactly(files, history):
 )
 def test_deep_sequences_of_changes_and_compactions(files, history):
     play(Table(*files), history)
+
+
+VACUUMS = st.just((VACUUM, 0))
+
+
+@examples(300)
+@given(
+    st.sampled_from([FILES, SMALL]), st.lists(st.tuples(CHANGE, st.integers(0, 9)) | VACUUMS, min_size=3, max_size=10)
+)
+def test_rows_decide_exactly_where_superseded_vectors_were_vacuumed(files, history):
+    # The newest vector of a file decides for those before it.
+    play(Table(*files), history)
+
+
+@examples(300)
+@given(
+    st.sampled_from([FILES, SMALL]),
+    st.lists(st.tuples(OPERATIONS, st.integers(0, 5)) | VACUUMS, min_size=3, max_size=10),
+)
+def test_what_cannot_be_compared_after_a_vacuum_is_a_conflict(files, history):
+    # Neither an error about files that are gone, nor a commit that should have conflicted.
+    table = Table(*files)
+    play(table, history, lambda txn, winners: bool(table.vacuumed and winners) or may_refuse(txn, winners))

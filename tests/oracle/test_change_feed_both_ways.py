@@ -215,3 +215,25 @@ def test_delta_spark_reads_what_is_recorded_here(quick_spark, tmp_path, kind):
         names = table.schema().names
         expected = Counter(str([row.get(name) for name in names]) for row in held)
         assert {key: count for key, count in state.items() if count} == expected
+
+
+@pytest.mark.parametrize("properties", [FEED, FEED | VECTORS], ids=["plain", "vectors"])
+def test_a_statement_and_an_append_in_one_version(quick_spark, tmp_path, properties):
+    """delta-spark passes over the files of a MERGE that changed no row; appended rows are in change files there."""
+    write_deltalake(tmp_path, pa.table({"id": range(10)}), configuration=properties)
+    statements = [
+        lambda txn: txn.delete("id = 2"),
+        lambda txn: txn.delete("id < 5"),
+        lambda txn: txn.merge(pa.table({"k": [99]}), "t.id = s.k").when_matched_delete().execute(),
+        lambda txn: txn.merge(pa.table({"k": [7]}), "t.id = s.k").when_matched_delete().execute(),
+    ]
+    for number, statement in enumerate(statements):
+        with DeltaTable(tmp_path).begin() as txn:
+            txn.append(pa.table({"id": [100 + number]}))
+            statement(txn)
+            txn.commit()
+    ours = DeltaTable(tmp_path).load_cdf().read_all()
+    assert_same_table(ours, feed(quick_spark, tmp_path, startingVersion=0))
+    told = zip(ours.column("_change_type").to_pylist(), ours.column("id").to_pylist(), strict=True)
+    deleted = [("delete", number) for number in [2, 0, 1, 3, 4, 7]]
+    assert Counter(told) == Counter([("insert", number) for number in [*range(10), *range(100, 104)]] + deleted)

@@ -35,8 +35,9 @@ from refdelta.protocol.predicate import (
     possible,
     push_not,
     to_sql,
+    with_nulls,
 )
-from refdelta.protocol.types import LONG, STRING
+from refdelta.protocol.types import LONG, STRING, StructType
 from tiers import examples
 
 THREE = [TRUE, FALSE, NULL]
@@ -129,6 +130,18 @@ def test_pushing_not_inwards_changes_nothing(predicate, row):
 def test_what_is_possible_holds_what_is(predicate, row, known):
     bound = bind(predicate, SCHEMA)
     assert evaluate(bound, row) in possible(bound, {name: row[name] for name in known})
+
+
+@given(PREDICATES, rows(), st.sets(st.sampled_from(SCHEMA.names)))
+@examples(200)
+def test_columns_that_a_table_lacks_are_null(predicate, row, left):
+    bound = bind(predicate, SCHEMA)
+    found = with_nulls(bound, StructType(tuple(field for field in SCHEMA if field.name in left)))
+    assert {path[0] for path in columns(found)} <= left
+    known = {name: row[name] for name in left}
+    whole = dict.fromkeys(SCHEMA.names) | known
+    assert (evaluate(found, known) is True) == (evaluate(bound, whole) is True)
+    assert columns(found) or found in {TRUE, FALSE}
 
 
 def test_what_is_possible_is_told_from_partition_values():

@@ -67,6 +67,31 @@ def test_what_refdelta_tells_is_what_it_did(tmp_path, layout, statement):
     assert recorded or (layout, statement) == ("vectors", "delete")
 
 
+@pytest.mark.parametrize("predicate", ["id = 2", "id < 3", "part = 'x'", "true", "id = 99"])
+@pytest.mark.parametrize("statement", ["delete", "update", "merge"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_statement_and_an_append_in_one_transaction(tmp_path, layout, statement, predicate):
+    path = tmp_path / "t"
+    write_deltalake(path, ROWS, **({"configuration": FED} | LAYOUTS[layout]))
+    hit = DeltaTable(path).to_pyarrow_table(filters=predicate).column("id").to_pylist()
+    with DeltaTable(path).begin() as txn:
+        txn.append(SOURCE)
+        if statement == "delete":
+            txn.delete(predicate)
+        elif statement == "update":
+            txn.update({"f": "7"}, predicate=predicate)
+        else:
+            txn.merge(pa.table({"k": hit}), "t.id = s.k").when_matched_delete().execute()
+        txn.commit()
+    changes = DeltaTable(path).load_cdf(1).read_all()
+    kinds = ["update_preimage", "update_postimage"] if statement == "update" else ["delete"]
+    wanted = [("insert", number) for number in SOURCE.column("id").to_pylist()]
+    wanted += [(kind, number) for kind in kinds for number in hit]
+    told = zip(changes.column("_change_type").to_pylist(), changes.column("id").to_pylist(), strict=True)
+    assert sorted(told) == sorted(wanted)
+    assert found(path) == []
+
+
 def rewritten(path, change):
     """Write each change file anew, its rows as a function leaves them."""
     log = path / "_delta_log" / f"{1:020d}.json"

@@ -167,6 +167,9 @@ CDC = {"cdc": {"path": "_change_data/c", "partitionValues": {}, "size": 1, "data
         ("DELETE", [add("b")], [("cdf-3", 2, 3)]),
         ("DELETE", [], []),
         ("DELETE", [add("a", deletionVector=vector())], []),
+        ("DELETE", [add("a", deletionVector=vector()), add("b")], []),
+        ("DELETE 0", [add("b")], []),
+        ("DELETE 1", [add("b")], [("cdf-3", 2, 3)]),
         ("WRITE", [add("b")], []),
     ],
 )
@@ -176,7 +179,9 @@ def test_changes_are_told_where_the_feed_is_on(operation, more, clauses):
         configuration={"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"},
     )
     made.commit(add("a"))
-    made.commit({"commitInfo": {"operation": operation}}, remove("a"), *more)
+    name, *copied = operation.split()
+    metrics = {"operationMetrics": {"numCopiedRows": copied[0]}} if copied else {}
+    made.commit({"commitInfo": {"operation": name, **metrics}}, remove("a"), *more)
     assert found(made) == clauses
 
 
