@@ -99,6 +99,11 @@ class TableAlterer(ColumnAlterer):
         """Change by which columns the table is clustered (CLUSTER BY). By them ``optimize.cluster()`` clusters what
         comes from now on, and ``optimize.cluster(full=True)`` what is there.
 
+        Properties stay as they are. A table that is created clustered has deletion vectors and tracks rows, so that
+        ``optimize.cluster()`` never conflicts with UPDATE, DELETE and MERGE; an existing one gets neither here, and no
+        row ids for the files that are there, so it can conflict until ``delta.enableDeletionVectors`` and
+        ``delta.enableRowTracking`` are set, see :meth:`set_table_properties`.
+
         Args:
             columns: up to four, in any case; dots lead into structs, backticks keep a dot in a name. None or an empty
                 list: no columns any more (CLUSTER BY NONE).

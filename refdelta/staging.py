@@ -30,6 +30,8 @@ from refdelta.engine.write import abort_files
 from refdelta.hooks import after_commit, failed
 from refdelta.protocol.actions import Add, AnyAction, Cdc, Metadata, Remove
 from refdelta.protocol.change_feed import is_fed
+from refdelta.protocol.clustering import FEATURE as CLUSTERING
+from refdelta.protocol.features import features_of
 from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.row_tracking import is_enabled
@@ -400,6 +402,7 @@ class Staging(ReadRecord):
             parse=lambda sql: parse_predicate(sql, schema),
             metadata=snapshot.metadata,
             tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
+            clustered=CLUSTERING in features_of(snapshot.protocol),
         )
 
     @property

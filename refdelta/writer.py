@@ -50,8 +50,9 @@ def write_deltalake(
         mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
         cluster_by: the clustering columns of such a table, at most four, instead of partition columns; dots lead into
-            structs. A new one gets deletion vectors, so that rows decide over conflicts, unless ``configuration`` has
-            ``delta.enableDeletionVectors`` false. Where the schema is overwritten, None keeps the table's.
+            structs. A new one gets deletion vectors, so that rows decide over conflicts, and tracks rows, so that
+            clustering conflicts with no change of rows, unless ``configuration`` has ``delta.enableDeletionVectors`` or
+            ``delta.enableRowTracking`` false. Where the schema is overwritten, None keeps the table's.
         schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
         predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
             every new row must satisfy it. Rows of the table hold null in a column that the write adds.

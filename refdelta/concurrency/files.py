@@ -50,6 +50,8 @@ class Files:
         unseen: files of appends that it skipped: they are live, and it did not read them.
         vectors: whether deletion vectors may be written.
         row_level: whether rows decide over conflicts, not files.
+        drops_sorts: whether a group whose rows changed their order is dropped, like any other, where it cannot follow
+            what a winner did to its inputs; else that is a conflict.
     """
 
     held: dict[str, Held]
@@ -58,6 +60,7 @@ class Files:
     everything: bool
     vectors: bool
     row_level: bool
+    drops_sorts: bool = False
     inputs: dict[str, int] = field(init=False)
     unseen: set[str] = field(default_factory=set)
     _facing: _Facing = field(default_factory=_Facing)
@@ -138,7 +141,7 @@ class Files:
             if path in self.pinned and not isinstance(touch, Renewed):
                 yield _written(path, winner)
         for group in self._touched_groups(touches).values():
-            if group.scattered or not self.vectors:
+            if (group.scattered and not self.drops_sorts) or not self.vectors:
                 yield from (group.inputs[path].entry.path for path in group.touched(touches))
 
     def back(self, path: str, add: Add, winner: CommitSummary) -> BitMap64 | None:

@@ -94,6 +94,8 @@ class Regrouping:
 
     def behind(self, touches: Touches, winner: CommitSummary, vectors: Vectors) -> Regrouping | None:
         """The group behind a winner that does not conflict with it; None where it is dropped."""
+        if self.scattered and self.touched(touches):
+            return None
         inputs, hidden = dict(self.inputs), dict(self.hidden)
         bases = {same_path(one.add.path): one.base for one in self.group.inputs}
         for path in [path for path in inputs if path in touches]:

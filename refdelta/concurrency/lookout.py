@@ -74,13 +74,18 @@ class Lookout:
             return f"looking at winners' new files took all of the budget of {budget.seconds:g} seconds"
         return None
 
-    def too_many_to_trace(self, files: Sequence[Add]) -> str | None:
-        """Why rows cannot be looked for by their ids in these files; None where they can."""
+    def too_many_to_trace(self, files: Sequence[Add], *, limited: bool = True) -> str | None:
+        """The reason why rows cannot be looked for by their ids in these files; None where they can.
+
+        Args:
+            files: the files.
+            limited: whether the budget applies.
+        """
         counts = [num_records(add) for add in files]
         known = [count for count in counts if count is not None]
         if len(known) < len(counts):
             return "files that winners rearranged do not say how many rows they have"
-        if sum(known) * _TRACED_BYTES > self.budget.size:
+        if limited and sum(known) * _TRACED_BYTES > self.budget.size:
             return f"the rows of files that winners rearranged are beyond the budget of {self.budget.size:,} bytes"
         return None
 

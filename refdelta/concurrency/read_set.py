@@ -30,6 +30,8 @@ class ReadTable:
         parse: makes a predicate of the SQL text that a winner recorded; raises ``DeltaError`` for what it cannot
             read. None where no winner's text is to be understood: each is taken to have read everything.
         tracks_rows: whether rows keep ids, by which they can be found in whichever files they are.
+        clustered: whether its protocol has the feature of clustered tables. No file of such a table is sorted but by
+            OPTIMIZE without ZORDER BY, which must not conflict where rows are tracked.
         metadata: its metaData. A winner that writes the same again changes nothing; None where any counts as a change.
     """
 
@@ -38,6 +40,7 @@ class ReadTable:
     parse: Callable[[str], Predicate] | None = None
     metadata: Metadata | None = None
     tracks_rows: bool = False
+    clustered: bool = False
 
     @property
     def has_identity_columns(self) -> bool:

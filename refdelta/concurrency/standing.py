@@ -162,9 +162,17 @@ class Standing:
             everything=self.everything,
             vectors=self.work.vectors,
             row_level=self.work.row_level,
+            drops_sorts=self._follows_sorts,
         )
 
     # --- what it is ---
+
+    @property
+    def _follows_sorts(self) -> bool:
+        """Whether rows that were sorted can be followed, and must be: there the matrices promise that OPTIMIZE never
+        conflicts.
+        """
+        return self.table is not None and self.table.tracks_rows and self.table.clustered
 
     @property
     def level_name(self) -> str:
@@ -278,7 +286,7 @@ class Standing:
             if (winner.version, wanted.group) in self._traced:
                 continue
             self._traced.add((winner.version, wanted.group))
-            why = self.lookout.too_many_to_trace(wanted.outputs)
+            why = self.lookout.too_many_to_trace(wanted.outputs, limited=not self._follows_sorts)
             if why is None:
                 return wanted
             self.lookout.reasons[why] = None

@@ -88,7 +88,8 @@ def to_drop(snapshot: Snapshot, given: Any) -> str:
         )
     needing = sorted(other for other in supported if other in REGISTRY and name in REGISTRY[other].requires)
     if needing:
-        raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} needs it, and goes first")
+        need = "need it, and go first" if len(needing) > 1 else "needs it, and goes first"
+        raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} {need}")
     return name
 
 

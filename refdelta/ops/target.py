@@ -26,9 +26,10 @@ from refdelta.protocol.evolution import Changes, merge_schemas
 from refdelta.protocol.features import check_writable, features_of
 from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.iceberg_compat import check_compatible, version_of, with_mapping
-from refdelta.protocol.properties import TableProperties, validate
+from refdelta.protocol.properties import TableProperties, get, validate
 from refdelta.protocol.protocol_choice import protocol_for_new_table, settled
-from refdelta.protocol.row_tracking import named_columns
+from refdelta.protocol.row_tracking import ENABLED as _TRACKING
+from refdelta.protocol.row_tracking import SUSPENDED, named_columns
 from refdelta.protocol.types import (
     VARIANT,
     ArrayType,
@@ -93,8 +94,8 @@ def new_table(
     description: str | None = None,
     replaced: Snapshot | None = None,
 ) -> Target:
-    """A table that does not exist yet. A clustered one has deletion vectors unless the configuration says otherwise or
-    excludes them; one that Iceberg is to read is mapped.
+    """A table that does not exist yet. A clustered one has deletion vectors, and with them row tracking, unless the
+    configuration says otherwise or excludes them; one that Iceberg is to read is mapped.
 
     ``replaced`` is a table that it takes the place of: ids of its columns are not given again.
 
@@ -112,9 +113,8 @@ def new_table(
     }
     clustering = chosen_columns(schema, arguments.names("cluster_by", cluster_by) or ())
     properties = validate(given)
-    if clustering and _VECTORS not in properties and not version_of(properties):
-        # Rows decide over conflicts only where there are vectors.
-        properties[_VECTORS] = "true"
+    if clustering:
+        properties = _with_clustering_defaults(properties)
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
     schema = without_mapping(schema)
@@ -148,6 +148,18 @@ def new_table(
     check_expressions(schema)
     read = TableProperties.parse(properties, supported)
     return Target(schema, columns, read, clustering, (protocol, metadata, *domain), rules)
+
+
+def _with_clustering_defaults(properties: dict[str, str]) -> dict[str, str]:
+    """The properties of a new clustered table, with those that it has by default."""
+    properties = dict(properties)
+    if _VECTORS not in properties and not version_of(properties):
+        # Rows decide over conflicts only where there are vectors.
+        properties[_VECTORS] = "true"
+    if get(properties, _VECTORS) and _TRACKING not in properties and not get(properties, SUSPENDED):
+        # Clustering permutes rows: only their ids say where each of them is, for those who change it meanwhile.
+        properties[_TRACKING] = "true"
+    return properties
 
 
 def existing_table(

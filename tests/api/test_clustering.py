@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.ops import auto_compact
 from refdelta.protocol.paths import commit_key
 from written_tables import actions
@@ -26,10 +26,18 @@ DATA = pa.table(
     }
 )
 VECTORS = "delta.enableDeletionVectors"
+TRACKING = "delta.enableRowTracking"
 
 
 def domain(path, version):
-    return actions(path, version, "domainMetadata")
+    found = actions(path, version, "domainMetadata")
+    return [action for action in found if action["domain"] == "delta.clustering"]
+
+
+def configuration(table):
+    """The properties, without the names of the columns in which rows keep their ids."""
+    found = table.metadata().configuration
+    return {name: value for name, value in found.items() if not name.startswith("delta.rowTracking.materialized")}
 
 
 def clustered_by(*paths):
@@ -48,9 +56,11 @@ def stats(path, version):
 def test_a_table_is_created_clustered(tmp_path):
     table = DeltaTable.create(tmp_path, DATA.schema, cluster_by=["ID", "s.x", "s.`y.z`"])
     assert domain(tmp_path, 0) == clustered_by(["id"], ["s", "x"], ["s", "y.z"])
-    assert {"clustering", "domainMetadata", "deletionVectors"} <= set(table.protocol().writer_features)
+    features = {"clustering", "domainMetadata", "deletionVectors", "rowTracking"}
+    assert features <= set(table.protocol().writer_features)
     assert table.protocol().reader_features == ["deletionVectors"]
-    assert table.metadata().configuration == {VECTORS: "true"}
+    assert configuration(table) == {VECTORS: "true", TRACKING: "true"}
+    assert len(table.metadata().configuration) == 4
     assert table.detail()["clustering_columns"] == ["id", "s.x", "s.`y.z`"]
     assert table.history()[0]["operationParameters"]["clusterBy"] == '["id","s.x","s.`y.z`"]'
 
@@ -66,8 +76,39 @@ def test_a_first_write_creates_one(tmp_path):
 def test_vectors_are_left_off_where_that_is_said(tmp_path, name):
     table = DeltaTable.create(tmp_path, DATA.schema, cluster_by="id", configuration={name: "false"})
     assert table.metadata().configuration == {VECTORS: "false"}
-    assert "deletionVectors" not in table.protocol().writer_features
+    assert not {"deletionVectors", "rowTracking"} & set(table.protocol().writer_features)
     assert table.protocol().min_reader_version == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "tracked"),
+    [
+        ({TRACKING: "false"}, False),
+        ({TRACKING.lower(): "False"}, False),
+        ({"delta.rowTrackingSuspended": "true"}, False),
+        ({VECTORS: "true"}, True),
+        ({VECTORS: "false", TRACKING: "true"}, True),
+    ],
+)
+def test_rows_are_tracked_unless_that_is_said(tmp_path, given, tracked):
+    """With deletion vectors; without them OPTIMIZE can conflict in any case."""
+    write_deltalake(tmp_path, DATA, cluster_by="id", configuration=given)
+    table = DeltaTable(tmp_path)
+    assert configuration(table).get(TRACKING) == (
+        "true" if tracked else given.get(TRACKING, given.get(TRACKING.lower()))
+    )
+    assert ("rowTracking" in table.protocol().writer_features) == tracked
+    table.update({"Name": "'z'"}, predicate="id = 2")
+    table.optimize.cluster()
+    if tracked:
+        ids = table.to_pyarrow_table(columns=["id", "_metadata.row_id"]).to_pylist()
+        assert sorted((row["id"], row["_metadata.row_id"]) for row in ids) == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    assert not verify(tmp_path, sample=None).findings
+
+
+def test_a_table_without_clustering_columns_tracks_no_rows(tmp_path):
+    table = DeltaTable.create(tmp_path, DATA.schema, configuration={VECTORS: "true"})
+    assert table.metadata().configuration == {VECTORS: "true"}
 
 
 def test_no_columns_make_no_clustered_table(tmp_path):
@@ -260,8 +301,10 @@ def test_a_replaced_table_has_its_own_columns(tmp_path):
 def test_a_table_becomes_clustered_when_it_is_replaced(tmp_path):
     write_deltalake(tmp_path, DATA, partition_by="Name")
     table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", cluster_by="id")
-    assert {"clustering", "domainMetadata", "deletionVectors"} <= set(table.protocol().writer_features)
-    assert (domain(tmp_path, 1), table.metadata().configuration) == (clustered_by(["id"]), {VECTORS: "true"})
+    assert {"clustering", "domainMetadata", "deletionVectors", "rowTracking"} <= set(table.protocol().writer_features)
+    assert (domain(tmp_path, 1), configuration(table)) == (clustered_by(["id"]), {VECTORS: "true", TRACKING: "true"})
+    write_deltalake(table, DATA, mode="append")
+    assert sorted(table.to_pyarrow_table(columns=["_metadata.row_id"])[0].to_pylist()) == [0, 1, 2, 3]
 
 
 def test_restore_brings_the_columns_back(tmp_path):
@@ -437,7 +480,10 @@ def test_auto_compaction_leaves_alone_what_is_clustered(tmp_path, monkeypatch):
 
 
 def test_clustering_over_deletes_and_in_a_transaction(tmp_path):
-    write_deltalake(tmp_path, grid(16), cluster_by=["y", "x"])
+    """Without row ids a deleted row cannot be found in the new files; tests/api/test_clustering_conflicts.py has the
+    rest.
+    """
+    write_deltalake(tmp_path, grid(16), cluster_by=["y", "x"], configuration={TRACKING: "false"})
     table = DeltaTable(tmp_path)
     table.delete("x < 8")
     with table.begin() as txn:

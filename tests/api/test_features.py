@@ -107,10 +107,13 @@ def test_a_writers_feature_goes_in_one_commit(tmp_path):
 
 def test_domains_go_with_their_feature(tmp_path):
     table = DeltaTable.create(tmp_path, ROWS.schema, cluster_by="id")
-    with pytest.raises(errors.InvalidArgumentError, match="clustering needs it"):
+    with pytest.raises(errors.InvalidArgumentError, match="clustering, rowTracking need it, and go first"):
         table.alter.drop_feature("domainMetadata")
     with pytest.raises(errors.InvalidArgumentError, match="clustering cannot be dropped: Delta has no procedure"):
         table.alter.drop_feature("clustering")
+    table.alter.drop_feature("rowTracking")
+    with pytest.raises(errors.InvalidArgumentError, match="clustering needs it, and goes first"):
+        table.alter.drop_feature("domainMetadata")
 
 
 def test_rows_lose_their_ids_and_get_no_old_ones_again(tmp_path):

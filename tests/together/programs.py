@@ -98,14 +98,18 @@ class Program:
 
     def _configuration(self) -> dict[str, str]:
         dice, has = self.dice, self.features
-        found = {"delta.enableDeletionVectors": str("vectors" in has).lower(), "delta.checkpointInterval": "4"}
+        found = {
+            "delta.enableDeletionVectors": str("vectors" in has).lower(),
+            # A clustered table that refdelta creates tracks rows unless this says otherwise.
+            "delta.enableRowTracking": str("tracking" in has).lower(),
+            "delta.checkpointInterval": "4",
+        }
         if "mapping" in has:
             found["delta.columnMapping.mode"] = dice.choice(["name", "id"])
         if "v2" in has:
             found["delta.checkpointPolicy"] = "v2"
         for feature, name in (
             ("widening", "delta.enableTypeWidening"),
-            ("tracking", "delta.enableRowTracking"),
             ("feed", "delta.enableChangeDataFeed"),
             ("stamps", "delta.enableInCommitTimestamps"),
         ):
