@@ -186,8 +186,10 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
         column = column.cast(pa.int64())
     if pa.types.is_dictionary(column.type):
         column = used_texts(column)
-    bounds = pc.min_max(column)
-    stats.low, stats.high = bounds["min"].as_py(), bounds["max"].as_py()
+    low, high = (bound.as_py() for bound in pc.min_max(column).values())
+    # The least of nothing but NaN is NaN, which bounds no rows that follow.
+    if not (isinstance(low, float) and math.isnan(low)):
+        stats.low, stats.high = low, high
     return stats
 
 

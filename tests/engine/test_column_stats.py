@@ -89,6 +89,14 @@ def test_bounds_hold_and_nulls_are_counted(table):
             assert all(value <= decoded(high, kind) for value in present)
 
 
+def test_a_batch_of_nan_bounds_nothing():
+    batches = [pa.table({"id": [math.nan]}), pa.table({"id": [0.5]})]
+    collector = StatsCollector(leaves_of(batches[0].schema))
+    for batch in batches:
+        collector.update(batch)
+    assert json.loads(collector.json())["minValues"] == {"id": 0.5}
+
+
 @examples(30)
 @given(table=strategies.tables(parts=(2, 3), partitions=(0, 0)))
 def test_batches_add_up(table):
