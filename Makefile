@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-
 	REFDELTA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/oracle/test_random_tables.py
 
 HISTORIES ?= 0-99
+
+oracle: setup  ## every test on Spark, those too that are the turn of another day in test-all (half an hour)
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	$(PYTEST) -m spark
 
 programs: setup  ## programs in which any two features meet, all of them, by delta-spark and refdelta in turns (some minutes)
 	$(BIN)/python -m pytest tests/oracle/test_features_together.py

@@ -323,3 +323,16 @@ def test_a_limit_of_files_does_not_make_it_forget_a_skipped_append(path, monkeyp
     y.commit()
     with pytest.raises(errors.ConcurrentAppendException):
         t.commit()
+
+
+def test_a_change_of_type_goes_by_an_append(path):
+    """It rests on no row: a file of the narrower type is read as the wider one."""
+    narrow = pa.table({"id": pa.array([1], pa.int32())})
+    write_deltalake(
+        path, narrow, configuration={"delta.enableTypeWidening": "true", "delta.isolationLevel": "Serializable"}
+    )
+    txn = DeltaTable(path).begin()
+    txn.change_type("id", pa.int64())
+    write_deltalake(path, narrow, mode="append")
+    assert txn.commit().rebased_over == (1,)
+    assert held(path) == [1, 1]
