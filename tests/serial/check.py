@@ -123,7 +123,13 @@ def _smaller(program: Program):
         if name != "delta.isolationLevel":
             left = {key: value for key, value in program.properties.items() if key != name}
             yield dataclasses.replace(program, properties=left)
-    for change in ({"partitioned": False}, {"clustering": ()}, {"lags": (0,) * len(program.lags)}, {"linked": False}):
+    for change in (
+        {"partitioned": False},
+        {"clustering": ()},
+        {"lags": (0,) * len(program.lags)},
+        {"linked": False},
+        {"forgetful": False},
+    ):
         if any(getattr(program, name) != value for name, value in change.items()):
             yield dataclasses.replace(program, **change)
     earlier = _earlier_begins(program)

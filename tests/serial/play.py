@@ -20,11 +20,12 @@ from unittest import mock
 
 import pyarrow as pa
 
-from refdelta import DeltaTable, errors, verify
+from refdelta import DeltaTable, errors, verify, write_deltalake
+from refdelta.concurrency import precedence
 from refdelta_storage import memory, open_store
 from serial import world as w
 from serial.judge import Committed
-from serial.programs import ALONE, COLUMNS, Program
+from serial.programs import ALONE, COLUMNS, FEW_FILES, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,15 +64,17 @@ class Clock:
 
 
 @contextlib.contextmanager
-def _fixed(seed: int, clock: Clock | None) -> Iterator[None]:
+def _fixed(program: Program, clock: Clock | None) -> Iterator[None]:
     """Names of files that are the same each time, and a program's own time."""
-    dice = random.Random(seed)
+    dice = random.Random(program.seed)
 
     def name() -> uuid.UUID:
         return uuid.UUID(int=dice.getrandbits(128), version=4)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(uuid, "uuid4", name))
+        if program.forgetful and hasattr(precedence, "_FILES_KEPT"):
+            stack.enter_context(mock.patch.object(precedence, "_FILES_KEPT", FEW_FILES))
         if clock is not None:
             stack.enter_context(mock.patch.object(time, "time_ns", clock.writer))
             stack.enter_context(mock.patch.object(memory, "time", types.SimpleNamespace(time_ns=clock.store)))
@@ -156,7 +159,7 @@ class Outcome:
 def play(program: Program) -> Outcome:
     """Play a program, and look at what is left of the table."""
     clock = None if program.linked else Clock()
-    with _place(program) as (uri, link), _fixed(program.seed, clock):
+    with _place(program) as (uri, link), _fixed(program, clock):
         return _Player(program, uri, link, clock).play()
 
 
@@ -216,7 +219,8 @@ class _Player:
             return
         try:
             if isinstance(one.transaction.steps[0], ALONE):
-                self.run_alone(one)
+                if one.outcome == "not begun":
+                    self.run_alone(one)
             elif one.outcome == "not begun":
                 self.begin(one)
             elif one.left:
@@ -269,6 +273,18 @@ class _Player:
             case w.DropFeature(name):
                 _pausing(table, pause)
                 self.finish(one, table.alter.drop_feature(name).version)
+            case w.Write(rows, columns, mode, schema_mode, predicate):
+                schema = pa.schema([(name, pa.int64()) for name in columns])
+
+                def batches() -> Iterator[pa.RecordBatch]:
+                    for row in rows:
+                        yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in columns}], schema)
+                        pause()
+
+                result = write_deltalake(
+                    table, batches(), mode=mode, schema_mode=schema_mode, predicate=_sql(predicate)
+                )
+                self.finish(one, result.version)
 
     # --- afterwards ---
 
@@ -341,7 +357,7 @@ def _broken(table: DeltaTable) -> Iterator[str]:
     if domains and "domainMetadata" not in features:
         yield f"the table has the domains {sorted(domains)}, and not the feature domainMetadata"
     if "delta.clustering" in domains:
-        physical = {_physical(item) for item in pa.schema(table.schema())}
+        physical = _physical_names(table)
         for path in json.loads(domains["delta.clustering"])["clusteringColumns"]:
             if path[0] not in physical:
                 yield f"the clustering domain names the column {path[0]}, and the table has {sorted(physical)}"
@@ -349,9 +365,16 @@ def _broken(table: DeltaTable) -> Iterator[str]:
         yield "files have deletion vectors, and the table has not the feature"
 
 
-def _physical(item: pa.Field) -> str:
-    told = (item.metadata or {}).get(b"delta.columnMapping.physicalName")
-    return told.decode() if told else item.name
+def _physical_names(table: DeltaTable) -> set[str]:
+    """The physical names of the columns, as the newest metaData action of the log has them."""
+    names: set[str] = set()
+    for info in table.store.list("_delta_log/"):
+        if info.key.endswith(".json"):
+            for line in table.store.get(info.key).splitlines():
+                if (found := json.loads(line).get("metaData")) is not None:
+                    fields = json.loads(found["schemaString"])["fields"]
+                    names = {item["metadata"].get("delta.columnMapping.physicalName", item["name"]) for item in fields}
+    return names
 
 
 # --- steps, the engine's side ----------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from serial.world import (
     Update,
     Vacuum,
     World,
+    Write,
 )
 
 if TYPE_CHECKING:
@@ -45,11 +46,14 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "k", "v", "p")
 LEVELS = ("Serializable", "WriteSerializable")
 MAPPED = {"delta.columnMapping.mode": "name"}
-ALONE = (Vacuum, DropFeature)
-"""Steps that make several commits, so that each is a transaction by itself."""
+ALONE = (Vacuum, DropFeature, Write)
+"""Steps that begin and commit by themselves, some several times, so that each is a transaction by itself."""
 
 PAUSES = 4
 """At how many points the transactions beside such a step may go on."""
+
+FEW_FILES = 1
+"""A bound of the engine on what it remembers of winners' files, as some programs set it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Program:
         schedule: their numbers, once for each of their points.
         lags: by how many milliseconds the clock of each is behind the store's.
         linked: whether the table is in a folder that has another name, too.
+        forgetful: whether the engine remembers :data:`FEW_FILES` only.
     """
 
     seed: int
@@ -83,6 +88,7 @@ class Program:
     schedule: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
     linked: bool = False
+    forgetful: bool = False
 
     @property
     def world(self) -> World:
@@ -107,6 +113,7 @@ class Program:
         told += ["partitioned by p"] if self.partitioned else []
         told += [f"clustered by {', '.join(self.clustering)}"] if self.clustering else []
         told += ["the folder has a second name"] if self.linked else []
+        told += ["few files are remembered"] if self.forgetful else []
         told += [f"version {version}: {shown(step)}" for version, step in enumerate(self.setup, start=1)]
         for number, one in enumerate(self.transactions):
             asked = f" at {one.isolation}" if one.isolation else ""
@@ -150,6 +157,10 @@ def shown(step: object) -> str:
             return f"try {shown(inner)} then append{_rows(well)} except append{_rows(failed)}"
         case AddConstraint(name, condition):
             return f"add constraint {name}: {condition}"
+        case Write(rows, columns, mode, schema_mode, predicate):
+            return (
+                f"write({', '.join(columns)}: {_rows(rows)}, {mode}, schema {schema_mode}, where {predicate or 'TRUE'})"
+            )
     return repr(step)
 
 
@@ -203,7 +214,7 @@ class _Draw:
 
     def program(self) -> Program:
         dice, theme = self.dice, self.theme
-        level = dice.choice(LEVELS)
+        level = LEVELS[1] if theme == "cycles" else dice.choice(LEVELS)
         properties: dict[str, str] = {"delta.isolationLevel": level}
         vectors = self.chance(0.65)
         if vectors:
@@ -214,22 +225,26 @@ class _Draw:
             properties["delta.enableRowTracking"] = "true"
         if theme in ("alters", "restores") or self.chance(0.05):
             properties |= MAPPED
-        if self.chance(0.1):
+        if self.chance(0.1) and theme != "times":
             properties["delta.enableInCommitTimestamps"] = "true"
         self.partitioned = self.chance(0.15)
         self.clustering: tuple[str, ...] = ()
-        if not self.partitioned and self.chance(0.4 if theme == "upkeep" else 0.1) and theme != "features":
+        if (
+            not self.partitioned
+            and self.chance({"upkeep": 0.4, "alters": 0.5, "restores": 0.3}.get(theme, 0.1))
+            and theme != "features"
+        ):
             self.clustering = dice.choice([("k",), ("v",), ("k", "v")])
-        features = ("domainMetadata",) if theme in ("domains", "features") or self.chance(0.3) else ()
+        features = ("domainMetadata",) if theme in ("domains", "features", "cycles") or self.chance(0.3) else ()
         self.has_domains = bool(features or self.clustering or "delta.enableRowTracking" in properties)
         if features == ("domainMetadata",) and (self.clustering or "delta.enableRowTracking" in properties):
             features = ()
         setup = self.setup()
         self.versions = len(setup)
-        count = dice.choices((2, 3, 4), (4, 4, 2))[0]
+        count = dice.choices((2, 3, 4), (0, 4, 4) if theme == "cycles" else (4, 4, 2))[0]
         transactions = tuple(self.transaction() for _ in range(count))
         tokens = [number for number, one in enumerate(transactions) for _ in range(points(one))]
-        late = self.chance(0.15)
+        late = self.chance(0.8 if theme == "times" else 0.15)
         return Program(
             seed=self.seed,
             theme=theme,
@@ -242,6 +257,7 @@ class _Draw:
             transactions=transactions,
             schedule=tuple(self.schedule(tokens)),
             lags=tuple(dice.choice((0, 60_000)) if late else 0 for _ in transactions),
+            forgetful=theme == "cycles" and self.chance(0.2),
             linked=theme == "copies" and self.chance(0.25),
         )
 
@@ -268,6 +284,8 @@ class _Draw:
             steps.append(self.dice.choice([Rearrange("compact"), self.delete(safe=True), Append(self.rows(1, 2))]))
             if self.chance(0.2):
                 steps.append(DropColumn("v") if "v" not in self.clustering else Append(self.rows(1, 2)))
+            if self.chance(0.3):
+                steps.append(AddColumn("w"))
         if self.theme == "alters" and self.chance(0.3):
             # A clause that no row has broken so far.
             steps.append(AddConstraint("c0", Compare("<", Column("id"), Literal(500))))
@@ -286,10 +304,14 @@ class _Draw:
             "alters": [(self.altered, 5), (self.plain, 3), (self.tallied, 1), (self.restored, 1)],
             "features": [(self.dropped, 2), (self.with_domain, 3), (self.altered, 2), (self.plain, 2)],
             "restores": [(self.restored, 5), (self.vacuumed, 3), (self.altered, 2), (self.plain, 3)],
+            "cycles": [(self.appended, 4), (self.statement_only, 4), (self.tallied_domain, 3), (self.tallied, 2)],
+            "times": [(self.timed, 3), (self.plain, 5)],
             "upkeep": [(self.compacted, 5), (self.plain, 5), (self.vacuumed, 1)],
         }[self.theme]
         steps = self.pick(kinds)()
         isolation = "Serializable" if self.chance(0.12) else None
+        if self.theme == "cycles":
+            isolation = None
         alone = isinstance(steps[0], ALONE)
         application = None
         if not alone and self.chance(0.06):
@@ -358,6 +380,12 @@ class _Draw:
             steps.insert(self.dice.randint(0, len(steps)), self.dice.choice(more))
         return steps
 
+    def tallied_domain(self) -> list[Step]:
+        return [self.domain(self.dice.choice(self.domain_names))]
+
+    def timed(self) -> list[Step]:
+        return [SetProperty("delta.enableInCommitTimestamps", "true")]
+
     def domain(self, name: str) -> Step:
         if self.chance(0.7):
             return TallyDomain(name, self.predicate())
@@ -379,17 +407,32 @@ class _Draw:
             SetProperty("delta.enableInCommitTimestamps", "true"),
             SetProperty("delta.enableDeletionVectors", self.dice.choice(("true", "false"))),
             SetProperty("delta.enableRowTracking", "true"),
-            ClusterBy((self.dice.choice(("k", "v")),)),
-            ClusterBy((self.dice.choice(("k", "v")),)),
+            *[ClusterBy((self.dice.choice(("k", "v", "w" if self.theme == "restores" else "v")),)) for _ in range(4)],
             ClusterBy(("k", "v")),
             ClusterBy(()),
+            self.written(),
+            self.written(),
         ]
         steps: list[Step] = [self.dice.choice(choices)]
+        if isinstance(steps[0], ALONE):
+            return steps
         if self.chance(0.2):
             steps.insert(0, Read(self.predicate()))
         if self.has_domains and self.chance(0.15):
             steps.insert(0, self.domain("a"))
         return steps
+
+    def written(self) -> Write:
+        rows = tuple({**row, "w": 1} for row in self.rows(1, 2))
+        kinds = [
+            Write(rows, COLUMNS, "append"),
+            Write(rows, (*COLUMNS, "w"), "append", "merge"),
+            Write(rows, ("id", "k", "p"), "overwrite", "overwrite"),
+            Write(rows, ("id", "v", "p"), "overwrite", "overwrite"),
+            Write(rows, (*COLUMNS, "w"), "overwrite", "overwrite"),
+            Write(rows, (*COLUMNS, "w"), "overwrite", "merge", Compare("=", Column("w"), Literal(1))),
+        ]
+        return self.dice.choice(kinds)
 
     def dropped(self) -> list[Step]:
         names = ("domainMetadata", "domainMetadata", "deletionVectors", "checkConstraints", "rowTracking")

@@ -258,6 +258,11 @@ class Merge:
 
     def on(self, staged: Staged) -> None:
         seen = staged.seen
+        parts = [self.on_]
+        for clause in self.clauses:
+            seen.needs(*(clause.values or ()))
+            parts += [*(clause.values or {}).values(), *([clause.predicate] if clause.predicate else [])]
+        seen.needs(*(name.removeprefix("s.").removeprefix("t.") for name in _columns_of(tuple(parts))))
         if isinstance(self.source, Copy):
             given: Sequence[Given] = [seen.named(row) for row in seen.where(self.source.predicate)]
         else:
@@ -309,6 +314,47 @@ class Overwrite:
                 raise UserError("outside of the predicate")
         left = Counter(seen.rows) - Counter(seen.where(self.predicate))
         staged.after = seen.with_rows([*left.elements(), *new])
+
+
+@dataclass(frozen=True)
+class Write:
+    """``write_deltalake`` of rows that come from a generator, so that it begins long before it commits.
+
+    Attributes:
+        rows: the rows.
+        columns: their columns.
+        mode: ``append`` or ``overwrite``.
+        schema_mode: None, ``merge`` or ``overwrite``.
+        predicate: which rows are replaced.
+    """
+
+    rows: tuple[Given, ...]
+    columns: tuple[str, ...]
+    mode: str
+    schema_mode: str | None = None
+    predicate: Expression | None = None
+
+    def on(self, staged: Staged) -> None:
+        world = staged.seen
+        new = [name for name in self.columns if name not in world.columns]
+        if self.schema_mode is None and new:
+            raise UserError(f"no column {new[0]}")
+        columns = self.columns if self.schema_mode == "overwrite" else (*world.columns, *new)
+        needed = {*(world.clustering or ()), *(["p"] if world.partitioned else [])}
+        if not needed <= set(columns) or not _columns_of(tuple(world.constraints.values())) <= set(columns):
+            raise UserError("a column that is needed goes")
+        after = dataclasses.replace(world, columns=columns, rows=())
+        if self.schema_mode == "overwrite":
+            after = dataclasses.replace(after, not_null=frozenset())
+        else:
+            after = after.with_rows([after.row(world.named(row)) for row in world.rows])
+        added = [after.having(after.row({name: row.get(name) for name in self.columns})) for row in self.rows]
+        if self.mode == "overwrite":
+            for row in added if self.predicate is not None else ():
+                if self.predicate.of(after.named(row)) is not True:
+                    raise UserError("outside of the predicate")
+            after = after.with_rows(list((Counter(after.rows) - Counter(after.where(self.predicate))).elements()))
+        staged.after = after.with_rows([*after.rows, *added])
 
 
 @dataclass(frozen=True)
@@ -502,8 +548,10 @@ class Rearrange:
     how: str
 
     def on(self, staged: Staged) -> None:
-        if self.how == "z_order" and staged.seen.clustering is not None:
-            raise UserError("clustered")
+        if self.how == "z_order":
+            staged.seen.needs("k", "v")
+            if staged.seen.clustering is not None:
+                raise UserError("clustered")
         if self.how == "cluster" and not staged.seen.clustering:
             raise UserError("not clustered")
 
@@ -548,7 +596,7 @@ Statement = (
     Delete | Update | Merge | Overwrite | AddConstraint | DropConstraint | DropColumn | RenameColumn | AddColumn
     | SetNotNull | SetProperty | ClusterBy | Restore | Rearrange
 )  # fmt: skip
-Step = Read | Tally | TallyDomain | SetDomain | Append | Copy | Attempt | Statement | Vacuum | DropFeature
+Step = Read | Tally | TallyDomain | SetDomain | Append | Copy | Attempt | Statement | Write | Vacuum | DropFeature
 
 
 @dataclass(frozen=True)
@@ -568,6 +616,9 @@ class Transaction:
     @property
     def blind(self) -> bool:
         """Whether it appends rows and rests on none."""
+        first = self.steps[0]
+        if isinstance(first, Write):
+            return first.mode == "append" and first.schema_mode is None
         kinds = set(map(type, self.steps))
         return Append in kinds and kinds <= {Append, SetDomain}
 
