@@ -17,15 +17,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m serial", description=__doc__)
     parser.add_argument("--seed", type=int, help="the program of one seed")
     parser.add_argument("--seeds", help="the programs of seeds A-B")
+    parser.add_argument("--theme", help="only the programs of these themes, by commas")
     parser.add_argument("--smaller", action="store_true", help="print also a smaller program that goes wrong likewise")
     parser.add_argument("--brief", action="store_true", help="one line for each program that goes wrong")
     asked = parser.parse_args(arguments)
     first, _, last = (asked.seeds or str(asked.seed if asked.seed is not None else "0-99")).partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    wrong, outcomes, began = 0, Counter(), time.monotonic()
+    played, wrong, outcomes, began = 0, 0, Counter(), time.monotonic()
     kinds: dict[str, list[int]] = defaultdict(list)
     for seed in seeds:
         program = draw(seed)
+        if asked.theme and program.theme not in asked.theme.split(","):
+            continue
+        played += 1
         outcome = play(program)
         outcomes.update(one.outcome for one in outcome.running)
         found = judged(outcome)
@@ -49,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             print("\nsmaller:", described(less, outcome), *judged(outcome), sep="\n")
         print(flush=True)
     seconds = time.monotonic() - began
-    print(f"{len(seeds)} programs, {len(seeds) / seconds:.1f} a second, {wrong} wrong; transactions: {dict(outcomes)}")
+    print(f"{played} programs, {played / seconds:.1f} a second, {wrong} wrong; transactions: {dict(outcomes)}")
     for kind, several in sorted(kinds.items()):
         print(f"  {kind}: {len(several)}, the first by seed {several[0]}")
     return min(wrong, 1)

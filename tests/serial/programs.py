@@ -52,7 +52,7 @@ ALONE = (Vacuum, DropFeature, Write)
 PAUSES = 4
 """At how many points the transactions beside such a step may go on."""
 
-FEW_FILES = 1
+FEW_FILES = 0
 """A bound of the engine on what it remembers of winners' files, as some programs set it."""
 
 
@@ -193,6 +193,9 @@ THEMES = (
     "features",
     "restores",
     "upkeep",
+    "cycles",
+    "cycles",
+    "times",
 )
 
 
@@ -242,7 +245,7 @@ class _Draw:
         setup = self.setup()
         self.versions = len(setup)
         count = dice.choices((2, 3, 4), (0, 4, 4) if theme == "cycles" else (4, 4, 2))[0]
-        transactions = tuple(self.transaction() for _ in range(count))
+        transactions = tuple(self.transaction(number) for number in range(count))
         tokens = [number for number, one in enumerate(transactions) for _ in range(points(one))]
         late = self.chance(0.8 if theme == "times" else 0.15)
         return Program(
@@ -257,11 +260,14 @@ class _Draw:
             transactions=transactions,
             schedule=tuple(self.schedule(tokens)),
             lags=tuple(dice.choice((0, 60_000)) if late else 0 for _ in transactions),
-            forgetful=theme == "cycles" and self.chance(0.2),
+            forgetful=theme == "cycles" and self.chance(0.35),
             linked=theme == "copies" and self.chance(0.25),
         )
 
     def schedule(self, tokens: list[int]) -> list[int]:
+        if self.theme == "cycles" and self.chance(0.6):
+            # The first one begins before the others, which see each other, and commits after them.
+            return [*(number for number in tokens if number == 0)][:-1] + [n for n in tokens if n] + [0]
         if self.chance(0.3):
             # Each is begun before any is committed.
             firsts = list(dict.fromkeys(tokens))
@@ -293,7 +299,7 @@ class _Draw:
 
     # --- transactions ---
 
-    def transaction(self) -> Transaction:
+    def transaction(self, number: int) -> Transaction:
         kinds = {
             "rows": [(self.plain, 8), (self.tallied, 2)],
             "merges": [(self.merged, 6), (self.plain, 2), (self.tallied, 3)],
@@ -308,6 +314,8 @@ class _Draw:
             "times": [(self.timed, 3), (self.plain, 5)],
             "upkeep": [(self.compacted, 5), (self.plain, 5), (self.vacuumed, 1)],
         }[self.theme]
+        if self.theme == "cycles" and number < 2:
+            kinds = [(self.appended, 1)] if number else [(self.statement_only, 1)]
         steps = self.pick(kinds)()
         isolation = "Serializable" if self.chance(0.12) else None
         if self.theme == "cycles":
