@@ -196,6 +196,7 @@ THEMES = (
     "cycles",
     "cycles",
     "times",
+    "clusters",
 )
 
 
@@ -226,12 +227,14 @@ class _Draw:
             properties["delta.enableChangeDataFeed"] = "true"
         if self.chance(0.2) and theme != "features":
             properties["delta.enableRowTracking"] = "true"
-        if theme in ("alters", "restores") or self.chance(0.05):
+        if theme in ("alters", "restores", "clusters") or self.chance(0.05):
             properties |= MAPPED
         if self.chance(0.1) and theme != "times":
             properties["delta.enableInCommitTimestamps"] = "true"
         self.partitioned = self.chance(0.15)
         self.clustering: tuple[str, ...] = ()
+        if theme == "clusters":
+            self.partitioned, self.clustering = False, ("k",)
         if (
             not self.partitioned
             and self.chance({"upkeep": 0.4, "alters": 0.5, "restores": 0.3}.get(theme, 0.1))
@@ -260,7 +263,7 @@ class _Draw:
             transactions=transactions,
             schedule=tuple(self.schedule(tokens)),
             lags=tuple(dice.choice((0, 60_000)) if late else 0 for _ in transactions),
-            forgetful=theme == "cycles" and self.chance(0.35),
+            forgetful=theme == "cycles" and self.chance(0.5),
             linked=theme == "copies" and self.chance(0.25),
         )
 
@@ -287,7 +290,7 @@ class _Draw:
         if self.chance(0.5):
             steps.append(self.dice.choice([self.delete, self.update])(safe=True))
         if self.theme == "restores":
-            steps.append(self.dice.choice([Rearrange("compact"), self.delete(safe=True), Append(self.rows(1, 2))]))
+            steps.append(self.dice.choice([Rearrange("compact"), Delete(None), Overwrite(self.rows(1, 2))]))
             if self.chance(0.2):
                 steps.append(DropColumn("v") if "v" not in self.clustering else Append(self.rows(1, 2)))
             if self.chance(0.3):
@@ -309,8 +312,9 @@ class _Draw:
             "domains": [(self.with_domain, 6), (self.plain, 4), (self.compacted, 1)],
             "alters": [(self.altered, 5), (self.plain, 3), (self.tallied, 1), (self.restored, 1)],
             "features": [(self.dropped, 2), (self.with_domain, 3), (self.altered, 2), (self.plain, 2)],
-            "restores": [(self.restored, 5), (self.vacuumed, 3), (self.altered, 2), (self.plain, 3)],
+            "restores": [(self.restored, 5), (self.vacuumed, 4), (self.altered, 1), (self.plain, 2)],
             "cycles": [(self.appended, 4), (self.statement_only, 4), (self.tallied_domain, 3), (self.tallied, 2)],
+            "clusters": [(self.clustered, 4), (self.reshaped, 4), (self.restored, 1), (self.plain, 1)],
             "times": [(self.timed, 3), (self.plain, 5)],
             "upkeep": [(self.compacted, 5), (self.plain, 5), (self.vacuumed, 1)],
         }[self.theme]
@@ -390,6 +394,14 @@ class _Draw:
 
     def tallied_domain(self) -> list[Step]:
         return [self.domain(self.dice.choice(self.domain_names))]
+
+    def clustered(self) -> list[Step]:
+        return [ClusterBy(self.dice.choice((("v",), ("v",), ("k", "v"), ())))]
+
+    def reshaped(self) -> list[Step]:
+        names = self.dice.choice((("id", "k", "p"), (*COLUMNS, "w")))
+        write = Write(self.rows(1, 2), names, "overwrite", "overwrite")
+        return [self.dice.choice([DropColumn("v"), DropColumn("v"), DropColumn("k"), RenameColumn("v", "w"), write])]
 
     def timed(self) -> list[Step]:
         return [SetProperty("delta.enableInCommitTimestamps", "true")]

@@ -35,7 +35,7 @@ from serial.world import (
 from tiers import budget
 
 S, W = "Serializable", "WriteSerializable"
-SEEDS = 200
+SEEDS = 600
 LATE_MS = 60_000
 
 
