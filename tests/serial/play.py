@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import json
 import random
@@ -21,7 +22,6 @@ from unittest import mock
 import pyarrow as pa
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
-from refdelta.concurrency import precedence
 from refdelta_storage import memory, open_store
 from serial import world as w
 from serial.judge import Committed
@@ -40,6 +40,8 @@ USER_ERRORS = (
     errors.ConstraintViolationError,
     errors.UnsupportedFeatureError,
 )
+BOUNDS = (("refdelta.concurrency.precedence", "_FILES_KEPT"),)
+"""The engine's bounds on what it remembers of winners' files."""
 _CONSTRAINT = "delta.constraints."
 _AGO = 10 * 24 * 3600 * 1000
 _START = 1_800_000_000_000
@@ -73,8 +75,10 @@ def _fixed(program: Program, clock: Clock | None) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(uuid, "uuid4", name))
-        if program.forgetful and hasattr(precedence, "_FILES_KEPT"):
-            stack.enter_context(mock.patch.object(precedence, "_FILES_KEPT", FEW_FILES))
+        if program.forgetful:
+            for module, name in BOUNDS:
+                if importlib.util.find_spec(module) is not None:
+                    stack.enter_context(mock.patch(f"{module}.{name}", FEW_FILES))
         if clock is not None:
             stack.enter_context(mock.patch.object(time, "time_ns", clock.writer))
             stack.enter_context(mock.patch.object(memory, "time", types.SimpleNamespace(time_ns=clock.store)))
@@ -387,13 +391,13 @@ def act(step: w.Step, one: Running, player: _Player) -> None:
         case w.Read(predicate):
             one.observed.append(_counted(txn.read(predicate=_sql(predicate))))
         case w.Tally(_, predicate):
-            txn.append(_data(txn, [step.row(txn.read(predicate=_sql(predicate)).to_pylist())]))
+            txn.append(_data(one, [step.row(txn.read(predicate=_sql(predicate)).to_pylist())]))
         case w.TallyDomain(domain, predicate):
             txn.set_domain_metadata(domain, str(txn.read(predicate=_sql(predicate)).num_rows))
         case w.SetDomain(domain, configuration):
             txn.set_domain_metadata(domain, configuration)
         case w.Append(rows):
-            txn.append(_data(txn, rows))
+            txn.append(_data(one, rows))
         case w.Copy():
             txn.append(_source(step, one))
         case w.Delete(predicate):
@@ -401,10 +405,10 @@ def act(step: w.Step, one: Running, player: _Player) -> None:
         case w.Update(values, predicate):
             txn.update(_texts(values), predicate=_sql(predicate))
         case w.Merge(source, on, clauses):
-            rows = _source(source, one) if isinstance(source, w.Copy) else _data(txn, source)
+            rows = _source(source, one) if isinstance(source, w.Copy) else _data(one, source)
             _merge(txn.merge(rows, str(on)), clauses)
         case w.Overwrite(rows, predicate):
-            txn.overwrite(_data(txn, rows), _sql(predicate))
+            txn.overwrite(_data(one, rows), _sql(predicate))
         case w.Attempt(inner, well, failed):
             observed = len(one.observed)
             try:
@@ -415,7 +419,7 @@ def act(step: w.Step, one: Running, player: _Player) -> None:
             else:
                 rows = well
             if rows:
-                txn.append(_data(txn, rows))
+                txn.append(_data(one, rows))
         case _:
             _alter(step, txn)
 
@@ -460,9 +464,9 @@ def _texts(values: Mapping[str, Expression]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def _data(txn: WriteTransaction, rows: Sequence[w.Given]) -> pa.Table:
+def _data(one: Running, rows: Sequence[w.Given]) -> pa.Table:
     """Rows with the columns that the table has."""
-    schema = pa.schema([(name, pa.int64()) for name in txn.snapshot.schema.names])
+    schema = pa.schema([(name, pa.int64()) for name in pa.schema(one.source.schema()).names])
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
 
