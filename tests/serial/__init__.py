@@ -1,0 +1,1 @@
+"""Concurrent programs through the public API, held to an oracle of all serial orders."""
