@@ -9,7 +9,7 @@ from refdelta.engine.column_stats import StatsLeaf
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.ops.change import change_table
 from refdelta.ops.names import dotted, find_column
-from refdelta.protocol.clustering import FEATURE, clustering_domain
+from refdelta.protocol.clustering import DOMAIN, FEATURE, clustering_domain
 from refdelta.protocol.features import features_of
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def cluster_by(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str | 
     chosen, old = chosen_columns(snapshot.schema, names), snapshot.clustering_columns
     clustered = FEATURE in features_of(snapshot.protocol)
     if chosen == old and (clustered or not chosen):
+        txn.read_domains([DOMAIN])
         return
     check_not_partitioned({FEATURE}, snapshot.partition_columns)
     before, after = (",".join(dotted(path) for path in paths) for paths in (old, chosen))

@@ -59,6 +59,8 @@ def set_domain(
     else:
         staged = DomainMetadata(domain=domain, configuration=configuration, removed=False)
     if staged == before:
+        # That it is so already was read.
+        txn.read_domains([domain])
         return
     if upgrade:
         change_table(txn, snapshot, snapshot.metadata, [FEATURE])

@@ -85,6 +85,7 @@ def restore(
     again = as_last_known(snapshot, whole_adds(back))
     txn.stage(msgspec.structs.replace(add, data_change=True) for add in again)
     stage_table(txn, snapshot, protocol, metadata)
+    txn.read_domains([DOMAIN])
     clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
     if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
         txn.stage([clustering])
