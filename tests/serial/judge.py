@@ -80,7 +80,8 @@ def explain(history: Sequence[Committed], start: World, end: World, level: str) 
     """
     writers = [one for one in history if one.version is not None]
     if level == SERIALIZABLE:
-        return replay(sorted(history, key=lambda one: one.place), start, end, {one.name for one in history})
+        strict = {one.name for one in history if one.version is None or not one.transaction.moves_rows_only}
+        return replay(sorted(history, key=lambda one: one.place), start, end, strict)
     strict = {one.name for one in writers if one.transaction.isolation == SERIALIZABLE}
     first = None
     for order in orders(writers):

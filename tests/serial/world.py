@@ -622,6 +622,14 @@ class Transaction:
         kinds = set(map(type, self.steps))
         return Append in kinds and kinds <= {Append, SetDomain}
 
+    @property
+    def moves_rows_only(self) -> bool:
+        """Whether it rearranges files and writes no value, so that nothing rests on what it has read: such a commit is
+        under snapshot isolation.
+        """
+        kinds = set(map(type, self.steps))
+        return Rearrange in kinds and kinds <= {Rearrange, Read} and self.application is None
+
     def on(self, world: World) -> tuple[World, list[object]]:
         """Run it by itself.
 
