@@ -91,6 +91,7 @@ class Rule(msgspec.Struct, frozen=True):
     Attributes:
         number: the contract's.
         id: a short name that stays the same over time; ``ConflictDetails.rule``.
+        resource: what both read or wrote, see :mod:`refdelta.concurrency.footprints`.
         sentence: what happened, as the error says it.
         advice: what the user can do, in one sentence.
         error: the exception's class.
@@ -99,6 +100,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     number: int
     id: str
+    resource: str
     sentence: str
     advice: str
     error: type[errors.ConcurrentModificationError]
@@ -235,6 +237,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         1,
         "table-created",
+        "table",
         "another writer created a table at this place first",
         "Open the table that is there now, and write to it with mode='append' or mode='overwrite'.",
         errors.ProtocolChangedException,
@@ -243,6 +246,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         1,
         "table-replaced",
+        "table",
         "another writer replaced the table at the same time",
         "Open the table again, and replace it once more if that is still wanted.",
         errors.ProtocolChangedException,
@@ -250,6 +254,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         1,
+        "protocol",
         "protocol",
         "another writer changed the protocol of the table",
         "Open the table again: it may need features now that this writer has to honour.",
@@ -259,6 +264,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         2,
         "metadata",
+        "metadata",
         "another writer changed the schema, the partitioning or a property of the table",
         "Open the table again, see that the data still fits its schema, and repeat the operation.",
         errors.MetadataChangedException,
@@ -267,6 +273,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         2,
         "identity",
+        "identity values",
         "another writer committed to the table, whose identity columns admit one writer at a time",
         "Repeat the operation: it then takes values that nobody has taken.",
         errors.MetadataChangedException,
@@ -275,6 +282,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         3,
         "domain",
+        "domains",
         "another writer changed a metadata domain that this transaction reads or changes, or that names a column which "
         "this transaction removes or retypes",
         "Open the table again and repeat the operation.",
@@ -284,6 +292,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         4,
         "application",
+        "applications",
         "another writer committed under the same application id",
         "Let one process at a time write under an application id; open the table again to see what it has recorded.",
         errors.ConcurrentTransactionException,
@@ -292,6 +301,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         6,
         "files-deleted",
+        "deleted files",
         "VACUUM deletes files for good, among which may be files that this transaction brings back",
         "Repeat the operation: it then looks again whether its files are there.",
         errors.ConcurrentDeleteReadException,
@@ -300,6 +310,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         7,
         "files-added",
+        "added rows",
         "another writer added files that this transaction should have read",
         "Repeat the operation: it then reads the new files.",
         errors.ConcurrentAppendException,
@@ -308,6 +319,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         8,
         "read-file-removed",
+        "removed rows",
         "another writer removed rows or files that this transaction read",
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteReadException,
@@ -316,6 +328,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         9,
         "deleted-by-both",
+        "removed rows",
         "another writer removed files that this transaction removes",
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteDeleteException,
@@ -324,6 +337,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         10,
         "append-skipped",
+        "added rows",
         "another writer read rows that this transaction changes, and follows an append of rows that this transaction "
         "passed over: there is no order in which the two, and that append, can have run",
         "Repeat the operation: it then reads the appended rows.",
