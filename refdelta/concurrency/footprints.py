@@ -156,9 +156,12 @@ def _operation(reads: frozenset[str] = frozenset(), writes: frozenset[str] = fro
     return Operation(reads | EVERY_COMMIT.reads, writes | EVERY_COMMIT.writes)
 
 
-# Any statement may set domains beside what it does, and may read rows and domains before.
+# Any statement may set domains beside what it does, and may read rows and domains before. RESTORE, and a WRITE of
+# files that another program has written, rest on these.
 _STATEMENT = _ROWS | {"domains"}
-_CHANGE = _operation(_STATEMENT, _ROWS | _TABLE | {"domains", "row ids", "change data", "identity values"})
+_CHANGE = _operation(
+    _STATEMENT | {"deleted files"}, _ROWS | _TABLE | {"domains", "row ids", "change data", "identity values"}
+)
 _REWRITE = _operation(_STATEMENT, frozenset({"moved rows", "row ids", "domains", "removed rows"}))
 _ALTER = _operation(_STATEMENT, _TABLE | {"domains", "identity values", "row ids", "moved rows"})
 _REPLACE = _operation(_STATEMENT | {"table"}, _CHANGE.writes | {"table"})
@@ -168,7 +171,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "OPTIMIZE": _REWRITE,
     # REORG TABLE APPLY (UPGRADE UNIFORM) changes the table, too.
     "REORG": _operation(_STATEMENT, _REWRITE.writes | _TABLE),
-    "RESTORE": _operation(_STATEMENT | {"deleted files"}, _CHANGE.writes),
+    "RESTORE": _CHANGE,
     "CLONE": _REPLACE,
     "CONVERT": _REPLACE,
     **dict.fromkeys(

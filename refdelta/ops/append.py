@@ -152,4 +152,7 @@ def append(
         txn.stage_written(written.adds)
     else:
         txn.stage(written.adds)
+        if written.adds:
+            # No version has named them, so they are as old for VACUUM as they are.
+            txn.rest_on_files(min(add.modification_time for add in written.adds))
     return written

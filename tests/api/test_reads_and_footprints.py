@@ -6,10 +6,11 @@ import os
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import refdelta.staging
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.concurrency import precedence
 
 LEVELS = ["Serializable", "WriteSerializable"]
@@ -245,6 +246,27 @@ def test_a_vacuum_that_keeps_the_files_goes_by(path):
     txn.restore(0)
     DeltaTable(path).vacuum(dry_run=False)
     txn.commit()
+    assert held(path) == [1]
+
+
+def test_vacuum_deletes_what_another_program_has_written(path, meanwhile):
+    write_deltalake(path, ids(1))
+    pq.write_table(ids(2), path / "prepared.parquet")
+    os.utime(path / "prepared.parquet", (1, 1))
+
+    def commit():
+        add = AddAction(
+            "prepared.parquet", (path / "prepared.parquet").stat().st_size, {}, 1000, True, '{"numRecords":1}'
+        )
+        DeltaTable(path).create_write_transaction([add], "append", ids().schema)
+
+    def vacuum():
+        DeltaTable(path).vacuum(dry_run=False, full=True)
+        assert not (path / "prepared.parquet").exists()
+
+    meanwhile(vacuum)
+    with pytest.raises(errors.ConcurrentDeleteReadException):
+        commit()
     assert held(path) == [1]
 
 
