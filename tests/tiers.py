@@ -103,7 +103,7 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     out = _left_out(found, tier)
     if tier == ALL:
         late = [item for item in _left_out(found, TEST) - out if item.get_closest_marker("spark")]
-        late = [item for item in late if not _sample(item, ALL)]
+        late = [item for item in late if not sample_of(item, ALL)]
         out.update(set(late) - set(_turn(late, -(-len(late) // TURNS))))
     return out
 
@@ -114,10 +114,10 @@ def _left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     for item in items:
         if TIERS.index(first_tier(item)) > TIERS.index(tier):
             out.add(item)
-        elif asked := _sample(item, tier):
+        elif asked := sample_of(item, tier):
             cases[asked.get("of") or item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        asked = _sample(found[0], tier)
+        asked = sample_of(found[0], tier)
         out.update(set(found) - set(_turn(found, asked[tier]) if asked.get("daily") else _spread(found)[: asked[tier]]))
     return out
 
@@ -136,7 +136,7 @@ def _turn(items: Iterable[pytest.Item], count: int) -> list[pytest.Item]:
     return [*ordered[first:], *ordered[:first]][:count]
 
 
-def _sample(item: pytest.Item, tier: str) -> dict[str, Any]:
+def sample_of(item: pytest.Item, tier: str) -> dict[str, Any]:
     """The arguments of the first marker ``sample`` that says something of a tier; none where there is none."""
     return next((marker.kwargs for marker in item.iter_markers("sample") if tier in marker.kwargs), {})
 
