@@ -93,7 +93,7 @@ def test_a_reader_sees_its_snapshot_to_the_end(path, monkeypatch):
     assert DeltaTable(path).count() == 0
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 def test_readers_and_writers_at_once(path):
     """Readers in threads of their own, while one thread changes the table again and again."""
     began = DeltaTable(path).version()

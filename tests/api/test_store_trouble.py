@@ -212,6 +212,7 @@ def test_a_folder_that_was_removed(table, tmp_path, use):
     assert everything(tmp_path) == []
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize("what", ["all", "log"])
 @pytest.mark.parametrize("when", ["before the statement", "before the commit"])
 @pytest.mark.parametrize("statement", STAGED)

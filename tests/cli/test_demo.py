@@ -60,6 +60,7 @@ def test_writers_at_once_lose_nothing(done, some):
     assert [check.problem for check in checks] == [None] * len(checks)
 
 
+@pytest.mark.tier("test")
 def test_a_lost_commit_is_noticed(done, some):
     place, written = done
     problems = [check for check in demo.verify(place, some.slice(1), written) if check.problem]
@@ -72,6 +73,7 @@ def test_a_lost_commit_is_noticed(done, some):
     assert next(check.problem for check in demo.verify(place, some, twice) if "version of its own" in check.what)
 
 
+@pytest.mark.tier("test")
 def test_a_writer_that_fails_ends_the_job_with_its_reason(some, tmp_path):
     place = demo.Place(str(tmp_path / "other"))
     write_deltalake(place.uri, pa.table({"a": [1]}))

@@ -201,6 +201,7 @@ def test_what_is_wrong_is_one_line_and_changes_nothing(fails, small, arguments, 
     assert files(small) == before
 
 
+@pytest.mark.tier("test")
 def test_progress_is_shown_on_a_terminal_only(small):
     command = [sys.executable, "-m", "refdelta", "optimize", small]
     ours, terminal = pty.openpty()

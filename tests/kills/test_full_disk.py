@@ -116,7 +116,7 @@ def base(request, tmp_path_factory):
     return path
 
 
-@pytest.mark.sample(check=2)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("base", "name"),
     [

@@ -33,7 +33,8 @@ def measured(level, layout):
     return measure(tables.engine(level, layout))
 
 
-@pytest.mark.sample(check=1, test=3)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=3)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_plain_checking_of_files(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.plain}
@@ -102,7 +103,8 @@ def never(level, layout):
         yield from product(optimize, optimize)
 
 
-@pytest.mark.sample(check=1, test=3)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=3)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):
     table = measured(level, layout)
