@@ -46,6 +46,7 @@ def told(pool, work, place, *arguments):
     return [future.result() for future in futures]
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("server", "appends"), APPENDS.items())
 def test_appends_of_ten_processes_are_all_there_once(request, pool, server, appends):
     place = request.getfixturevalue(server).place()

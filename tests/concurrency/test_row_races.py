@@ -25,7 +25,7 @@ def shares() -> list[tuple[Any, range]]:
     return [(change, range(process, SETS, PROCESSES)) for process in range(PROCESSES)]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)

@@ -23,6 +23,7 @@ def server(request):
     return request.getfixturevalue(_SERVERS[request.param])
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("server", [*_SERVERS], indirect=True)
 def test_one_fault_at_a_time(server):
     # Each of the two servers meets one half of them; `make faults` has all.
@@ -31,6 +32,7 @@ def test_one_fault_at_a_time(server):
     assert result.faults.total() > 75
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.parametrize(
     ("server", "name"),
     [("s3", "vectors"), ("s3", "exactly once"), ("azure", "commits"), ("azure", "creation")],

@@ -70,6 +70,7 @@ def test_no_cell_is_lower_where_rows_are_tracked(level):
     assert all(tracked[pair].engine == tracked[pair].judge > usual[pair].engine for pair in behind)
 
 
+@pytest.mark.tier("all")
 @pytest.mark.spark
 def test_delta_spark_does_what_is_written_down(spark, fresh_path):
     """A few of the histories once more; all of them are `make precision-spark`."""

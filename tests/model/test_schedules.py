@@ -70,7 +70,7 @@ def explore(loop: Loop, prepared: list[PreparedCommit], first: dict[int, bytes],
     return report
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_three_blind_appends_with_a_fault_each():
     report = explore(REAL, [transaction(name, 0) for name in "abc"], origin(0))
     assert report.outcomes == {"CommitOutcome", "StoreError"}
@@ -178,7 +178,7 @@ def on_shared(prepared: list[PreparedCommit], loop: Loop = REAL, **options: obje
     return explore(loop, prepared, first, rows=rows, **options)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_three_writers_of_one_file_with_a_fault_each():
     """Each deletes rows of its own: all of them commit, whatever befalls them."""
     report = on_shared([deletes("a", 1, 2), deletes("b", 3), deletes("c", 5)], kinds=("lost reply", "late"))

@@ -173,7 +173,8 @@ class Run:
         self.differences += [str(one) for one in found if one.clause not in KNOWN and "__is_cdc" not in one.message]
 
 
-@pytest.mark.sample(test=1, all=2, daily=True)
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=2, daily=True)
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
 def test_what_delta_spark_writes_at_random(quick_spark, tmp_path, seed):
     run = Run(quick_spark, tmp_path / "t", seed)

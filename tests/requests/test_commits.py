@@ -86,6 +86,7 @@ def test_appends(proxy, place, four, told, monkeypatch):
     assert four.to_pyarrow_table().num_rows == opened(place).count() == 90
 
 
+@pytest.mark.sample(test=6)
 @pytest.mark.parametrize(("winners", "row"), [(1, "write-7"), (10, "write-8"), (300, "write-9")])
 def test_stale_appends(proxy, place, four, told, winners, row):
     late = four.begin()
