@@ -20,7 +20,7 @@ from contest import Engine
 
 from refdelta.concurrency.conflict import Clear, check
 from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import Read, ReadSet, ReadTable
+from refdelta.concurrency.read_set import ReadSet, ReadTable
 from refdelta.concurrency.standing import Standing
 from refdelta.concurrency.summary import CommitSummary, summarize
 from refdelta.engine.sql import parse_predicate
@@ -42,8 +42,9 @@ def transaction() -> Standing:
         for number in range(FILES_READ)
     ]  # fmt: skip
     gone = [Remove(path=add.path, data_change=True, partition_values=add.partition_values) for add in files[:10]]
-    reads = tuple(Read(parse_predicate(text, SCHEMA)) for text in PREDICATES)
-    read = ReadSet(version=0, reads=reads).with_files(files)
+    read = ReadSet(version=0).with_files(files)
+    for text in PREDICATES:
+        read = read.with_predicate(parse_predicate(text, SCHEMA))
     return Standing(read, gone, IsolationLevel.SERIALIZABLE, TABLE)
 
 
