@@ -10,10 +10,9 @@ A rule may need to know more first: what deletion vectors hold, or whether rows 
 Then it says so, the shell finds out, and the rules are asked again.
 
 Number 6 of the contract fires only where VACUUM may delete files that a transaction brings back. A compaction moves
-rows, and
-:meth:`~refdelta.concurrency.standing.Standing.advance` follows them, by the places that it records or else by the ids
-of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Nor is number 5: in-commit
-timestamps and the row ids of new files are given anew behind each winner (:mod:`refdelta.concurrency.draft`).
+rows, and :meth:`~refdelta.concurrency.standing.Standing.advance` follows them, by the places that it records or else by
+the ids of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Number 5 is no rule:
+in-commit timestamps and the row ids of new files are given anew after each winner (:mod:`refdelta.concurrency.draft`).
 """
 
 from __future__ import annotations

@@ -93,8 +93,7 @@ class Standing:
             delta-spark.
         one_writer: whether the table admits one writer at a time.
         everything: whether it read the whole table, or may have: files that it removes without saying what it read.
-        domains: the metadata domains that it read or sets, and those that rest on columns which it
-            removes or retypes.
+        domains: the metadata domains that it read or sets, and those that rest on columns which it removes or retypes.
         precedence: see :mod:`refdelta.concurrency.precedence`.
         files: the files that it knows.
         vacuums: how many of the winners that were passed began a VACUUM of which none was the end.

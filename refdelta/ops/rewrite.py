@@ -138,10 +138,9 @@ def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate, reads: 
         files = scan.files
         matches = _found(txn, scan)
     # A statement that fails over the values of these rows has read them.
+    txn.read_files(match.add for match in matches if match.rows is None)
     for match in matches:
-        if match.rows is None:
-            txn.read_files([match.add])
-        else:
+        if match.rows is not None:
             txn.read_rows(match.add, match.rows)
     return matches
 
