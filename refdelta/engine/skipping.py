@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 _NUMBER = "number\n"
 # Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest are looked at.
 _MAX_ITEMS = 200
+# How many rows a file has that does not say it: no count of nulls is the same, but that of a value which partition
+# values make null in every row.
+_UNCOUNTED = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class _Pruner:
     def __init__(self, rows: int, partitions: pa.Table, view: FileStatsView):
         self.rows = rows
         self.partitions, self.view = partitions, view
+        self.counts = pc.fill_null(view.rows, _UNCOUNTED)
 
     def may(self, predicate: Predicate) -> pa.BooleanArray:
         match predicate:
@@ -192,7 +196,7 @@ class _Pruner:
             # Whether it has a value is for the rows to tell: another condition may keep them from being asked.
             return self._nothing(value.type)
         # The count of nulls is none, or all of them.
-        return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.view.rows, 0))
+        return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.counts, 0))
 
     def _partition_rows(self) -> pa.RecordBatch:
         """The files' partition values as rows, each one file; a column of numbers keeps count where there are none."""
@@ -207,7 +211,7 @@ class _Pruner:
 
     def _has_value(self, value: Value) -> Any:
         """Whether some row is not null: null is unknown."""
-        return pc.not_equal(self._bounds(value).nulls, self.view.rows)
+        return pc.not_equal(self._bounds(value).nulls, self.counts)
 
     # --- conditions ---
 
