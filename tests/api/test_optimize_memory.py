@@ -52,6 +52,7 @@ def path(tmp_path_factory):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("what", ["compact", "z_order"])
 def test_memory_is_bounded(path, what):
     megabytes, files = run(path, what)

@@ -16,6 +16,7 @@ import pytest
 from backends import workers
 from backends.tables import VECTORS, files, held, objects, opened, paths, write
 from row_judge import Judge, insert, rows
+from tiers import budget
 
 PROCESSES = 10
 SEED = 20261121
@@ -51,6 +52,7 @@ def told(pool, work, place, *arguments):
 def test_appends_of_ten_processes_are_all_there_once(request, pool, server, appends):
     place = request.getfixturevalue(server).place()
     write(place, workers.ROWS.empty_table())
+    appends = appends if FULL else budget(appends, fewest=4)
     versions = [one for ones in told(pool, workers.append, place, appends) for one in ones]
     total = PROCESSES * appends
     # Each was told of a version of its own, and its version is the one that has its note.
@@ -77,6 +79,7 @@ def test_statements_of_ten_processes_give_what_sqlite_has_after_the_same_in_the_
     judge, rest = Judge(), range(20, 200)
     judge.run(insert(*rest))
     write(place, pa.concat_tables([rows(range(20), 0), rows(rest, 0)]), configuration=VECTORS | SERIALIZABLE)
+    statements = statements if FULL else budget(statements, fewest=2)
     answers = told(pool, workers.change, place, SEED, statements)
     done = sorted((one for ones, _ in answers for one in ones), key=lambda one: one[0])
     assert [version for version, _, _ in done] == list(range(1, len(done) + 1))

@@ -16,6 +16,7 @@ PROCESSES = 3
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("level", ["WriteSerializable", "Serializable"])
 def test_no_money_is_made_or_lost(tmp_path, level):
     uri, transactions = str(tmp_path / "t"), budget(40, fewest=20)

@@ -325,6 +325,12 @@ def test_statistics_that_hold_more_than_one_value_do_not_shift_the_others():
     assert keep == [True, False, True]
 
 
+def test_a_partition_value_that_is_null_equals_nothing_where_rows_are_not_counted():
+    files = table({"minValues": {"day": "2020-01-01"}}, {"nullCount": {"day": 3}}, p=None)
+    assert prune(files, TABLE, ["p"], parse_predicate("day = p", TABLE)).keep.to_pylist() == [False, False]
+    assert prune(files, TABLE, ["p"], parse_predicate("day is null", TABLE)).keep.to_pylist() == [True, True]
+
+
 def test_physical_names_under_column_mapping():
     schema = StructType(
         (

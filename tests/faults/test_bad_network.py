@@ -13,6 +13,7 @@ from faults.lanes import Aim, aims, fly, fly_all
 from faults.runs import SHAPES, run
 from refdelta.concurrency import effects
 from refdelta.driver import _Shell
+from tiers import budget, some
 
 SEED = 20261121
 _SERVERS = {"s3": "s3_server", "azure": "azure_server"}
@@ -27,12 +28,13 @@ def server(request):
 @pytest.mark.parametrize("server", [*_SERVERS], indirect=True)
 def test_one_fault_at_a_time(server):
     # Each of the two servers meets one half of them; `make faults` has all.
-    result = fly_all(server, [*aims()][server.scheme == "s3" :: 2])
+    met = some([*aims()][server.scheme == "s3" :: 2], check=0, test=40)
+    result = fly_all(server, met)
     assert result.wrong == []
-    assert result.faults.total() > 75
+    assert result.faults.total() >= len(met)
 
 
-@pytest.mark.sample(test=3)
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(
     ("server", "name"),
     [("s3", "vectors"), ("s3", "exactly once"), ("azure", "commits"), ("azure", "creation")],
@@ -43,7 +45,7 @@ def test_writers_and_a_reader(server, name):
     faults, committed = 0, 0
     # On a slow machine writers give up early, and a run shows little: then there is another one.
     for seed in range(SEED, SEED + 5):
-        result = run(server, seed, replace(shape, writers=3, steps=4))
+        result = run(server, seed, replace(shape, writers=3, steps=budget(4, fewest=2)))
         assert result.wrong == []
         faults, committed = faults + result.faults.total(), committed + result.outcomes["committed"]
         if faults > 10 and committed > 2:

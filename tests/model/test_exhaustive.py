@@ -85,7 +85,7 @@ def of_two(layout: Layout) -> list[Case]:
     return tiers.some(MORE if layout in DEFAULTS else ALL, check=9, test=19)
 
 
-@pytest.mark.sample(check=3, test=4)
+@pytest.mark.sample(check=3, test=3)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
@@ -100,7 +100,7 @@ def test_pairs_and_triples_through_the_engine(level, layout, say):
     all_of(Engine(level, layout), OF_THREE, 3, say)
 
 
-@pytest.mark.sample(check=2, test=6)
+@pytest.mark.sample(check=2, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_through_the_rules(level, layout, say):

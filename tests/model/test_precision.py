@@ -34,7 +34,7 @@ def measured(level, layout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=3)
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_plain_checking_of_files(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.plain}
@@ -42,7 +42,7 @@ def test_no_cell_is_below_plain_checking_of_files(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).plain
 
 
-@pytest.mark.sample(check=1, test=3)
+@pytest.mark.sample(check=1, test=2)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_delta_spark(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.spark}
@@ -105,7 +105,7 @@ def never(level, layout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=3)
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):
     table = measured(level, layout)

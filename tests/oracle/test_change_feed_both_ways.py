@@ -54,7 +54,7 @@ def feed(spark: Any, path: Path, **options: Any) -> pa.Table:
     return spark.read.format("delta").option("readChangeFeed", "true").options(**options).load(str(path)).toArrow()
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
     partitions, properties = KINDS[kind]

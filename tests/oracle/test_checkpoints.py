@@ -55,7 +55,7 @@ FLAVOURS = {
 }
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_refdelta_reads_checkpoints_of_spark(spark, tmp_path, flavour):
     properties, conf, looks_right = FLAVOURS[flavour]

@@ -49,6 +49,7 @@ def test_clones_of_either_are_read_and_written_by_both(quick_spark, tmp_path, cl
     assert_same_table(oracle.read_table(quick_spark, source), before)
 
 
+@pytest.mark.tier("all")
 def test_spark_reads_clones_through_refdelta_and_tracked_rows_have_own_ids(quick_spark, tmp_path):
     """Both engines clone a table that tracks rows; both read either clone, by every way that Spark has here."""
     import refdelta.spark

@@ -51,6 +51,7 @@ def newest_domain(path):
     return [action for action in newest(path, "domainMetadata") if action["domain"] == "delta.clustering"]
 
 
+@pytest.mark.tier("all")
 def test_a_table_of_spark_is_written_to(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     spark_tables.sql(

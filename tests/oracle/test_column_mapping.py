@@ -55,7 +55,7 @@ def same(spark, path, count, **filters):
         assert found[0] == int(expected.lstrip("n"))
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("maker", ["spark", "refdelta"])
 def test_turns_at_a_mapped_table(quick_spark, tmp_path, mode, maker):

@@ -74,6 +74,7 @@ def test_a_table_of_refdelta_is_alike(spark, written):
     assert found["where `p` IS NULL"].startswith("1 row; both read 1 of 3")
 
 
+@pytest.mark.tier("all")
 def test_a_table_of_delta_spark_is_alike_at_an_older_version_too(spark, tmp_path):
     path = tmp_path / "t"
     spark_tables.create(spark, path, DATA.schema, ["p"], {"delta.enableDeletionVectors": "true"})

@@ -52,7 +52,7 @@ def forget(path, version):
         file.unlink()
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(
     ("top_level", "listed", "struct"),
     [("parquet", 2, False), ("json", 2, True), ("parquet", 1000, True), ("json", 1000, False)],

@@ -207,6 +207,7 @@ def test_of_two_that_want_the_same_rows_the_first_has_them(fresh_path, name):
     assert held(path) == judge.rows()
 
 
+@pytest.mark.tier("all")
 def test_spark_agrees_after_a_race_of_processes(quick_spark, tmp_path):
     """As in ``tests/concurrency/test_row_races.py``, smaller."""
     path = tmp_path / "t"

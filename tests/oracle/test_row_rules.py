@@ -278,6 +278,7 @@ def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     assert sorted(numbered.to_pyarrow_table()["g"].to_pylist()) == [1, 3, 6, 9, 12]
 
 
+@pytest.mark.tier("all")
 def test_workers_of_spark_number_rows_apart(quick_spark, tmp_path):
     """By frames, the data source, a stream and MERGE, between statements of delta-spark: no number is given twice."""
     import refdelta.spark

@@ -83,7 +83,7 @@ def both_write(spark, path) -> None:
         assert tags == {"delta.rowTracking.preserved": "true"}, turn
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_both_keep_the_ids_of_rows(quick_spark, fresh_path, vectors):
     path = fresh_path()

@@ -189,7 +189,7 @@ class TestColumnMapping:
         )
         return path
 
-    @pytest.mark.sample(test=1)
+    @pytest.mark.tier("all")
     def test_columns_renamed_dropped_and_added_again(self, spark, path):
         for statement in (
             "ALTER TABLE {t} RENAME COLUMN `b c` TO `a,b`",

@@ -136,7 +136,7 @@ def session(spark: Any) -> Iterator[Any]:
         query.stop()
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.spark
 def test_spark_reads_batches_and_streams_as_delta_spark_does(session, uri, tmp_path):
     def read(form: str, **options: Any) -> pa.Table:

@@ -231,6 +231,7 @@ def test_errors_leave_nothing(tmp_path, shuffled, spark):
     assert (files(tmp_path), held(path)) == (before, rows)
 
 
+@pytest.mark.tier("all")
 def test_what_others_commit_meanwhile_is_judged_by_rows(tmp_path, shuffled, spark):
     """As with a source in memory: other rows do not matter, rows that the MERGE touched do, and so do new rows with
     a key of the source, but not those with a key beside it.

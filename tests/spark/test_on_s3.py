@@ -209,7 +209,7 @@ def test_conflicts_are_settled_on_the_driver(session: Any, place: Place) -> None
     assert rows(table(place)) == [(i, i % 3, f"x{i}" if i < 8 else "y") for i in range(3, 10)]
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 def test_a_stream_goes_from_table_to_table(session: Any, place: Place, tmp_path: Path) -> None:
     write(frame(session, *range(12)).repartition(3), place.uri, storage_options=place.options, configuration=VECTORS)
     table(place).delete("id = 5")

@@ -78,7 +78,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "bytes", "both"])
 def test_batches_are_those_of_delta_spark(session: Any, table: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     DeltaTable(table).delete("id = 3")
@@ -214,6 +214,7 @@ def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_p
             RefdeltaSource({"path": str(other), **options}).streamReader(session.range(1).schema)
 
 
+@pytest.mark.tier("all")
 def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Path) -> None:
     ours, theirs = load(session, table, startingVersion="2"), load(session, table, "delta", startingVersion="2")
     # A property changes nothing of what it reads, and it reads on.

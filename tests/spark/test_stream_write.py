@@ -162,6 +162,7 @@ def test_two_queries_with_one_checkpoint_write_no_batch_twice(stream: Stream, tm
     assert data_files(stream.uri) == committed(stream.uri)
 
 
+@pytest.mark.tier("all")
 def test_delta_spark_and_refdelta_take_over_from_each_other(stream: Stream, session: Any) -> None:
     stream.add((1, "a")).run(form="delta")
     stream.add((2, "b")).run()
