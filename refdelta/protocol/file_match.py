@@ -123,9 +123,8 @@ class FileMatcher:
             known: see :meth:`partition_values`.
             text: ``add.stats``.
         """
-        stats = load_stats(text)
-        if not isinstance(stats, dict):
-            return True
+        found = load_stats(text)
+        stats = found if isinstance(found, dict) else {}
         return _File(known, stats, self._data, self._settled).may(self.predicate)
 
     @functools.cached_property
