@@ -17,7 +17,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("cloner", ["spark", "refdelta"])
 def test_clones_of_either_are_read_and_written_by_both(quick_spark, tmp_path, cloner):
     source, clone = tmp_path / "source x", tmp_path / "clone"

@@ -89,6 +89,7 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     same(spark, path)
 
 
+@pytest.mark.tier("all")
 def test_compaction_files(with_checksums, tmp_path):
     spark, path = with_checksums, tmp_path / "t"
     write_deltalake(path, rows(1, 2), configuration=V2 | {"delta.checkpointInterval": "100"})

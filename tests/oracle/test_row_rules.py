@@ -65,6 +65,7 @@ def test_constraints_are_the_same_whoever_declares_and_whoever_holds_them(quick_
         assert_same_table(DeltaTable(place).to_pyarrow_table(), pa.Table.from_pylist(kept, ROWS.schema))
 
 
+@pytest.mark.tier("all")
 def test_neither_adds_a_constraint_that_rows_break(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, VALUES)

@@ -111,6 +111,7 @@ class TestDeletionVectors:
             9,
         }
 
+    @pytest.mark.tier("all")
     def test_update_and_merge_by_vectors(self, spark, path):
         spark_tables.sql(spark, path, "UPDATE {t} SET name = concat(name, '!') WHERE id BETWEEN 20 AND 30")
         spark_tables.sql(

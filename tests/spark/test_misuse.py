@@ -294,7 +294,7 @@ def shown(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.selectExpr(*SHOWN).collect())
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: str) -> None:
     uris = [str(user.folder / f"{zone.replace('/', '-')}-{number}") for number in range(2)]

@@ -287,6 +287,7 @@ def test_a_column_of_type_void(spark, tmp_path):
     assert sorted((row.a, row.nothing) for row in found) == [(1, None), (2, None)]
 
 
+@pytest.mark.tier("all")
 def test_rows_and_their_ids(spark, tmp_path):
     path, names = tmp_path / "t", ["a", "_metadata.row_id", "_metadata.row_commit_version"]
     data = pa.table({"a": range(8), "p": ["x", "y"] * 4})

@@ -145,6 +145,7 @@ def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path
         run(wrong, tmp_path / "wrong")
 
 
+@pytest.mark.tier("all")
 def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table: Path, tmp_path: Path) -> None:
     at = tmp_path / "checkpoint"
     with pytest.raises(Exception, match="the driver fails here"):
