@@ -18,23 +18,31 @@ import pytest
 import winners as log_files
 from contest import Engine
 
-from refdelta.concurrency.conflict import Clear, check
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import CommitSummary, summarize
+from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
+from refdelta.core.conflicts.rules import Clear, check
+from refdelta.core.conflicts.state import TransactionState
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.footprint import Footprint, fold_commit
+from refdelta.core.rows.touched import Facts
 from refdelta.engine.sql import parse_predicate
-from refdelta.protocol.actions import Add, Remove
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import DOUBLE, LONG, STRING, StructField, StructType
 
 SCHEMA = StructType((StructField("part", STRING), StructField("id", LONG), StructField("value", DOUBLE)))
-TABLE = ReadTable(schema=SCHEMA, partition_columns=("part",), parse=lambda sql: parse_predicate(sql, SCHEMA))
+
+
+def where(sql: str) -> RowPredicate:
+    return row_predicate(parse_predicate(sql, SCHEMA), SCHEMA, ("part",))
+
+
+TABLE = ReadTable(parse=where)
 PREDICATES = ("part = 'mine' AND id BETWEEN 5000000 AND 5000999", "part = 'also mine' AND id = 7000000")
 FILES_READ = 1_000
 ACTIONS = 100
 
 
-def transaction() -> Standing:
+def transaction() -> TransactionState:
     """It read a thousand files, and deletes ten of them."""
     files = [
         Add(path=f"part=mine/{number:06}.parquet", partition_values={"part": "mine"}, size=1, modification_time=1,
@@ -44,11 +52,11 @@ def transaction() -> Standing:
     gone = [Remove(path=add.path, data_change=True, partition_values=add.partition_values) for add in files[:10]]
     read = ReadSet(version=0).with_files(files)
     for text in PREDICATES:
-        read = read.with_predicate(parse_predicate(text, SCHEMA))
-    return Standing(read, gone, IsolationLevel.SERIALIZABLE, TABLE)
+        read = read.with_predicate(where(text))
+    return TransactionState(read, gone, IsolationLevel.SERIALIZABLE, TABLE)
 
 
-def winner(version: int, candidates: int = 1) -> CommitSummary:
+def winner(version: int, candidates: int = 1) -> Footprint:
     """As from its log file."""
     half = ACTIONS // 2
     actions: list[dict[str, Any]] = [{"commitInfo": {"operation": "UPDATE", "txnId": str(version)}}]
@@ -58,25 +66,27 @@ def winner(version: int, candidates: int = 1) -> CommitSummary:
     for number in range(half):
         part = f"p{number}" if number >= candidates else "mine"
         actions.append(log_files.add(f"part={part}/{version:08}-{number:06}.snappy.parquet", part, number))
-    return summarize(version, "".join(json.dumps(one) + "\n" for one in actions).encode(), f"{version}.json")
+    return fold_commit(version, "".join(json.dumps(one) + "\n" for one in actions).encode(), f"{version}.json")
 
 
 @pytest.mark.parametrize("candidates", [1, ACTIONS // 2])
 def bench_rules_alone(contest, size, candidates):
     count = size(smoke=10, default=1_000 if candidates == 1 else 100)
 
-    def before() -> tuple[Standing, list[CommitSummary]]:
+    def before() -> tuple[TransactionState, list[Footprint]]:
         return transaction(), [winner(version, candidates) for version in range(1, count + 1)]
 
-    def rules(given: tuple[Standing, list[CommitSummary]]) -> None:
+    def rules(given: tuple[TransactionState, list[Footprint]]) -> None:
         ours, summaries = given
         for summary in summaries:
-            assert isinstance(check(ours, summary), Clear)
-            ours.advance(summary)
+            if not ours.is_apart(summary):
+                facts = Facts.of(summary)
+                assert isinstance(check(ours, summary, facts), Clear)
+                ours.advance(summary, facts)
 
-    def floor(given: tuple[Standing, list[CommitSummary]]) -> None:
+    def floor(given: tuple[TransactionState, list[Footprint]]) -> None:
         ours, summaries = given
-        known = ours.files.held
+        known = ours.files.states
         for summary in summaries:
             assert not any(add.path in known for add in summary.adds)
             assert not any(remove.path in known for remove in summary.removes)
@@ -90,7 +100,7 @@ def bench_rules_alone(contest, size, candidates):
         ]
         for line in lines[1:]:
             data = "".join(json.dumps(one) + "\n" for one in (lines[0], line)).encode()
-            assert not isinstance(check(transaction(), summarize(1, data, "1.json")), Clear)
+            assert not isinstance(check(transaction(), fold_commit(1, data, "1.json")), Clear)
 
     conflicts()
     goal = ". Goal: under 1 us an action" if candidates == 1 else ""

@@ -16,14 +16,14 @@ import pytest
 from contest import Engine, within
 from pyroaring import BitMap64
 
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.held import Held, Revised, outcome
-from refdelta.concurrency.places import Move, Span
-from refdelta.concurrency.rows import any_of
-from refdelta.concurrency.summary import summarize
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.footprint import fold_commit
+from refdelta.core.rows.deletes import RowDelete
+from refdelta.core.rows.file_state import FileState, Revised, outcome
+from refdelta.core.rows.relocation import Relocation, Span
+from refdelta.core.rows.sets import any_of
 from refdelta.engine.dv import load_deletion_vectors, write_vectors
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor
-from refdelta.protocol.codec import encode_commit
 from refdelta_storage import open_store
 
 SHARES = [1, 10]
@@ -73,12 +73,12 @@ def bench_rebase_of_a_vector(contest, size, share):
     after = known.hidden | known.won
     base, winning = described("a", known.hidden), described("b", after)
     winner_add = file(known.count, winning)
-    winner = summarize(1, encode_commit([winner_add]), "1.json")
-    held = Held.of(None, Edit(file(known.count, base), known.hidden, known.own))
+    winner = fold_commit(1, encode_commit([winner_add]), "1.json")
+    held = FileState.of(None, RowDelete(file(known.count, base), known.hidden, known.own))
     expected = known.hidden | known.won | known.own
 
     def own() -> None:
-        found = outcome("part-0.parquet", held, Revised(winner_add), winner, {winning.unique_id: after})
+        found = outcome("part-0.parquet", held, Revised(winner_add), winner, {winning.unique_id: after}, {})
         assert not any_of(found.lost)
         assert len(found.now["part-0.parquet"].hides) == len(expected)
 
@@ -131,7 +131,7 @@ def bench_remap_through_a_compaction(contest, size, share):
     live = known.count - len(known.hidden)
     quarters = [range(live)[live * n // 4 : live * (n + 1) // 4] for n in range(4)]
     spans = tuple(Span(f"out-{n}", part.start, len(part), 0) for n, part in enumerate(quarters))
-    move = Move(described("a", known.hidden), spans)
+    move = Relocation(described("a", known.hidden), spans)
 
     def own() -> None:
         found, lost = move.follow(known.own, known.hidden)

@@ -21,20 +21,26 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refdelta.concurrency import effects
-from refdelta.concurrency.commit import commit_loop
-from refdelta.concurrency.prepared import CommitOutcome, PreparedCommit
-from refdelta.concurrency.read_set import ReadSet, ReadTable
+from refdelta.core.commit import effects
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
+from refdelta.core.log.actions import Add, Remove
 from refdelta.driver import RetryPolicy
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ConcurrentModificationError
-from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.predicate import Predicate
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import LONG, StructField, StructType
 
 POLICY = RetryPolicy()
 SCHEMA = StructType((StructField("slot", LONG), StructField("value", LONG)))
-TABLE = ReadTable(schema=SCHEMA, partition_columns=("slot",), parse=functools.partial(parse_predicate, schema=SCHEMA))
+
+
+def where(sql: str) -> RowPredicate:
+    return row_predicate(parse_predicate(sql, SCHEMA), SCHEMA, ("slot",))
+
+
+TABLE = ReadTable(parse=where)
 
 
 @dataclass(frozen=True)
@@ -302,9 +308,9 @@ class _Shell:
     def _reply(self, effect: effects.Effect) -> Steps:
         place, log = self.place, self.log
         match effect:
-            case effects.Confirm():
+            case effects.VersionExists():
                 return effects.Yes()  # it was seen a moment ago
-            case effects.PutIfAbsent(version, data):
+            case effects.TryCommit(version, data):
                 self.puts += 1
                 return (yield from self._request(place.put, functools.partial(self._put, version, data)))
             case effects.ReadCommits(first, last):
@@ -328,11 +334,11 @@ class _Shell:
         yield half
         return reply
 
-    def _put(self, version: int, data: bytes) -> effects.Created | effects.Exists:
+    def _put(self, version: int, data: bytes) -> effects.Committed | effects.Exists:
         if not self.log.put(version, data):
             return effects.Exists()
         self.log.files.append(_replaced(self.log.files[-1], self.slot, self.new))
-        return effects.Created()
+        return effects.Committed()
 
 
 def _replaced(files: tuple[int, ...], slot: int | None, new: int) -> tuple[int, ...]:
@@ -366,8 +372,8 @@ def _file(path: str, slot: int | None = None) -> Add:
 
 
 @functools.cache
-def _slot_is(slot: int) -> Predicate:
-    return parse_predicate(f"slot = {slot}", SCHEMA)
+def _slot_is(slot: int) -> RowPredicate:
+    return where(f"slot = {slot}")
 
 
 # --- the program ---

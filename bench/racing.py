@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 import refdelta
+from refdelta.core.log.paths import commit_key
 from refdelta.crew import Crew, Shift
 from refdelta.location import open_location
 from refdelta.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
-from refdelta.protocol.paths import commit_key
 from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
 from refdelta_storage import Created
 

@@ -11,12 +11,12 @@ from refdelta._version import __version__
 
 if TYPE_CHECKING:
     from refdelta import errors
-    from refdelta.concurrency.lookout import RowBudget
     from refdelta.converter import convert_to_deltalake
+    from refdelta.core.commit.budget import RowBudget
+    from refdelta.core.log.actions import Txn as Transaction
     from refdelta.engine.variant import variants
     from refdelta.ops.declared import Identity
     from refdelta.ops.prepared_files import AddAction
-    from refdelta.protocol.actions import Txn as Transaction
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.schema import Schema
     from refdelta.table import DeltaTable
@@ -47,9 +47,9 @@ _HOMES = {
     "CommitResult": ("results", "CommitResult"),
     "DeltaTable": ("table", "DeltaTable"),
     "Identity": ("ops.declared", "Identity"),
-    "RowBudget": ("concurrency.lookout", "RowBudget"),
+    "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
-    "Transaction": ("protocol.actions", "Txn"),
+    "Transaction": ("core.log.actions", "Txn"),
     "convert_to_deltalake": ("converter", "convert_to_deltalake"),
     "variants": ("engine.variant", "variants"),
     "verify": ("verifier.run", "verify"),

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.feather
 
 from refdelta import demo
-from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.demo import APPENDS_A_MONTH, Append, Check, Place
 from refdelta.errors import ConcurrentModificationError
 from refdelta.observe import StatusLine

@@ -39,9 +39,9 @@ from refdelta.protocol.protocol_choice import minimal_protocol, without
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.removals import Described
-    from refdelta.protocol.actions import Add
     from refdelta.results import CommitResult
     from refdelta.staging import Staging
     from refdelta.transaction import WriteTransaction

@@ -182,7 +182,7 @@ class ConflictDetails:
     """Why a commit lost to a winner.
 
     Attributes:
-        rule: the id of the rule in ``refdelta/concurrency/conflict.py`` that decided.
+        rule: the id of the rule in ``refdelta/core/conflicts/rules.py`` that decided.
         version: the winning version.
         operation: the winner's operation, as its commitInfo says.
         files: the paths over which the two disagree, as the log writes them; at most some are kept.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta._version import __version__
+from refdelta.core.log.actions import Txn
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import Txn
 
 if TYPE_CHECKING:
-    from refdelta.concurrency.isolation import IsolationLevel
+    from refdelta.core.conflicts.isolation import IsolationLevel
     from refdelta.results import CommitProperties
 
 _OWN_FIELDS = frozenset({

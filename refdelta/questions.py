@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import pyarrow as pa
+from pyroaring import BitMap64
 
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.statistics import num_records
+from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.engine.state import adds_table
 from refdelta.errors import ExpressionError
 
 if TYPE_CHECKING:
+    from refdelta.core.conflicts.state import AddedRows
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
 
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
@@ -33,7 +39,7 @@ class Questions:
         """Ask for the rows for which ``predicate`` is true, and more exactly for those that ``matches`` finds."""
         self.asked.append((predicate, matches))
 
-    def look(self, snapshot: Snapshot, files: Sequence[Add]) -> Iterator[bool]:
+    def look(self, snapshot: Snapshot, files: Iterable[Add]) -> Iterator[bool]:
         """For each file whether a live row of it matches, up to the first one that has such a row.
 
         Args:
@@ -67,3 +73,17 @@ def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> 
 
 def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     yield from batches
+
+
+def only(rows: AddedRows) -> Add:
+    """A file with no other rows than these, by a deletion vector that hides the others and stands nowhere else."""
+    records = num_records(rows.add)
+    if rows.rows is None or records is None:
+        return rows.add
+    hidden = BitMap64(range(records)) - rows.rows
+    hidden.run_optimize()
+    body = serialize_bitmap(hidden)
+    vector = DeletionVectorDescriptor(
+        storage_type="i", path_or_inline_dv=encode_inline(body), size_in_bytes=len(body), cardinality=len(hidden)
+    )
+    return msgspec.structs.replace(rows.add, deletion_vector=vector)

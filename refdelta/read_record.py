@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.protocol.paths import same_path
+from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
+from refdelta.core.log.paths import same_path
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.questions import Matches, Questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from refdelta.protocol.actions import Add
+    from refdelta.core.log.actions import Add
+    from refdelta.engine.snapshot import Snapshot
     from refdelta.protocol.predicate import Predicate
 
 
@@ -23,11 +25,12 @@ class ReadRecord:
     """The reads of one transaction.
 
     Args:
-        version: the version that it sees; -1 where it creates the table.
+        snapshot: what it sees; None where it creates the table.
     """
 
-    def __init__(self, version: int) -> None:
-        self._reads = ReadSet(version=version)
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self._table = snapshot
+        self._reads = ReadSet(version=-1 if snapshot is None else snapshot.version)
         self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
         self.questions = Questions()
 
@@ -49,7 +52,9 @@ class ReadRecord:
             matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
                 added, in batches of the table's schema. Without it, a row matches where the predicate is true.
         """
-        self._reads = self._reads.with_predicate(predicate, finer=matches is not None)
+        table = self._table
+        asked = EVERY_ROW if table is None else row_predicate(predicate, table.schema, table.partition_columns)
+        self._reads = self._reads.with_predicate(asked, finer=matches is not None)
         self.questions.add(predicate, matches)
 
     @contextmanager

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.scan import Scan
-    from refdelta.protocol.actions import Metadata, Protocol
     from refdelta.schema import Schema
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from refdelta import arguments
-from refdelta.concurrency.lookout import RowBudget
+from refdelta.core.commit.budget import RowBudget
 from refdelta.errors import InvalidArgumentError
 
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
@@ -53,7 +53,7 @@ class CommitResult(Mapping[str, Any]):
 
 
 class AppTransaction(Protocol):
-    """An application's transaction: deltalake's ``Transaction`` and :class:`refdelta.protocol.actions.Txn` both are
+    """An application's transaction: deltalake's ``Transaction`` and :class:`refdelta.core.log.actions.Txn` both are
     one.
     """
 

@@ -13,28 +13,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 from pyroaring import BitMap64
 
-from refdelta.concurrency.edits import Edit, tombstone
-from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.places import Group
-from refdelta.concurrency.prepared import PreparedCommit
-from refdelta.concurrency.read_set import ReadTable
-from refdelta.concurrency.rows import ALL
-from refdelta.concurrency.standing import Work
+from refdelta import arguments
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.reads import ReadTable
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Remove
+from refdelta.core.log.paths import same_path
+from refdelta.core.rows.deletes import RowDelete, tombstone
+from refdelta.core.rows.relocation import Group
+from refdelta.core.rows.sets import ALL
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
 from refdelta.engine.executor import checked as checked_executor
 from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.write import abort_files
 from refdelta.hooks import after_commit, failed
-from refdelta.protocol.actions import Add, AnyAction, Cdc, Metadata, Remove
 from refdelta.protocol.change_feed import is_fed
+from refdelta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
 from refdelta.protocol.clustering import FEATURE as CLUSTERING
+from refdelta.protocol.evolution import keeps_columns, moved_changes, notes_version
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import TableProperties
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.row_tracking import is_enabled
+from refdelta.protocol.types import has_identity_columns
 from refdelta.provenance import (
     Description,
     application_transactions,
@@ -44,6 +50,7 @@ from refdelta.provenance import (
     texts,
     unrecorded,
 )
+from refdelta.questions import only
 from refdelta.read_record import ReadRecord
 from refdelta.results import CommitProperties, CommitResult, checked
 from refdelta.table_after import TableAfter
@@ -52,9 +59,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from refdelta.concurrency.places import Traced
+    from refdelta.core.conflicts.state import AddedRows
+    from refdelta.core.log.actions import Txn
+    from refdelta.core.rows.relocation import RelocationById
     from refdelta.engine.executor import Executor
-    from refdelta.protocol.actions import Txn
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
@@ -93,7 +101,7 @@ class Staging(ReadRecord):
         isolation: str | None = None,
         executor: Executor | None = None,
     ) -> None:
-        super().__init__(snapshot.version if snapshot else -1)
+        super().__init__(snapshot)
         self.store = store
         self.snapshot = snapshot
         self.executor = checked_executor(executor)
@@ -101,13 +109,13 @@ class Staging(ReadRecord):
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()
         self._seen_at = None if age is None else time.monotonic() - age
-        self.isolation = level_of(self._table_properties.isolation_level, isolation)
+        self.isolation = level_of(self._table_properties.isolation_level, arguments.text("isolation", isolation))
         self.description: Description | None = None
         self.result_snapshot: Snapshot | None = None
         self.alone = False
         self.kept_groups: tuple[Group, ...] = ()
         self._actions: list[AnyAction] = []
-        self._edits: dict[str, Edit] = {}
+        self._edits: dict[str, RowDelete] = {}
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
         self._written: list[Add | Cdc] = []
@@ -161,7 +169,7 @@ class Staging(ReadRecord):
             base: the positions that the entry's deletion vector hides.
         """
         self.read_rows(add, rows)
-        self._stage_edit(Edit(add, base, rows))
+        self._stage_edit(RowDelete(add, base, rows))
 
     def delete_files(self, adds: Iterable[Add]) -> None:
         """Stage that all live rows of these files go. Whoever deletes rows has read them."""
@@ -171,9 +179,9 @@ class Staging(ReadRecord):
             self.stage(tombstone(add, now_ms=now_ms(), data_change=True) for add in files)
             return
         for add in files:
-            self._stage_edit(Edit(add, BitMap64(), ALL))
+            self._stage_edit(RowDelete(add, BitMap64(), ALL))
 
-    def _stage_edit(self, edit: Edit) -> None:
+    def _stage_edit(self, edit: RowDelete) -> None:
         key = same_path(edit.add.path)
         known = self._edits.get(key)
         self._edits[key] = edit if known is None else known.and_rows(edit)
@@ -204,7 +212,7 @@ class Staging(ReadRecord):
     @property
     def table_to_come(self) -> Snapshot | None:
         """The snapshot with the metadata that is staged, if any; None where the table is new."""
-        staged = next((a for a in reversed(self._actions) if isinstance(a, Metadata)), None)
+        staged = self._staged_metadata
         return dataclasses.replace(self.snapshot, metadata=staged) if self.snapshot and staged else self.snapshot
 
     @property
@@ -296,8 +304,8 @@ class Staging(ReadRecord):
                 policy=RetryPolicy.of(self.properties),
                 seen_at=self._seen_at,
                 base=self.snapshot.segment.last_commit if self.snapshot else None,
-                look=self._look,
-                trace=self._trace,
+                match_rows=self._match_rows,
+                locate_rows=self._locate_rows,
                 inline_vectors=self._table_properties.inline_deletion_vectors,
             )
         except CERTAIN_FAILURES:
@@ -348,8 +356,10 @@ class Staging(ReadRecord):
             clock=after.clock(),
             row_ids=after.row_ids(),
             table=self._read_table(),
-            work=Work(
-                edits=tuple(self._edits.values()),
+            rests_on=self._rests_on(),
+            metadata_at=self._metadata_at(),
+            changes=RowChanges(
+                deletes=tuple(self._edits.values()),
                 groups=tuple(self._groups),
                 vectors=self.vectors,
                 row_level=self.row_level,
@@ -358,10 +368,10 @@ class Staging(ReadRecord):
             group_metrics=self._metrics_of,
         )
 
-    def _look(self, files: Sequence[Add]) -> Iterator[bool]:
-        return self.questions.look(self.snapshot, files) if self.snapshot else iter(())
+    def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
+        return self.questions.look(self.snapshot, map(only, rows)) if self.snapshot else iter(())
 
-    def _trace(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, Traced]:
+    def _locate_rows(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, RelocationById]:
         from refdelta.tracing import trace_rows
 
         return trace_rows(self.snapshot, inputs, outputs) if self.snapshot else {}
@@ -397,12 +407,30 @@ class Staging(ReadRecord):
         schema = snapshot.schema
         columns = tuple(snapshot.partition_columns)
         return ReadTable(
-            schema=schema,
-            partition_columns=columns,
-            parse=lambda sql: parse_predicate(sql, schema),
             metadata=snapshot.metadata,
+            parse=lambda sql: row_predicate(parse_predicate(sql, schema), schema, columns),
+            one_writer=has_identity_columns(schema),
             tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
             clustered=CLUSTERING in features_of(snapshot.protocol),
+        )
+
+    @property
+    def _staged_metadata(self) -> Metadata | None:
+        return next((action for action in reversed(self._actions) if isinstance(action, Metadata)), None)
+
+    def _rests_on(self) -> frozenset[str]:
+        """The metadata domains whose values name columns, where the transaction removes or retypes one."""
+        metadata, seen = self._staged_metadata, self.snapshot.metadata if self.snapshot else None
+        kept = metadata is None or (seen is not None and keeps_columns(seen, metadata))
+        return frozenset() if kept else frozenset({CLUSTERING_DOMAIN})
+
+    def _metadata_at(self) -> Callable[[Metadata, int], Metadata] | None:
+        """What the staged metadata says where it becomes another version than the one behind the snapshot."""
+        metadata, first = self._staged_metadata, self.reads.version + 1
+        if metadata is None or not notes_version(metadata.schema_string, first):
+            return None
+        return lambda staged, version: msgspec.structs.replace(
+            staged, schema_string=moved_changes(staged.schema_string, first, version)
         )
 
     @property

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from refdelta.protocol.actions import AnyAction, Metadata, Protocol
-from refdelta.protocol.in_commit_timestamp import CommitClock, enablement, kept
-from refdelta.protocol.row_tracking import PRESERVED, RowIds, is_assigned, is_enabled
+from refdelta.core.log.actions import AnyAction, Metadata, Protocol
+from refdelta.core.log.assigned import CommitClock, RowIds
+from refdelta.protocol.in_commit_timestamp import enablement, kept
+from refdelta.protocol.row_tracking import PRESERVED, is_assigned, is_enabled
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from refdelta.concurrency.edits import num_records
-from refdelta.concurrency.places import Part, Traced
+from refdelta.core.log.paths import data_key, same_path
+from refdelta.core.log.statistics import num_records
+from refdelta.core.rows.relocation import Part, RelocationById
 from refdelta.engine.arrays import one_array
 from refdelta.engine.dv import Vectors
 from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, read_file
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.paths import data_key, same_path
 from refdelta.protocol.row_tracking import ROW_ID, hidden_columns
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 
     Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
-def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, Traced]:
+def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, RelocationById]:
     """Where the rows of files are now.
 
     Args:
@@ -61,7 +61,7 @@ def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[A
         if len(wanted) and (not len(ids) or (ids[np.minimum(index, len(ids) - 1)] != wanted).any()):
             continue
         rows = order[index]
-        moves[same_path(remove.path)] = Traced(None, (), tuple(_parts(outputs, files[rows], at, places[rows])))
+        moves[same_path(remove.path)] = RelocationById(None, (), tuple(_parts(outputs, files[rows], at, places[rows])))
     return moves
 
 

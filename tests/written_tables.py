@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from refdelta import write_deltalake
-from refdelta.protocol.deletion_vector import serialize_bitmap, z85_encode
+from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 
 
 def commit_of(path, version):

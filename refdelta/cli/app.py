@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from refdelta import CommitProperties, DeltaTable, __version__
-from refdelta.concurrency.isolation import IsolationLevel
+from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.errors import InvalidArgumentError
 from refdelta.protocol.properties import parse_size
 

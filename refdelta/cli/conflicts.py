@@ -9,9 +9,9 @@ import click
 
 from refdelta.cli.app import app
 from refdelta.cli.render import echo_json, echo_table
-from refdelta.concurrency.conflict import RULES
-from refdelta.concurrency.isolation import DEFAULT, IsolationLevel
-from refdelta.concurrency.matrix import Cell, Explanation, explain, matrix
+from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
+from refdelta.core.conflicts.matrix import Cell, Explanation, explain, matrix
+from refdelta.core.conflicts.rules import RULES
 
 _LEVELS = tuple(level.value for level in IsolationLevel)
 _TITLES = {

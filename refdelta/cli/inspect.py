@@ -11,11 +11,11 @@ from refdelta import DeltaTable
 from refdelta.cli.app import app, at_a_version, on_a_table, open_table
 from refdelta.cli.output import numeric
 from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, size
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.paths import commit_key
+from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, VersionNotFoundError
-from refdelta.protocol.actions import DeletionVectorDescriptor
-from refdelta.protocol.deletion_vector import InlineBytes, RelativeKey, locate
-from refdelta.protocol.paths import commit_key
 from refdelta_storage import ObjectNotFoundError
 
 _TIMES = frozenset(

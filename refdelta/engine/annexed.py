@@ -1,7 +1,7 @@
 """A table's folder together with others that its log may name objects of, because the caller said so.
 
 The log of a shallow clone (and of nothing else) names data files where they are: in the folder of the table that was
-cloned. A log is not believed when it does, see :mod:`refdelta.protocol.paths`; only folders that the caller of this
+cloned. A log is not believed when it does, see :mod:`refdelta.core.log.paths`; only folders that the caller of this
 engine names are read, and nothing is ever written to them or deleted there.
 """
 
@@ -11,7 +11,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from refdelta.protocol.paths import ELSEWHERE, Place
+from refdelta.core.log.paths import ELSEWHERE, Place
 from refdelta_storage.wrapper import WrapperStore
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AnnexedStore(WrapperStore):
-    """The table's store; keys that :func:`refdelta.protocol.paths.data_key` makes of absolute paths go to others.
+    """The table's store; keys that :func:`refdelta.core.log.paths.data_key` makes of absolute paths go to others.
 
     Args:
         inner: the table's folder.

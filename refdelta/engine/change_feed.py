@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
+from refdelta.core.log.actions import Add
 from refdelta.engine.filters import row_filter
 from refdelta.engine.live import LiveFiles
 from refdelta.engine.reader import read_file
 from refdelta.engine.scan import ONLY, RowStream, Scan, plan_scan, scan_files
 from refdelta.engine.state import FILE_SCHEMA, adds_table
-from refdelta.protocol.actions import Add
 from refdelta.protocol.change_feed import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,

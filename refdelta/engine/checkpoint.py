@@ -13,6 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, CheckpointMetadata, DomainMetadata, Metadata, Protocol, Remove, Sidecar, Txn
+from refdelta.core.log.codec import decode_commit, without_unset
+from refdelta.core.log.paths import sidecar_key
 from refdelta.engine.arrays import array_of, check_values
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import log_bytes, log_errors, open_parquet
@@ -26,24 +29,12 @@ from refdelta.engine.state import (
     removes_table,
 )
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import (
-    Add,
-    CheckpointMetadata,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Remove,
-    Sidecar,
-    Txn,
-)
-from refdelta.protocol.codec import decode_commit, without_unset
-from refdelta.protocol.paths import sidecar_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from refdelta.protocol.actions import AnyAction
-    from refdelta.protocol.segment import CheckpointFiles
+    from refdelta.core.log.actions import AnyAction
+    from refdelta.core.log.segment import CheckpointFiles
     from refdelta_storage.base import Store
 
 _TRUE = pa.nulls(1).is_null()[0]

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from refdelta.core.log.actions import Action, CheckpointMetadata, Metadata, Sidecar
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import SIDECARS, checkpoint_key, last_checkpoint_key, uuid_checkpoint_key
+from refdelta.core.log.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
 from refdelta.engine.arrays import array_of, nested_array, one_array
 from refdelta.engine.files import store_errors
 from refdelta.engine.layout import CODECS, codec_of, pages_of
 from refdelta.engine.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import Action, CheckpointMetadata, Metadata, Sidecar
-from refdelta.protocol.codec import encode_commit
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import SIDECARS, checkpoint_key, last_checkpoint_key, uuid_checkpoint_key
-from refdelta.protocol.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:

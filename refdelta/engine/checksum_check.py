@@ -10,18 +10,18 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from refdelta.core.log.checksum import VersionChecksum, decode_checksum
+from refdelta.core.log.paths import checksum_key
 from refdelta.engine.checksum_write import version_checksum
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol.checksum import VersionChecksum, decode_checksum
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import checksum_key
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata, Protocol
 
 _T = TypeVar("_T")
 

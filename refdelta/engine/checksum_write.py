@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum, encode_checksum
+from refdelta.core.log.paths import checksum_key
 from refdelta.engine.files import store_errors
-from refdelta.protocol.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum, encode_checksum
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import checksum_key
 from refdelta_storage.base import Created
 
 if TYPE_CHECKING:

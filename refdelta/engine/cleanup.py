@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
+from refdelta.core.log.segment import build_segment, complete_checkpoints
 from refdelta.engine.checkpoint import sidecars_of
 from refdelta.engine.files import log_errors, open_parquet, store_errors
 from refdelta.engine.listing import Listing, list_log
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
-from refdelta.protocol.segment import build_segment, complete_checkpoints
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
+    from refdelta.core.log.segment import CheckpointFiles, LogFile
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.segment import CheckpointFiles, LogFile
     from refdelta_storage.base import Store
 
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -14,11 +14,9 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.portions import GAP_BYTES, REQUEST_BYTES, at_most
-from refdelta.errors import DataFileNotFoundError, StoreError
-from refdelta.protocol.actions import DeletionVectorDescriptor
-from refdelta.protocol.deletion_vector import (
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.paths import data_key
+from refdelta.core.rows.deletion_vector import (
     FILE_VERSION,
     AbsoluteUri,
     InlineBytes,
@@ -32,7 +30,9 @@ from refdelta.protocol.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
-from refdelta.protocol.paths import data_key
+from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.portions import GAP_BYTES, REQUEST_BYTES, at_most
+from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from refdelta.engine.partition import partition_strings
 from refdelta.engine.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from refdelta.protocol.column_mapping import nested_ids
-from refdelta.protocol.paths import partition_prefix
+from refdelta.protocol.partition_folders import partition_prefix
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import (
     VARIANT,

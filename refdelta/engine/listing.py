@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
+from refdelta.core.log.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
 from refdelta.engine.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
-from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
-from refdelta.protocol.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
     from refdelta_storage.base import Store
 
 Listing = list[tuple[str, int, int]]

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.checksum import DELETED_BINS, SIZE_BINS
 from refdelta.engine.state import appended, has_any, key_of, keys_of, reconcile, with_newer
-from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.checksum import DELETED_BINS, SIZE_BINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
 
 # So many actions are kept beside the table at most: they are larger than rows.
 _BESIDE = 4096

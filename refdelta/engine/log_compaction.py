@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from refdelta.core.log.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import compacted_key, parse_log_name
+from refdelta.core.log.replay import FileKey, file_key
+from refdelta.core.log.segment import LogFile
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import find_segment, list_log, read_commits
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta.protocol.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.paths import compacted_key, parse_log_name
-from refdelta.protocol.replay import FileKey, file_key
-from refdelta.protocol.segment import LogFile
 from refdelta_storage.base import Created
 
 if TYPE_CHECKING:

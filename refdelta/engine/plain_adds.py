@@ -1,6 +1,6 @@
 """Commits that add many files, decoded straight to columns: by way of an object for each takes three times as long.
 
-Only what Arrow's parser takes as :mod:`refdelta.protocol.codec` does: lines with one ``add`` each, behind whatever else
+Only what Arrow's parser takes as :mod:`refdelta.core.log.codec` does: lines with one ``add`` each, behind whatever else
 a commit has, all with the same partition columns, without tags and deletion vectors. Whatever is otherwise, or may be
 wrong, is left to the codec, which says where it is wrong.
 """
@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.codec import decode_commit, decode_line
 from refdelta.engine.arrays import array_of, check_values
 from refdelta.engine.portions import at_most
 from refdelta.engine.state import FILE_SCHEMA
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.codec import decode_commit, decode_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
 
 _BEGIN = b'{"add":'
 _BLOCK = 2**22  # bytes that are parsed at once; no line is longer

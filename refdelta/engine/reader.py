@@ -25,9 +25,9 @@ from refdelta.protocol.row_tracking import ROW_ID, kind_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from refdelta.core.log.actions import DeletionVectorDescriptor
     from refdelta.engine.columns import ColumnSource
     from refdelta.engine.filters import RowFilter
-    from refdelta.protocol.actions import DeletionVectorDescriptor
     from refdelta.protocol.types import StructField
     from refdelta_storage.base import Store
 

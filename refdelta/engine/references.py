@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.lean import decode_lean
+from refdelta.core.log.paths import data_key, parse_log_name
+from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
 from refdelta.engine.state import TOMBSTONE_SCHEMA, removes_table
 from refdelta.errors import DeltaError
-from refdelta.protocol.deletion_vector import relative_key
-from refdelta.protocol.lean import decode_lean
-from refdelta.protocol.paths import data_key, parse_log_name
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:

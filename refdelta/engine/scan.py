@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
+from refdelta.core.log.paths import data_key
 from refdelta.engine.dv import Vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.filters import BoundFilter, row_filter
@@ -22,7 +23,6 @@ from refdelta.engine.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.engine.state import to_descriptor
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.paths import data_key
 from refdelta.protocol.row_tracking import ASKED, asked_columns, is_enabled, kind_of
 from refdelta.protocol.types import StructField, StructType
 

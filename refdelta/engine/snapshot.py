@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.core.log.replay import Replay
+from refdelta.core.log.segment import NO_LOG
 from refdelta.engine.arrays import empty_table
 from refdelta.engine.listing import commit_contents, find_segment, newer_commits, read_commits, still_newest
 from refdelta.engine.live import LiveFiles
@@ -13,17 +18,12 @@ from refdelta.engine.portions import at_most
 from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
 from refdelta.engine.timestamps import commit_timestamp
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.protocol.clustering import ColumnPath, clustering_columns
-from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.column_mapping import mode_of, without_mapping
 from refdelta.protocol.evolution import check_type_changes
 from refdelta.protocol.features import check_readable, check_writable, features_of
-from refdelta.protocol.paths import commit_key
 from refdelta.protocol.properties import TableProperties, get
-from refdelta.protocol.replay import Replay
 from refdelta.protocol.row_tracking import hidden_columns, is_enabled
-from refdelta.protocol.segment import NO_LOG
 from refdelta.protocol.types import StructType, parse_schema
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.protocol.segment import CheckpointFiles, LogFile, LogSegment
+    from refdelta.core.log.segment import CheckpointFiles, LogFile, LogSegment
     from refdelta_storage.base import Store
 
 # So many bytes of commits are read before they become columns: as actions they take three times as much.

@@ -1,6 +1,6 @@
 """The list of live files, columnar: what replay computes action by action, computed column by column.
 
-:mod:`refdelta.protocol.replay` is the plain definition of reconciliation (PROTOCOL.md, "Action Reconciliation"); a
+:mod:`refdelta.core.log.replay` is the plain definition of reconciliation (PROTOCOL.md, "Action Reconciliation"); a
 property-based test holds this module equal to it.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+from refdelta.core.log.paths import ODD_PATH, same_path
+from refdelta.core.log.replay import file_key
 from refdelta.engine.arrays import all_missing, array_of, text_of
-from refdelta.protocol.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
-from refdelta.protocol.paths import ODD_PATH, same_path
-from refdelta.protocol.replay import file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -214,7 +214,7 @@ def keys_of(files: pa.Table) -> pa.ChunkedArray:
 
 
 def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """:func:`refdelta.protocol.paths.same_path` of each; most logs have no path that it changes."""
+    """:func:`refdelta.core.log.paths.same_path` of each; most logs have no path that it changes."""
     if not _perhaps_odd(paths):
         return paths
     odd = pc.match_substring_regex(paths, ODD_PATH)

@@ -11,10 +11,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add
+from refdelta.core.log.statistics import parse_stats
 from refdelta.engine.file_stats import view_stats
 from refdelta.engine.state import STATS_PARSED, to_adds
-from refdelta.protocol.actions import Add
-from refdelta.protocol.stats import parse_stats
 from refdelta.protocol.types import StructType
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")

@@ -9,11 +9,13 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from refdelta.core.log import timestamps as rules
+from refdelta.core.log.assigned import Enablement
+from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.engine.files import log_bytes, store_errors
 from refdelta.engine.listing import Listing, list_log
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
-from refdelta.protocol import in_commit_timestamp as rules
-from refdelta.protocol.paths import commit_key, parse_log_name
+from refdelta.protocol.in_commit_timestamp import enablement
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def commit_timestamp(snapshot: Snapshot) -> int:
         InvalidLogError: the table has in-commit timestamps, and the version's commit has none.
     """
     segment = snapshot.segment
-    since = rules.enablement(snapshot.protocol, snapshot.metadata)
+    since = enablement(snapshot.protocol, snapshot.metadata)
     if since is not None and snapshot.version >= since.version:
         if snapshot.commit_info is not None:
             return rules.in_commit_timestamp([snapshot.commit_info], commit_key(snapshot.version))
@@ -142,7 +144,7 @@ def readable_commits(listing: Listing) -> list[tuple[int, int]]:
     return [commit for commit in commits if commit[0] >= min(checkpoints, default=commits[0][0])]
 
 
-def _enablement(store: Store, newest: int) -> rules.Enablement | None:
+def _enablement(store: Store, newest: int) -> Enablement | None:
     """Since when the table has in-commit timestamps. Where its newest commit has none, nothing else need be read."""
     try:
         _stamp(store, newest)
@@ -151,7 +153,7 @@ def _enablement(store: Store, newest: int) -> rules.Enablement | None:
     from refdelta.engine.snapshot import load_snapshot
 
     snapshot = load_snapshot(store)
-    return rules.enablement(snapshot.protocol, snapshot.metadata)
+    return enablement(snapshot.protocol, snapshot.metadata)
 
 
 def _stamp(store: Store, version: int) -> int:

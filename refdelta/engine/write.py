@@ -18,6 +18,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, Cdc
+from refdelta.core.log.paths import data_key, encode_path
 from refdelta.engine.arrays import array_of
 from refdelta.engine.column_stats import stats_leaves
 from refdelta.engine.dictionaries import joined, text_size
@@ -25,10 +27,8 @@ from refdelta.engine.encode import DataFile, Encoder
 from refdelta.engine.executor import cores
 from refdelta.engine.layout import Layout, PartitionKey, codec_of, file_name, pages_of
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.protocol.actions import Add, Cdc
 from refdelta.protocol.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
 from refdelta.protocol.clustering import ColumnPath
-from refdelta.protocol.paths import data_key, encode_path
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.row_tracking import without_hidden
 from refdelta.protocol.types import StructType

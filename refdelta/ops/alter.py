@@ -33,8 +33,8 @@ from refdelta.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from refdelta.core.log.actions import Metadata
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
 
 

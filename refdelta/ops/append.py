@@ -16,9 +16,9 @@ from refdelta.ops.identity import changes_with_marks, check_numbers_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from refdelta.core.log.actions import Add, Cdc
     from refdelta.ops.source import Rows
     from refdelta.ops.target import Target
-    from refdelta.protocol.actions import Add, Cdc
     from refdelta.staging import Staging
     from refdelta_storage import Store
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from refdelta.core.log.actions import Add
 from refdelta.engine.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.row_ids import give_row_ids
-from refdelta.protocol.actions import Add
 from refdelta.protocol.column_mapping import completed
 from refdelta.protocol.features import features_of
 from refdelta.protocol.iceberg_compat import PROPERTIES as PROPERTIES_OF_ICEBERG
@@ -22,8 +22,8 @@ from refdelta.protocol.types import schema_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata, Protocol
     from refdelta.protocol.types import StructType
     from refdelta.staging import Staging
 
@@ -103,7 +103,7 @@ def _check_counted(txn: Staging, snapshot: Snapshot) -> None:
 def noted_version(snapshot: Snapshot) -> int | None:
     """What a change of type notes as its version where the table has the preview of type widening; else None.
 
-    It is that of the first attempt to commit. Behind each winner :mod:`refdelta.concurrency.draft` notes the next one.
+    It is that of the first attempt to commit. Behind each winner :mod:`refdelta.core.commit.body` notes the next one.
     """
     return snapshot.version + 1 if "typeWidening-preview" in features_of(snapshot.protocol) else None
 

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
+from refdelta.core.log.actions import AnyAction, Metadata
+from refdelta.core.log.paths import commit_key, parse_log_name
+from refdelta.core.log.segment import LogFile
+from refdelta.core.log.timestamps import commit_timestamps, in_commit_timestamp
 from refdelta.engine.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
 from refdelta.engine.listing import list_log, read_commits
 from refdelta.engine.portions import at_most
 from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.timestamps import version_at, version_since
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta.protocol.actions import AnyAction, Metadata
 from refdelta.protocol.change_feed import changes_of, check_compatible, check_recorded
 from refdelta.protocol.column_mapping import mode_of
-from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, in_commit_timestamp
-from refdelta.protocol.paths import commit_key, parse_log_name
-from refdelta.protocol.segment import LogFile
+from refdelta.protocol.in_commit_timestamp import enablement
 from refdelta.time_travel import milliseconds
 from refdelta_storage.errors import ObjectNotFoundError
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.core.log.assigned import DOMAIN, ENABLEMENT
+from refdelta.core.log.paths import absolute_uri, encode_path
+from refdelta.core.rows.deletion_vector import RelativeKey, locate
 from refdelta.engine.statistics import whole_adds
 from refdelta.ops.change import PROTECTED
 from refdelta.ops.row_ids import counted
-from refdelta.protocol.deletion_vector import RelativeKey, locate
 from refdelta.protocol.features import check_writable
-from refdelta.protocol.in_commit_timestamp import ENABLEMENT
-from refdelta.protocol.paths import absolute_uri, encode_path
-from refdelta.protocol.row_tracking import DOMAIN, ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
+from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, DeletionVectorDescriptor
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add, DeletionVectorDescriptor
     from refdelta.staging import Staging
 
 # What the properties say of the history that the clone does not have.

@@ -15,8 +15,8 @@ from refdelta.protocol.features import features_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from refdelta.core.log.actions import Protocol
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Protocol
     from refdelta.protocol.clustering import ColumnPath
     from refdelta.protocol.types import StructType
     from refdelta.staging import Staging

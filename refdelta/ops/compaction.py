@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from refdelta.concurrency.places import Group, Input, Output, Place
+from refdelta.core.log.paths import same_path
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.engine.dv import load_deletion_vectors
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.reader import read_file
@@ -25,14 +26,13 @@ from refdelta.engine.write import write_files
 from refdelta.engine.zorder import Column, z_ordered
 from refdelta.errors import InvalidLogError
 from refdelta.ops.bins import CUBE_COLUMNS_TAG, CUBE_TAG, INSERTION_TAG, PROVIDER, TARGET_TAG, cube_columns
-from refdelta.protocol.paths import same_path
 from refdelta.protocol.stats import load_stats, lookup
 from refdelta.protocol.types import STRING
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.bins import Bin
-    from refdelta.protocol.actions import Add
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def placed(inputs: Sequence[Add], rows: Sequence[int], added: Sequence[Add]) -> 
         while room:
             taken = min(room, rows[index] - start)
             if taken:
-                places.append(Place(inputs[index].path, inputs[index].deletion_vector, start, taken))
+                places.append(CopiedRows(inputs[index].path, inputs[index].deletion_vector, start, taken))
             room, start = room - taken, start + taken
             if start == rows[index]:
                 index, start = index + 1, 0

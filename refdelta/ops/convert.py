@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from refdelta.core.log.actions import Add
+from refdelta.core.log.paths import encode_path
 from refdelta.engine.column_stats import StatsCollector, stats_leaves
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import data_errors, open_parquet, store_errors
@@ -22,10 +24,9 @@ from refdelta.engine.schema import from_arrow
 from refdelta.errors import DataFileError, DeltaError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.change import in_json
 from refdelta.ops.target import new_table
-from refdelta.protocol.actions import Add
 from refdelta.protocol.evolution import as_nullable, merge_schemas
+from refdelta.protocol.partition_folders import HIVE_NULL
 from refdelta.protocol.partition_values import parse_value
-from refdelta.protocol.paths import HIVE_NULL, encode_path
 from refdelta.protocol.types import StructField, StructType
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.engine.state import to_adds
 from refdelta.ops.change import still_protected
 from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.names import dotted
 from refdelta.ops.rewrite import remove_files
-from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.features import features_of
 from refdelta.protocol.protocol_choice import settled

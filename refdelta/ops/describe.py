@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.paths import data_key
 from refdelta.engine.annexed import uri_of
 from refdelta.engine.file_stats import view_stats
 from refdelta.engine.files import store_errors
@@ -14,7 +15,6 @@ from refdelta.engine.parsed_stats import stats_parsed
 from refdelta.engine.partition import partition_table
 from refdelta.ops.names import dotted
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import data_key
 
 if TYPE_CHECKING:
     from refdelta.engine.snapshot import Snapshot

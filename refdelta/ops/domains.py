@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from refdelta.core.log.actions import DomainMetadata
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.change import change_table, in_json
-from refdelta.protocol.actions import DomainMetadata
 from refdelta.protocol.features import features_of
 
 if TYPE_CHECKING:

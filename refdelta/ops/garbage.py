@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Cdc
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key, data_key
 from refdelta.engine.files import store_errors
 from refdelta.engine.references import REMOVAL_SCHEMA, referenced_keys, removals
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import StoreError
-from refdelta.protocol.actions import Cdc
-from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import commit_key, data_key, partition_prefix
+from refdelta.protocol.partition_folders import partition_prefix
 from refdelta.protocol.types import physical_name
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 

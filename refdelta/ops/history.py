@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from refdelta.concurrency.places import ROW_PLACES
+from refdelta.core.log.paths import LOG, commit_key, parse_log_name
+from refdelta.core.log.timestamps import commit_timestamps, rising
+from refdelta.core.rows.relocation import ROW_PLACES
 from refdelta.engine.files import log_errors, store_errors
 from refdelta.engine.listing import list_log
 from refdelta.errors import InvalidLogError, TableNotFoundError
-from refdelta.protocol.in_commit_timestamp import commit_timestamps, enablement, rising
-from refdelta.protocol.paths import LOG, commit_key, parse_log_name
+from refdelta.protocol.in_commit_timestamp import enablement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import Add, Metadata, Remove
+from refdelta.core.log.paths import parse_log_name
+from refdelta.core.log.segment import LogFile
 from refdelta.engine.listing import list_log, read_commits
 from refdelta.engine.snapshot import load_snapshot
-from refdelta.protocol.actions import Add, Metadata, Remove
 from refdelta.protocol.features import REGISTRY, Facts
-from refdelta.protocol.paths import parse_log_name
-from refdelta.protocol.segment import LogFile
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import AnyAction
     from refdelta.engine.listing import Listing
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.removals import Removal
-    from refdelta.protocol.actions import AnyAction
 
 _AT_ONCE = 100
 

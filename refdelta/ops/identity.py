@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from refdelta.core.log.actions import Metadata
 from refdelta.errors import ConstraintViolationError, InvalidArgumentError, InvalidLogError
-from refdelta.protocol.actions import Metadata
 from refdelta.protocol.types import LONG, StructType, parse_schema, physical_name, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
     from refdelta.protocol.types import StructField
     from refdelta.staging import Staging
 

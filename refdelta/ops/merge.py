@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata
 from refdelta.engine.schema import from_arrow
 from refdelta.engine.sql import parse_predicate
 from refdelta.ops.identity import changes_with_marks, check_numbers_once
@@ -22,7 +23,6 @@ from refdelta.ops.rewritten import Rewritten
 from refdelta.ops.row_rules import NO_RULES, RowRules
 from refdelta.ops.source import Source
 from refdelta.ops.target import with_schema
-from refdelta.protocol.actions import Metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,9 +26,9 @@ from refdelta.ops.rewrite import chosen, shares, write_anew
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
-    from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
     from refdelta.staging import Staging
 

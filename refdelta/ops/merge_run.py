@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyroaring import BitMap64
 
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
     from refdelta.ops.merge_reads import KeyValues
-    from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
     from refdelta.staging import Staging
 

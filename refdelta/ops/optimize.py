@@ -24,12 +24,12 @@ from refdelta.protocol.types import VARIANT, ArrayType, MapType, StructType
 from refdelta.results import CommitResult
 
 if TYPE_CHECKING:
-    from refdelta.concurrency.places import Group
+    from refdelta.core.log.actions import Add
+    from refdelta.core.rows.relocation import Group
     from refdelta.engine.filters import RowFilter
     from refdelta.engine.snapshot import Snapshot
     from refdelta.engine.zorder import Column
     from refdelta.ops.bins import Aim
-    from refdelta.protocol.actions import Add
     from refdelta.staging import Staging
 
 # Bins that are rewritten at once, unless said; each holds some hundred megabytes where its files are large.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, Metadata
 from refdelta.engine.arrays import one_array
 from refdelta.engine.partition import partition_table, to_internal
 from refdelta.engine.sql import parse_predicate
@@ -17,7 +18,6 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.ops.append import Written, append
 from refdelta.ops.rewrite import delete_where, record_inserts, remove_files, requires
 from refdelta.ops.rewritten import Rewritten
-from refdelta.protocol.actions import Add, Metadata
 from refdelta.protocol.predicate import (
     Column,
     Comparison,

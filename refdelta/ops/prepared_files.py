@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
+from refdelta.core.log.actions import Add
+from refdelta.core.log.paths import LOG, data_key, encode_path
+from refdelta.core.log.statistics import parse_stats
 from refdelta.engine.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
 from refdelta.ops.append import Written
-from refdelta.protocol.actions import Add
 from refdelta.protocol.partition_values import parse
-from refdelta.protocol.paths import LOG, data_key, encode_path
-from refdelta.protocol.stats import parse_stats
 from refdelta.schema import struct_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from refdelta.protocol.types import leaves, parse_schema
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from refdelta.protocol.actions import Metadata
+    from refdelta.core.log.actions import Metadata
     from refdelta.protocol.types import StructType
 
 _STATS: Final = PROPERTIES["delta.dataskippingstatscolumns"].name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.core.log.assigned import ENABLEMENT
 from refdelta.engine.statistics import whole_adds
 from refdelta.ops.change import PROTECTED
 from refdelta.ops.reorg_uniform import rewrite_figures
@@ -15,14 +16,13 @@ from refdelta.ops.unmapping import clustering_by_names, removed_mapping
 from refdelta.protocol.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
 from refdelta.protocol.evolution import TYPE_CHANGES
 from refdelta.protocol.features import REGISTRY, Facts
-from refdelta.protocol.in_commit_timestamp import ENABLEMENT
 from refdelta.protocol.properties import CONSTRAINT_PREFIX
 from refdelta.protocol.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
 from refdelta.protocol.types import parse_schema, schema_json
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, AnyAction, Metadata
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add, AnyAction, Metadata
 
 _WIDENING = "delta.enableTypeWidening"
 Last = tuple["Metadata", tuple["AnyAction", ...]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from refdelta.concurrency.edits import tombstone
+from refdelta.core.rows.deletes import tombstone
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.write import TARGET_FILE_SIZE
 from refdelta.errors import InvalidArgumentError
@@ -25,9 +25,9 @@ from refdelta.protocol.protocol_choice import settled
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, Metadata
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.bins import Aim
-    from refdelta.protocol.actions import Add, Metadata
     from refdelta.staging import Staging
 
 NAME: Final = "reorg_upgrade_uniform"

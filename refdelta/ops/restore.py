@@ -31,8 +31,8 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from refdelta.core.log.actions import Metadata
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Metadata
     from refdelta.staging import Staging
     from refdelta_storage import Store
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.core.log.actions import Add, Cdc
 from refdelta.engine.evaluate import row_mask
 from refdelta.engine.executor import ThreadExecutor, grouped
 from refdelta.engine.positions import FileRows, find_rows, read_rows
@@ -26,7 +27,6 @@ from refdelta.engine.statistics import counted_add
 from refdelta.engine.write import CHANGE, marked, write_changes
 from refdelta.errors import ConstraintViolationError
 from refdelta.ops.rewritten import Rewritten
-from refdelta.protocol.actions import Add, Cdc
 from refdelta.protocol.change_feed import DELETE, INSERT, is_merge_without_changes
 from refdelta.protocol.predicate import Predicate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from refdelta.protocol.actions import Add
+from refdelta.core.log.actions import Add
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from refdelta.protocol.row_tracking import FEATURE, SUSPENDED, is_assigned
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from refdelta.core.log.actions import Add
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add
     from refdelta.staging import Staging
 
 

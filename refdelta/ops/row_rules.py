@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import AnyAction, Metadata, Protocol
 from refdelta.engine.evaluate import evaluate_value, row_mask
 from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import arrow_field
@@ -29,7 +30,6 @@ from refdelta.errors import (
     UnsupportedFeatureError,
 )
 from refdelta.ops.identity import Numbering
-from refdelta.protocol.actions import AnyAction, Metadata, Protocol
 from refdelta.protocol.assignment import store_assign
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.expression import Column, Comparison, column_refs

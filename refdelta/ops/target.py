@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta import arguments
+from refdelta.core.log.actions import AnyAction, Format, Metadata
 from refdelta.engine.fit import plan_fit
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.ops.change import noted_version
@@ -19,7 +20,6 @@ from refdelta.ops.declared import check_declared, check_expressions
 from refdelta.ops.names import dotted
 from refdelta.ops.property_rules import check_properties
 from refdelta.ops.row_rules import NO_RULES, RowRules
-from refdelta.protocol.actions import AnyAction, Format, Metadata
 from refdelta.protocol.clustering import FEATURE, clustering_domain
 from refdelta.protocol.column_mapping import completed, mode_of, schema_of, without_mapping
 from refdelta.protocol.evolution import Changes, merge_schemas

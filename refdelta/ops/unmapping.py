@@ -18,8 +18,8 @@ from refdelta.protocol.types import parse_schema
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from refdelta.core.log.actions import Add, AnyAction, Metadata
     from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.actions import Add, AnyAction, Metadata
     from refdelta.staging import Staging
 
 

@@ -12,18 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from refdelta.core.log.actions import Add, AnyAction, Cdc, CommitInfo, DeletionVectorDescriptor, Metadata, Remove
+from refdelta.core.log.paths import same_path
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError
-from refdelta.protocol.actions import (
-    Add,
-    AnyAction,
-    Cdc,
-    CommitInfo,
-    DeletionVectorDescriptor,
-    Metadata,
-    Remove,
-)
 from refdelta.protocol.column_mapping import mode_of
-from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import records_changes
 from refdelta.protocol.types import (
     LONG,

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from refdelta.core.log.actions import DomainMetadata
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import DomainMetadata
 from refdelta.protocol.types import StructField, StructType, physical_name
 
 FEATURE: Final = "clustering"

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import Metadata
 from refdelta.protocol.evolution import as_nullable
 from refdelta.protocol.field_names import check_field_names
 from refdelta.protocol.properties import get

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+from refdelta.core.log.actions import Metadata
 from refdelta.errors import InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
-from refdelta.protocol.actions import Metadata
 from refdelta.protocol.types import (
     BYTE,
     DATE,

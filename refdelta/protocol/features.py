@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.change_feed import check_columns, is_fed
 from refdelta.protocol.properties import CONSTRAINT_PREFIX, get, records_changes
 from refdelta.protocol.types import parse_schema

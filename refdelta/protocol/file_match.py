@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from refdelta.core.log.actions import Add, Remove
 from refdelta.errors import DeltaError, ExpressionError
 from refdelta.protocol import partition_values
-from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.casting import convert_value, widen
 from refdelta.protocol.char_varchar import padded_upper
 from refdelta.protocol.like import like_prefix

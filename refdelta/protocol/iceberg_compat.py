@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.actions import Metadata
 from refdelta.protocol.column_mapping import MODE
 from refdelta.protocol.evolution import type_changes, widens_in_iceberg
 from refdelta.protocol.properties import get

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
-from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.features import (
     MAX_READER,
     MAX_WRITER,

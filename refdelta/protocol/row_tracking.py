@@ -7,23 +7,20 @@ entry; a row that was copied or updated carries its own in two columns of the fi
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidArgumentError, InvalidLogError
-from refdelta.protocol.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.protocol.features import features_of
 from refdelta.protocol.properties import get
-from refdelta.protocol.stats import parse_stats
 from refdelta.protocol.types import LONG, PHYSICAL_NAME, StructField, StructType
 
 FEATURE: Final = "rowTracking"
-DOMAIN: Final = "delta.rowTracking"
 ENABLED: Final = "delta.enableRowTracking"
 SUSPENDED: Final = "delta.rowTrackingSuspended"
 ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
@@ -39,7 +36,6 @@ ASKED: Final = {"_metadata.row_id": ROW_ID, "_metadata.row_commit_version": ROW_
 """By which names users ask for them, which are those of Spark."""
 
 _KIND: Final = "refdelta.rowTracking"
-_MARK: Final = "rowIdHighWaterMark"
 _PREFIXES: Final = {ID_COLUMN: "_row-id-col-", VERSION_COLUMN: "_row-commit-version-col-"}
 MATERIALIZED: Final = tuple(_PREFIXES.values())
 """How the columns are called, here and by delta-spark, in which files keep the ids and versions of moved rows."""
@@ -120,79 +116,3 @@ def enables(properties: object) -> bool:
     """Whether these properties, as a user gives them, enable row tracking."""
     given = properties if isinstance(properties, Mapping) else {}
     return any(str(name).lower() == ENABLED.lower() and str(value).lower() == "true" for name, value in given.items())
-
-
-# --- what a commit assigns ----------------------------------------------------------------------------------------
-
-
-def mark_of(domain: DomainMetadata) -> int:
-    """The highest row id that was given out, as the domain says.
-
-    Raises:
-        InvalidLogError: it says none.
-    """
-    try:
-        content: Any = json.loads(domain.configuration)
-    except (ValueError, RecursionError):
-        content = None
-    mark = content.get(_MARK) if isinstance(content, dict) else None
-    if type(mark) is not int:
-        raise InvalidLogError(f"the metadata domain {DOMAIN} has no {_MARK}: {domain.configuration}")
-    return mark
-
-
-class RowIds(msgspec.Struct, frozen=True):
-    """What a commit has to know to give ids to the rows that it adds.
-
-    Attributes:
-        mark: the highest id that was given out; -1 where there is none.
-    """
-
-    mark: int = -1
-
-    @classmethod
-    def of(cls, domains: Mapping[str, DomainMetadata]) -> RowIds:
-        """Those of a table with these metadata domains."""
-        domain = domains.get(DOMAIN)
-        return cls() if domain is None else cls(mark_of(domain))
-
-    def behind(self, marks: Iterable[DomainMetadata]) -> RowIds:
-        """The ids behind other writers' commits, with the marks that these set."""
-        return RowIds(max([self.mark, *map(mark_of, marks)]))
-
-    def assigned(self, actions: Iterable[AnyAction], version: int) -> list[AnyAction]:
-        """The actions with row ids and commit versions for the files that have none, and with the mark where it rises.
-
-        Implements PROTOCOL.md, "Writer Requirements for Row Tracking". A file that is added again keeps its own.
-
-        Args:
-            actions: those of a commit.
-            version: the version that it is to be.
-
-        Raises:
-            InvalidArgumentError: a new file without statistics that say how many rows it has.
-        """
-        mark, found = self.mark, list[AnyAction]()
-        for action in actions:
-            if not isinstance(action, Add):
-                found.append(action)
-                continue
-            base, since = action.base_row_id, action.default_row_commit_version
-            if base is None:
-                base, mark = mark + 1, mark + _rows(action)
-            since = version if since is None else since
-            found.append(msgspec.structs.replace(action, base_row_id=base, default_row_commit_version=since))
-        return found if mark == self.mark else [*found, _domain(mark)]
-
-
-def _rows(add: Add) -> int:
-    stats = parse_stats(add.stats)
-    if stats is None or stats.num_records is None:
-        raise InvalidArgumentError(
-            f"{add.path}: the table tracks rows, and a file gets row ids by the numRecords of its statistics"
-        )
-    return stats.num_records
-
-
-def _domain(mark: int) -> DomainMetadata:
-    return DomainMetadata(domain=DOMAIN, configuration=json.dumps({_MARK: mark}, separators=(",", ":")), removed=False)

@@ -386,3 +386,8 @@ def leaves(schema: StructType, *, physical: bool = False) -> Iterator[tuple[tupl
                 yield (name, *path), leaf
         else:
             yield (name,), item
+
+
+def has_identity_columns(schema: StructType) -> bool:
+    """Whether a table generates values that no two transactions may both take (PROTOCOL.md, "Identity Columns")."""
+    return any(name.startswith("delta.identity.") for column in schema for name in column.metadata)

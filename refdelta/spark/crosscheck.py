@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from refdelta.core.log.paths import data_key
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.protocol.paths import data_key
 from refdelta.spark import oracle
 from refdelta.spark.copying import COPY_LIMIT, copied
 from refdelta.spark.probes import probes

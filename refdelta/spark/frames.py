@@ -36,8 +36,8 @@ from refdelta.table import DeltaTable
 if TYPE_CHECKING:
     import os
 
+    from refdelta.core.log.actions import DeletionVectorDescriptor
     from refdelta.engine.scan import Scan
-    from refdelta.protocol.actions import DeletionVectorDescriptor
     from refdelta_storage import Store
 
 # Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.

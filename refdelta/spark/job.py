@@ -8,13 +8,13 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import DeltaError
 from refdelta.ops.append import FileWriter, Written
 from refdelta.ops.rewrite import requires
-from refdelta.protocol.paths import commit_key
 from refdelta.spark import options as read_options
 from refdelta.spark.leftovers import attempt, remove_leftovers
 from refdelta.spark.types import delta_schema

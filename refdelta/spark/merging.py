@@ -45,11 +45,11 @@ from refdelta.spark.writing import FrameRows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from refdelta.core.log.actions import Add
     from refdelta.engine.positions import RowsByFile
     from refdelta.engine.snapshot import Snapshot
     from refdelta.ops.merge_plan import MergePlan
     from refdelta.ops.row_rules import RowRules
-    from refdelta.protocol.actions import Add
     from refdelta.protocol.predicate import Predicate
     from refdelta.spark.buckets import Bucket
     from refdelta.spark.kept import Kept

@@ -9,13 +9,15 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.places import Group, Input, Output, Place
-from refdelta.concurrency.prepared import PreparedCommit
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.rows import ALL
-from refdelta.concurrency.standing import Work
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
+from refdelta.core.conflicts.state import AddedRows, RowChanges
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.codec import decode_action
+from refdelta.core.rows.deletes import RowDelete
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
+from refdelta.core.rows.sets import ALL
 from refdelta.driver import commit
 from refdelta.engine.dv import load_deletion_vector
 from refdelta.engine.filters import row_filter
@@ -25,8 +27,8 @@ from refdelta.engine.snapshot import Snapshot, load_snapshot
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import to_adds
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.protocol.actions import Add, Remove
-from refdelta.protocol.codec import decode_action
+from refdelta.protocol.row_predicate import row_predicate
+from refdelta.protocol.types import has_identity_columns
 from refdelta.spark.scenarios import Case, Failure, Transaction
 from refdelta_storage import LocalStore
 
@@ -40,7 +42,7 @@ class OnRefdelta:
     """
 
     def __init__(self, case: Case, path: Path, transaction: Transaction) -> None:
-        self.case, self.transaction = case, transaction
+        self.case, self.path, self.transaction = case, path, transaction
         self.store = LocalStore(path, fsync=False)
         self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
         self.live = {add.path: add for add in to_adds(self.snapshot.files)} if self.snapshot else {}
@@ -70,13 +72,17 @@ class OnRefdelta:
         elif words == "everything":
             self.reads = self.reads.with_everything().with_files(self.live.values())
         else:
-            self.reads = self.reads.with_predicate(parse_predicate(words, self.table.schema))
-            files = to_adds(plan_scan(self.table, None, words).files)
+            self.reads = self.reads.with_predicate(self._parse(words))
+            files = self._chosen(words)
             if self.row_level:
                 found = ((add, self._matching(add, words)) for add in files)
                 self.reads = self.reads.with_rows((add, rows) for add, rows in found if rows)
             else:
                 self.reads = self.reads.with_files(files)
+
+    def _chosen(self, words: str) -> list[Add]:
+        """The files in which a row may satisfy a predicate."""
+        return to_adds(plan_scan(self.table, None, words).files)
 
     def _hidden(self, add: Add) -> BitMap64:
         return load_deletion_vector(self.store, add.deletion_vector) if add.deletion_vector else BitMap64()
@@ -90,10 +96,11 @@ class OnRefdelta:
             return BitMap64(range(rows.num_rows)) - self._hidden(add)
         return BitMap64(flt.apply(rows.to_batches()[0])["row"].to_pylist()) - self._hidden(add)
 
-    def _look(self, files: Sequence[Add]) -> Iterator[bool]:
+    def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
         data = [words for words in self.transaction.reads if not words.startswith("app ")]
-        for add in files:
-            yield any(words == "everything" or self._matching(add, words) for words in data)
+        for one in rows:
+            found = (self._matching(one.add, words) for words in data if words != "everything")
+            yield "everything" in data or any(one.rows is None or one.rows & some for some in found if some)
 
     # --- writing ---
 
@@ -125,23 +132,26 @@ class OnRefdelta:
             txn_id=f"{id(self)}",
             level=level_of(level),
             table=self._read_table() if self.snapshot else None,
-            work=Work(edits=edits, groups=groups, vectors=self.vectors, row_level=self.row_level),
+            changes=RowChanges(deletes=edits, groups=groups, vectors=self.vectors, row_level=self.row_level),
         )
         try:
-            commit(self.store, prepared, look=self._look)
+            self._commit(prepared)
         except ConcurrentModificationError as error:
             return Failure(short(type(error).__name__), " ".join(str(error).split()), error.conflict.rule)
         return None
 
-    def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[Edit]:
+    def _commit(self, prepared: PreparedCommit) -> None:
+        commit(self.store, prepared, match_rows=self._match_rows)
+
+    def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[RowDelete]:
         edits = []
         for path in removes:
             base = self._hidden(self.live[path])
             hidden = self._hidden(adds[path]) if path in adds else None
             if hidden is None:
-                edits.append(Edit(self.live[path], BitMap64(), ALL))
+                edits.append(RowDelete(self.live[path], BitMap64(), ALL))
             elif hidden > base:
-                edits.append(Edit(self.live[path], base, hidden - base))
+                edits.append(RowDelete(self.live[path], base, hidden - base))
         return edits
 
     def _group(self, removes: dict[str, Remove], adds: dict[str, Add], *, permuted: bool) -> Group:
@@ -156,7 +166,7 @@ class OnRefdelta:
                     raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than were moved")
                 each, start, rows = left[0]
                 taken = min(room, rows)
-                places.append(Place(each.add.path, each.add.deletion_vector, start, taken))
+                places.append(CopiedRows(each.add.path, each.add.deletion_vector, start, taken))
                 room -= taken
                 left[:1] = [(each, start + taken, rows - taken)] if taken < rows else []
             outputs.append(Output(add, () if permuted else tuple(places)))
@@ -165,13 +175,12 @@ class OnRefdelta:
         return Group(inputs, tuple(outputs), permuted)
 
     def _read_table(self) -> ReadTable:
+        identity = has_identity_columns(self.table.schema)
+        return ReadTable(metadata=self.table.metadata, parse=self._parse, one_writer=identity)
+
+    def _parse(self, words: str) -> RowPredicate:
         schema = self.table.schema
-        return ReadTable(
-            schema=schema,
-            partition_columns=tuple(self.table.partition_columns),
-            parse=lambda sql: parse_predicate(sql, schema),
-            metadata=self.table.metadata,
-        )
+        return row_predicate(parse_predicate(words, schema), schema, self.table.partition_columns)
 
 
 def short(name: str) -> str:

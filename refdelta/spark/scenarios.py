@@ -40,9 +40,9 @@ from typing import Any, Final
 import msgspec
 from pyroaring import BitMap64
 
+from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
-from refdelta.protocol.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.schema import Schema
 
 LEVELS: Final = ("Serializable", "WriteSerializable")

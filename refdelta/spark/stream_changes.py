@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.paths import commit_key
+from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.arrays import one_array
 from refdelta.engine.change_feed import RECORDED, VersionChanges, changes_table
 from refdelta.engine.files import log_bytes
@@ -32,11 +34,9 @@ from refdelta.errors import (
 )
 from refdelta.ops.identity import without_marks
 from refdelta.protocol.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
-from refdelta.protocol.codec import decode_commit
 from refdelta.protocol.column_mapping import holds_other_names
 from refdelta.protocol.features import features_of
-from refdelta.protocol.in_commit_timestamp import enablement, in_commit_timestamp
-from refdelta.protocol.paths import commit_key
+from refdelta.protocol.in_commit_timestamp import enablement
 from refdelta.protocol.types import physical_name
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
@@ -45,7 +45,7 @@ from refdelta.time_travel import milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from refdelta.concurrency.summary import CommitSummary
+    from refdelta.core.log.footprint import Footprint
     from refdelta.engine.snapshot import Snapshot
 
 # What of a list of files a read needs: statistics may be many times as long.
@@ -199,7 +199,7 @@ class Changes:
             yield dataclasses.replace(step, index=index, files=step.files.slice(index))
             index = 0
 
-    def _step(self, commit: CommitSummary) -> _Step:
+    def _step(self, commit: Footprint) -> _Step:
         stop = self._stop(commit)
         if self._options.feed:
             files = self._changed(commit.version, [] if stop else self._changes_of(commit))
@@ -208,9 +208,9 @@ class Changes:
         self._check_partitions(commit.version, files)
         return _Step(commit.version, False, 0, files, stop)
 
-    def _changes_of(self, commit: CommitSummary) -> list[Change]:
+    def _changes_of(self, commit: Footprint) -> list[Change]:
         assert commit.source is not None  # noqa: S101 - it comes from the log
-        return changes_of(decode_commit(*commit.source), commit.version)
+        return changes_of(commit.source.actions(), commit.version)
 
     def _changed(self, version: int, changes: list[Change]) -> pa.Table:
         """What a version changed, as a list of files."""
@@ -253,10 +253,10 @@ class Changes:
         self._ordered = (version, ordered)
         return ordered
 
-    def _skipped(self, commit: CommitSummary) -> bool:
+    def _skipped(self, commit: Footprint) -> bool:
         return self._options.skip_change_commits and bool(commit.removed_data)
 
-    def _stop(self, commit: CommitSummary) -> StreamStoppedError | None:
+    def _stop(self, commit: Footprint) -> StreamStoppedError | None:
         """Why the stream ends before a commit, if it does."""
         if commit.changes_table and commit.version > self.made.version and not self._only_numbers(commit):
             what = "protocol" if commit.changes_protocol else "schema, its partitioning or its properties"
@@ -303,7 +303,7 @@ class Changes:
                 )
         self._named_since = version
 
-    def _only_numbers(self, commit: CommitSummary) -> bool:
+    def _only_numbers(self, commit: Footprint) -> bool:
         """Whether a commit changes nothing of the table but how far the rows of identity columns are numbered."""
         same = commit.metadata is not None and without_marks(commit.metadata) == without_marks(self.made.metadata)
         return same and not commit.changes_protocol

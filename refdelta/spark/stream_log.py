@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta.concurrency.summary import CommitSummary, summarize
+from refdelta.core.log.footprint import Footprint, fold_commit
+from refdelta.core.log.paths import parse_log_name
+from refdelta.core.log.segment import LogFile
 from refdelta.engine.files import store_errors
 from refdelta.engine.listing import list_log
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta.protocol.paths import parse_log_name
-from refdelta.protocol.segment import LogFile
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class CommitLog:
         self._store, self._id = store, table_id
         self._known: dict[int, LogFile] = {}
 
-    def commits(self, first: int, last: int | None = None) -> Iterator[CommitSummary]:
+    def commits(self, first: int, last: int | None = None) -> Iterator[Footprint]:
         """The commits from one version up to another or the newest. Without statistics.
 
         Raises:
@@ -61,7 +61,7 @@ class CommitLog:
                 except ObjectNotFoundError:
                     raise self._gone(version) from None
             for file, data in zip(files, contents, strict=True):
-                yield summarize(file.version, data, file.key)
+                yield fold_commit(file.version, data, file.key)
             # Whoever takes little of it is not made to wait for much.
             version, at_once = version + len(files), min(2 * at_once, _AT_ONCE)
 

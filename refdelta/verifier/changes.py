@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.actions import Add, Cdc, Remove
+from refdelta.core.log.paths import data_key, same_path
+from refdelta.core.log.replay import file_key
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.partition import parse_partition_column
 from refdelta.engine.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError
-from refdelta.protocol.actions import Add, Cdc, Remove
 from refdelta.protocol.change_feed import AFTER_UPDATE, BEFORE_UPDATE, CHANGE_TYPE, DELETE, INSERT
-from refdelta.protocol.paths import data_key, same_path
-from refdelta.protocol.replay import file_key
 from refdelta.protocol.types import StructType, parse_schema, physical_name
 from refdelta.verifier.report import Report
 from refdelta.verifier.row_hashes import row_sum
@@ -25,7 +25,7 @@ from refdelta.verifier.variants import bare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from refdelta.protocol.actions import DeletionVectorDescriptor, Metadata
+    from refdelta.core.log.actions import DeletionVectorDescriptor, Metadata
     from refdelta.verifier.history import Before
     from refdelta.verifier.log_files import Commit
     from refdelta.verifier.state import State

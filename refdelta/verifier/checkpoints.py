@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.files import log_errors, open_parquet, store_errors
-from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import (
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     CheckpointMetadata,
@@ -19,8 +17,10 @@ from refdelta.protocol.actions import (
     Remove,
     Sidecar,
 )
-from refdelta.protocol.codec import ACTIONS, decode_action
-from refdelta.protocol.paths import SIDECARS, sidecar_key
+from refdelta.core.log.codec import ACTIONS, decode_action
+from refdelta.core.log.paths import SIDECARS, sidecar_key
+from refdelta.engine.files import log_errors, open_parquet, store_errors
+from refdelta.errors import InvalidLogError
 from refdelta.verifier.compare import compare_states
 from refdelta.verifier.parsed import ParsedCheck
 from refdelta.verifier.parts import scattered
@@ -30,7 +30,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
     from refdelta.verifier.log_files import Checkpoint, LogFiles
     from refdelta.verifier.report import Report
     from refdelta_storage.base import Store

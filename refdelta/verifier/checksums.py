@@ -8,15 +8,15 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.log.checksum import DELETED_BINS, VersionChecksum, decode_checksum
+from refdelta.core.log.paths import checksum_key
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol.checksum import DELETED_BINS, VersionChecksum, decode_checksum
 from refdelta.protocol.in_commit_timestamp import kept
-from refdelta.protocol.paths import checksum_key
 from refdelta.verifier.compare import metadata_differences, protocol_facts
 
 if TYPE_CHECKING:
-    from refdelta.protocol.checksum import FileSizeHistogram
+    from refdelta.core.log.checksum import FileSizeHistogram
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store

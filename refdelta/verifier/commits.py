@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
-from refdelta.protocol.actions import (
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     CheckpointMetadata,
@@ -17,15 +16,17 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
-from refdelta.protocol.deletion_vector import locate, z85_decode
-from refdelta.protocol.paths import data_key
-from refdelta.protocol.replay import file_key
-from refdelta.protocol.stats import load_stats, parse_stats
+from refdelta.core.log.paths import data_key
+from refdelta.core.log.replay import file_key
+from refdelta.core.log.statistics import parse_stats
+from refdelta.core.rows.deletion_vector import locate, z85_decode
+from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
+from refdelta.protocol.stats import load_stats
 from refdelta.verifier.report import OfCommit
 from refdelta.verifier.state import physical_rows
 
 if TYPE_CHECKING:
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
     from refdelta.verifier.log_files import Commit, Line
     from refdelta.verifier.report import Report
 

@@ -11,7 +11,7 @@ from refdelta.protocol.stats import load_stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from refdelta.protocol.actions import Add, Metadata, Protocol
+    from refdelta.core.log.actions import Add, Metadata, Protocol
     from refdelta.verifier.state import State
 
 _FILE_FIELDS = (

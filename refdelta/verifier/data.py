@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from refdelta.core.log.paths import ELSEWHERE, data_key
+from refdelta.core.rows.deletion_vector import AbsoluteUri, RelativeKey, locate
 from refdelta.engine.annexed import uri_of
 from refdelta.engine.executor import ThreadExecutor
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol.deletion_vector import AbsoluteUri, RelativeKey, locate
-from refdelta.protocol.paths import ELSEWHERE, data_key
 from refdelta.protocol.types import parse_schema
 from refdelta.verifier.changes import ChangesCheck, chosen
 from refdelta.verifier.data_file import FileCheck
@@ -25,7 +25,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+    from refdelta.core.log.actions import Add, DeletionVectorDescriptor
     from refdelta.verifier.changes import Changed
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.core.log.paths import data_key
 from refdelta.engine.arrays import take_rows
 from refdelta.engine.char_padding import padded_column
 from refdelta.engine.columns import plan_columns
@@ -16,7 +17,6 @@ from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.partition import parse_partition_column
 from refdelta.engine.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, UnsupportedTypeError
-from refdelta.protocol.paths import data_key
 from refdelta.protocol.row_tracking import MATERIALIZED
 from refdelta.protocol.stats import load_stats
 from refdelta.protocol.types import VARIANT, field_id, physical_name
@@ -32,7 +32,7 @@ from refdelta.verifier.vectors import read_vector
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from refdelta.protocol.actions import Add
+    from refdelta.core.log.actions import Add
     from refdelta.protocol.types import StructField
     from refdelta.verifier.data import DataCheck
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import CommitInfo, Protocol
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import CommitInfo, Protocol
 from refdelta.protocol.features import REGISTRY, Facts, activated, features_of
 
 if TYPE_CHECKING:

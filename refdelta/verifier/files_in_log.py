@@ -17,7 +17,7 @@ from refdelta.verifier.variant_stats import check_form
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.protocol.actions import Add
+    from refdelta.core.log.actions import Add
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 

@@ -10,15 +10,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import Metadata
+from refdelta.core.log.codec import decode_action
+from refdelta.core.log.paths import LOG, LogName, commit_key, parse_log_name
 from refdelta.engine.files import store_errors
 from refdelta.errors import DeltaError, TableNotFoundError
-from refdelta.protocol.actions import Metadata
-from refdelta.protocol.codec import decode_action
-from refdelta.protocol.paths import LOG, LogName, commit_key, parse_log_name
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
     from refdelta.verifier.report import Report
     from refdelta_storage.base import Store
 

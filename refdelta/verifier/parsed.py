@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.log.paths import same_path
 from refdelta.engine.files import log_errors, open_parquet
 from refdelta.errors import DeltaError
 from refdelta.protocol import partition_values
-from refdelta.protocol.paths import same_path
 from refdelta.protocol.stats import load_stats, lookup, statistic
 from refdelta.protocol.types import (
     BOOLEAN,
@@ -30,7 +30,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from refdelta.protocol.actions import Add
+    from refdelta.core.log.actions import Add
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
 

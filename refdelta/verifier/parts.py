@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta.protocol.actions import Add, Remove
+from refdelta.core.log.actions import Add, Remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
 
 SEED = 42  # Spark's; also the hash of null
 _MASK = 0xFFFFFFFF

@@ -16,7 +16,7 @@ from refdelta.verifier.tracking import ID_COLUMN, enabled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from refdelta.protocol.actions import Add
+    from refdelta.core.log.actions import Add
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
 

@@ -6,18 +6,18 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.paths import same_path
+from refdelta.core.log.replay import FileKey, Replay, file_key
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import Add, Remove
 from refdelta.protocol.features import features_of
-from refdelta.protocol.paths import same_path
 from refdelta.protocol.properties import get
-from refdelta.protocol.replay import FileKey, Replay, file_key
 from refdelta.protocol.stats import load_stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from refdelta.protocol.actions import AnyAction
+    from refdelta.core.log.actions import AnyAction
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol.actions import DomainMetadata, Metadata, Protocol
 from refdelta.protocol.clustering import DOMAIN as CLUSTERING
 from refdelta.protocol.features import REGISTRY, Facts, activated, features_of, validate_protocol
 from refdelta.protocol.properties import CONSTRAINT_PREFIX

@@ -6,8 +6,8 @@ import json
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from refdelta.protocol.actions import Add, DomainMetadata
-from refdelta.protocol.paths import same_path
+from refdelta.core.log.actions import Add, DomainMetadata
+from refdelta.core.log.paths import same_path
 from refdelta.protocol.types import physical_name
 from refdelta.verifier.schemas import fields
 from refdelta.verifier.state import physical_rows

@@ -9,7 +9,7 @@ from base64 import b85decode
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from refdelta.protocol.deletion_vector import TO_B85
+from refdelta.core.rows.deletion_vector import TO_B85
 from refdelta.protocol.stats import lookup
 from refdelta.protocol.types import VARIANT, leaves
 from refdelta.protocol.variant import decode, parted

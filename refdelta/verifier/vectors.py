@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
-from refdelta.engine.files import store_errors
-from refdelta.errors import DataFileError, InvalidLogError, StoreError
-from refdelta.protocol.deletion_vector import (
+from refdelta.core.log.paths import data_key
+from refdelta.core.rows.deletion_vector import (
     FILE_VERSION,
     PORTABLE_MAGIC,
     AbsoluteUri,
@@ -19,13 +18,14 @@ from refdelta.protocol.deletion_vector import (
     parse_bitmap,
     unframe,
 )
-from refdelta.protocol.paths import data_key
+from refdelta.engine.files import store_errors
+from refdelta.errors import DataFileError, InvalidLogError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.protocol.actions import DeletionVectorDescriptor
+    from refdelta.core.log.actions import DeletionVectorDescriptor
     from refdelta_storage.base import Store
 
 

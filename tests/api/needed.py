@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from refdelta import DeltaTable
-from refdelta.protocol.deletion_vector import relative_key
+from refdelta.core.rows.deletion_vector import relative_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
+from refdelta.core.log.paths import commit_key
 from refdelta.ops import auto_compact
-from refdelta.protocol.paths import commit_key
 from written_tables import actions
 
 DATA = pa.table(

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.actions import Metadata
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import commit_key
+from refdelta.core.log.actions import Metadata
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import commit_key
 from written_tables import actions
 
 PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.paths import data_key
 from refdelta.engine.dv import load_deletion_vector
 from refdelta.engine.state import to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.ops.optimize import Request, planned
-from refdelta.protocol.actions import DeletionVectorDescriptor
-from refdelta.protocol.paths import data_key
 from refdelta.staging import Staging
 from tiers import examples
 from written_tables import actions, commit_of

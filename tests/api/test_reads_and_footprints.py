@@ -11,7 +11,7 @@ import pytest
 
 import refdelta.staging
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
-from refdelta.concurrency import precedence
+from refdelta.core.conflicts import precedence
 
 LEVELS = ["Serializable", "WriteSerializable"]
 VECTORS = {"delta.enableDeletionVectors": "true"}

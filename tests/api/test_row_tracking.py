@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.snapshot import load_snapshot
-from refdelta.protocol.paths import commit_key
 from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, driver, errors, write_deltalake
-from refdelta.engine import executor
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine import executor, file_committer
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FILES, ROWS = 15, 4000
@@ -130,7 +130,7 @@ def test_readers_and_writers_at_once(path):
 def a_while_later(monkeypatch):
     """As if the handle had been left alone for longer than a version is taken to be still there."""
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "_TRUSTED_SECONDS", 0)
+        patch.setattr(file_committer, "_TRUSTED_SECONDS", 0)
         yield
 
 

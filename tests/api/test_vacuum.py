@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from api.needed import needs, objects
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine.references import removals
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.ops import vacuum as module
-from refdelta.protocol.deletion_vector import relative_key
 from refdelta_storage import FaultyStore, LocalStore, ReadOnlyStore, TracingStore
 from refdelta_storage.wrappers import Fault, WrapperStore
 from tiers import examples
@@ -109,7 +109,7 @@ def test_the_entries_of_the_history(path):
 
 
 def test_what_the_caller_notes(path):
-    from refdelta.protocol.actions import Txn
+    from refdelta.core.log.actions import Txn
     from refdelta.results import CommitProperties
 
     table = DeltaTable(path)

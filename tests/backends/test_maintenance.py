@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
-from refdelta import driver, errors, provenance
+from refdelta import errors, provenance
+from refdelta.engine import file_committer
 from refdelta.location import open_location
 from refdelta.ops import vacuum
 
@@ -84,7 +85,7 @@ def test_a_stale_handle_revives_no_version_that_cleanup_removed(place, monkeypat
     days_later(monkeypatch, provenance, 60)
     opened(place).cleanup_metadata()
     assert log_of(place, ".json") == [3]
-    monkeypatch.setattr(driver, "_TRUSTED_SECONDS", 0)  # as if the handle were a minute old
+    monkeypatch.setattr(file_committer, "_TRUSTED_SECONDS", 0)  # as if the handle were a minute old
     before = objects(place)
     with pytest.raises(errors.CommitFailedError, match="cleaned up"):
         stale.commit()

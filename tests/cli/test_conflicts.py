@@ -2,7 +2,7 @@
 
 import pytest
 
-from refdelta.concurrency.matrix import DOCUMENTED, matrix
+from refdelta.core.conflicts.matrix import DOCUMENTED, matrix
 
 
 def test_both_matrices_with_what_is_documented_and_what_the_rules_say(cli):

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import inspect
-from refdelta.protocol.deletion_vector import encode_relative
+from refdelta.core.rows.deletion_vector import encode_relative
 
 
 def test_history(cli, table):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
-from refdelta.concurrency.read_set import ReadSet
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.reads import ReadSet
+from refdelta.core.log.actions import Add, AnyAction, Metadata, Protocol
 from refdelta.driver import RetryPolicy, commit
-from refdelta.protocol.actions import Add, AnyAction, Metadata, Protocol
 
 if TYPE_CHECKING:
     from refdelta_storage import Store

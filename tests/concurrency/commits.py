@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from refdelta.concurrency.conflict import RULES, Conflict, Rule, check
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import Read, ReadSet, ReadTable
-from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import CommitSummary, summarize
+from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.conflicts.reads import Read, ReadSet, ReadTable, RowPredicate
+from refdelta.core.conflicts.rules import RULES, Conflict, Rule, check
+from refdelta.core.conflicts.state import TransactionState
+from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.footprint import Footprint, fold_commit
+from refdelta.core.rows.touched import Facts
 from refdelta.engine.sql import parse_predicate
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
-from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import LONG, StructField, StructType
 
 SERIALIZABLE, WRITE_SERIALIZABLE = IsolationLevel.SERIALIZABLE, IsolationLevel.WRITE_SERIALIZABLE
@@ -24,12 +26,16 @@ LEVELS = (SERIALIZABLE, WRITE_SERIALIZABLE)
 SCHEMA = StructType((StructField("p", LONG), StructField("a", LONG)))
 
 
-def where(sql: str):
-    return parse_predicate(sql, SCHEMA)
+def where(sql: str, partition_columns: Sequence[str] = ("p",)) -> RowPredicate:
+    return row_predicate(parse_predicate(sql, SCHEMA), SCHEMA, partition_columns)
 
 
-TABLE = ReadTable(schema=SCHEMA, partition_columns=("p",), parse=where)
-FLAT = ReadTable(schema=SCHEMA, parse=where)
+def where_flat(sql: str) -> RowPredicate:
+    return where(sql, ())
+
+
+TABLE = ReadTable(parse=where)
+FLAT = ReadTable(parse=where_flat)
 
 
 def vector(name: str, cardinality: int = 1) -> DeletionVectorDescriptor:
@@ -69,14 +75,14 @@ def commit(
     saw: int | None = None,
     blind: bool | None = None,
     operation: str | None = "WRITE",
-) -> CommitSummary:
+) -> Footprint:
     """A winner, through its bytes. ``reads``: what it recorded; ``blind``: what it says of itself."""
     info: dict[str, Any] = {"operation": operation, "txnId": f"winner-{version}"}
     info |= {} if reads is None else {"readPredicates": list(reads)}
     info |= {} if saw is None else {"readVersion": saw}
     info |= {} if blind is None else {"isBlindAppend": blind}
     fields = {name: value for name, value in info.items() if value is not None}
-    return summarize(version, encode_commit([CommitInfo(fields=fields), *actions]), f"{version}.json")
+    return fold_commit(version, encode_commit([CommitInfo(fields=fields), *actions]), f"{version}.json")
 
 
 def ours(
@@ -89,19 +95,22 @@ def ours(
     operation: str = "WRITE",
     whole_table: bool = False,
     **read: Any,
-) -> Standing:
+) -> TransactionState:
     """A transaction that reads the rows of these predicates in these files, and is about to commit these actions."""
     read_set = ReadSet(version=version, reads=tuple(Read(where(sql)) for sql in reads), **read).with_files(files)
     if whole_table:
         read_set = read_set.with_everything()
-    return Standing(read_set, [CommitInfo(fields={"operation": operation}), *actions], level, table)
+    return TransactionState(read_set, [CommitInfo(fields={"operation": operation}), *actions], level, table)
 
 
-def run(standing: Standing, *winners: CommitSummary, rules: Sequence[Rule] = RULES) -> tuple[str, int] | None:
+def run(state: TransactionState, *winners: Footprint, rules: Sequence[Rule] = RULES) -> tuple[str, int] | None:
     """The rule that fires and the winner's version; None where it commits over all."""
     for winner in winners:
-        found = check(standing, winner, rules)
+        facts = Facts.of(winner)
+        found = check(state, winner, facts, rules)
+        assert found == check(state, winner, facts, rules), "asked twice it answers otherwise"
         if isinstance(found, Conflict):
             return found.rule.id, winner.version
-        standing.advance(winner)
+        if not state.is_apart(winner):
+            state.advance(winner, facts)
     return None

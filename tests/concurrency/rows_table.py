@@ -15,20 +15,22 @@ from dataclasses import dataclass, field
 import msgspec
 from pyroaring import BitMap64
 
-from concurrency.commits import FLAT, SERIALIZABLE, where
-from refdelta.concurrency import effects
-from refdelta.concurrency.commit import CommitOutcome, PreparedCommit, commit_loop
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.places import Group, Input, Output, Place
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.concurrency.rows import ALL
-from refdelta.concurrency.standing import Work
+from concurrency.commits import FLAT, SERIALIZABLE
+from concurrency.commits import where_flat as where
+from refdelta.core.commit import effects
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.conflicts.reads import ReadSet
+from refdelta.core.conflicts.state import AddedRows, RowChanges
+from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.replay import file_key
+from refdelta.core.rows.deletes import RowDelete
+from refdelta.core.rows.deletion_vector import locate, parse_bitmap
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
+from refdelta.core.rows.sets import ALL
 from refdelta.errors import DataFileNotFoundError
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.deletion_vector import locate, parse_bitmap
-from refdelta.protocol.replay import file_key
 
 Row = tuple[int, int]
 """An id and a colour, which is column ``a``."""
@@ -48,7 +50,7 @@ class Transaction:
     saw: int
     read_set: ReadSet
     actions: list[AnyAction] = field(default_factory=list)
-    work: Work = field(default_factory=Work)
+    work: RowChanges = field(default_factory=RowChanges)
     reads: frozenset[Row] = frozenset()
     deletes: frozenset[Row] = frozenset()
     adds: frozenset[Row] = frozenset()
@@ -112,6 +114,12 @@ class Table:
         hidden = self.hidden(add.deletion_vector)
         return [row for position, row in enumerate(self.files[add.path]) if position not in hidden]
 
+    def rows_among(self, asked: AddedRows) -> list[Row]:
+        """Of rows that a winner brought, those that are live."""
+        if asked.rows is None:
+            return self.rows_of(asked.add)
+        return [self.files[asked.add.path][at] for at in asked.rows - self.hidden(asked.add.deletion_vector)]
+
     def rows(self, version: int) -> frozenset[Row]:
         found = [row for add in self.versions[version].values() for row in self.rows_of(add)]
         assert len(found) == len(set(found)), "a row is there twice"
@@ -151,11 +159,11 @@ class Table:
             taken = BitMap64([at for at in hit if deletes(self.files[add.path][at])])
             gone |= {self.files[add.path][at] for at in taken}
             if len(taken):
-                edits.append(Edit(add, self.hidden(add.deletion_vector), taken))
+                edits.append(RowDelete(add, self.hidden(add.deletion_vector), taken))
         new = [] if to is None else [(next(self.ids), to) for _ in sorted(gone)]
         return Transaction(
             name="MERGE", saw=saw, read_set=read, actions=[self.write(new)] if new else [],
-            work=self._work(edits=tuple(edits)), reads=frozenset(seen), deletes=frozenset(gone), adds=frozenset(new),
+            work=self._work(deletes=tuple(edits)), reads=frozenset(seen), deletes=frozenset(gone), adds=frozenset(new),
             selects=lambda row: row[1] == colour,
         )  # fmt: skip
 
@@ -180,10 +188,10 @@ class Table:
     def truncate(self, age: int = 0) -> Transaction:
         saw = self._version(age)
         live = self.versions[saw].values()
-        edits = tuple(Edit(add, BitMap64(), ALL) for add in live)
+        edits = tuple(RowDelete(add, BitMap64(), ALL) for add in live)
         return Transaction(
             name="DELETE", saw=saw, read_set=ReadSet(version=saw).with_everything().with_files(live),
-            work=self._work(edits=edits), reads=self.rows(saw), deletes=self.rows(saw), selects=lambda _: True,
+            work=self._work(deletes=edits), reads=self.rows(saw), deletes=self.rows(saw), selects=lambda _: True,
         )  # fmt: skip
 
     def compact(self, age: int = 0, *, size: int = 2, split: int = 3, permuted: bool = False) -> Transaction:
@@ -203,7 +211,7 @@ class Table:
             part = rows[first : first + split]
             runs = itertools.groupby(part, key=lambda one: one[0].path)
             found = [(path, list(run)) for path, run in runs]
-            places = tuple(Place(path, run[0][0].deletion_vector, run[0][1], len(run)) for path, run in found)
+            places = tuple(CopiedRows(path, run[0][0].deletion_vector, run[0][1], len(run)) for path, run in found)
             written = [row for _, _, row in part]
             outputs.append(Output(self.write(written[::-1] if permuted else written), () if permuted else places))
         return Group(inputs, tuple(outputs), permuted)
@@ -225,8 +233,8 @@ class Table:
             adds=self.rows(min(version, saw)) - self.rows(saw), selects=lambda _: True, restores=True,
         )  # fmt: skip
 
-    def _work(self, **more) -> Work:
-        return Work(vectors=self.can, row_level=self.row_level, now_ms=7, **more)
+    def _work(self, **more) -> RowChanges:
+        return RowChanges(vectors=self.can, row_level=self.row_level, now_ms=7, **more)
 
     # --- vacuum ---
 
@@ -248,7 +256,7 @@ class Table:
         info = {"operation": txn.name, "readVersion": txn.saw, "isBlindAppend": txn.blind}
         prepared = PreparedCommit(
             read_version=txn.saw, read_set=txn.read_set, actions=txn.actions, commit_info=info,
-            txn_id=f"t{next(self.names)}", level=level, table=FLAT, work=txn.work,
+            txn_id=f"t{next(self.names)}", level=level, table=FLAT, changes=txn.work,
         )  # fmt: skip
         loop, reply, before = commit_loop(prepared, **limits), None, self.rows(-1)
         while True:
@@ -260,7 +268,7 @@ class Table:
             reply = self._answer(effect, txn)
         if outcome.version is None:
             assert not txn.actions
-            assert not txn.work.edits
+            assert not txn.work.deletes
             return outcome
         assert outcome.version == len(self.versions) - 1
         assert self.rows(-1) == before - txn.deletes | txn.adds, "the commit did something else than it was meant to"
@@ -268,11 +276,11 @@ class Table:
 
     def _answer(self, effect: effects.Effect, txn: Transaction) -> effects.Reply:
         match effect:
-            case effects.PutIfAbsent(version, data):
+            case effects.TryCommit(version, data):
                 if version < len(self.log):
                     return effects.Exists()
                 self._put(data)
-                return effects.Created()
+                return effects.Committed()
             case effects.ReadCommits(first, last):
                 return effects.Commits(tuple(self.log[first : last + 1]))
             case effects.NewestVersion():
@@ -285,12 +293,11 @@ class Table:
                 return effects.Vectors(tuple(map(self.hidden, descriptors)))
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(self.vector, bitmaps)))
-            case effects.LookAtRows(files):
+            case effects.MatchRows(rows):
                 self.looks += 1
-                if not all(map(self.is_there, files)):
+                if not all(self.is_there(one.add) for one in rows):
                     return effects.Failed(DataFileNotFoundError("it does not exist", file="f"))
-                found = tuple(any(map(txn.selects, self.rows_of(add))) for add in files)
-                return effects.Matches(found, 0.0)
+                return effects.Matches(tuple(any(map(txn.selects, self.rows_among(one))) for one in rows), 0.0)
         return effects.Yes()
 
     def _put(self, data: bytes) -> None:

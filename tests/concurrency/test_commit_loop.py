@@ -9,12 +9,10 @@ import pytest
 from pyroaring import BitMap64
 
 from refdelta import errors
-from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.effects import (
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.effects import (
     Commits,
-    Confirm,
-    Created,
+    Committed,
     Descriptors,
     Elapsed,
     Exists,
@@ -23,19 +21,23 @@ from refdelta.concurrency.effects import (
     NewestVersion,
     No,
     Pause,
-    PutIfAbsent,
     ReadCommits,
     ReadVectors,
+    TryCommit,
     Unknown,
     Vectors,
+    VersionExists,
     Withdraw,
     WriteVectors,
     Yes,
 )
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.concurrency.standing import Work
-from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol, Remove
-from refdelta.protocol.codec import encode_commit
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.reads import ReadSet
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol, Remove
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.rows.deletes import RowDelete
 
 ADD = Add(path="p", partition_values={}, size=1, modification_time=1, data_change=True)
 PREPARED = PreparedCommit(
@@ -65,11 +67,11 @@ def run(*script: object, limits: Limits | None = None, prepared: PreparedCommit 
     raise AssertionError(f"it asks for more: {effect}")
 
 
-PUT5, PUT6 = PutIfAbsent(5, OURS), PutIfAbsent(6, OURS)
+PUT5, PUT6 = TryCommit(5, OURS), TryCommit(6, OURS)
 
 
 def test_a_commit_that_wins_at_once():
-    outcome = run(Confirm(4), Yes(), PUT5, Created(), Confirm(4), Yes())
+    outcome = run(VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), Yes())
     assert outcome == CommitOutcome(version=5, attempts=1, rebased_over=(), recovered=False, puts=1)
 
 
@@ -81,7 +83,7 @@ def test_the_file_says_who_wrote_it():
 @pytest.mark.parametrize("reply", [Exists(), Unknown()])
 def test_a_lost_reply_is_recovered(reply):
     outcome = run(
-        Confirm(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((OURS,)), Confirm(4), Yes()
+        VersionExists(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((OURS,)), VersionExists(4), Yes()
     )  # fmt: skip
     assert outcome == CommitOutcome(version=5, attempts=1, recovered=True, puts=1)
 
@@ -89,17 +91,17 @@ def test_a_lost_reply_is_recovered(reply):
 @pytest.mark.parametrize("reply", [Exists(), Unknown()])
 def test_an_undecided_put_is_repeated_at_the_same_version_with_the_same_bytes(reply):
     outcome = run(
-        Confirm(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0.1),
-        Confirm(4), Yes(), PUT5, Created(), Confirm(4), Yes(),
+        VersionExists(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0.1),
+        VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), Yes(),
     )  # fmt: skip
     assert (outcome.version, outcome.attempts, outcome.puts) == (5, 1, 2)
 
 
 def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
     outcome = run(
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)),
         Pause(1, "lost"), Elapsed(0.1), NewestVersion(5), Newest(8), ReadCommits(6, 8), Commits((THEIRS,) * 3),
-        Confirm(8), Yes(), PutIfAbsent(9, OURS), Created(), Confirm(8), Yes(),
+        VersionExists(8), Yes(), TryCommit(9, OURS), Committed(), VersionExists(8), Yes(),
     )  # fmt: skip
     assert outcome == CommitOutcome(version=9, attempts=2, rebased_over=(5, 6, 7, 8), puts=2)
 
@@ -107,9 +109,9 @@ def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
 def test_many_winners_are_read_in_pieces():
     some, rest = (THEIRS,) * 256, (THEIRS,) * 44
     outcome = run(
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0.1),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0.1),
         NewestVersion(5), Newest(305), ReadCommits(6, 261), Commits(some), ReadCommits(262, 305), Commits(rest),
-        Confirm(305), Yes(), PutIfAbsent(306, OURS), Created(), Confirm(305), Yes(),
+        VersionExists(305), Yes(), TryCommit(306, OURS), Committed(), VersionExists(305), Yes(),
     )  # fmt: skip
     assert outcome.rebased_over == tuple(range(5, 306))
 
@@ -137,7 +139,7 @@ DELETES = PreparedCommit(
     actions=[],
     commit_info={"operation": "DELETE"},
     txn_id="our-id",
-    work=Work(edits=(Edit(SHARED, BitMap64(), BitMap64([50])),), vectors=True, row_level=True),
+    changes=RowChanges(deletes=(RowDelete(SHARED, BitMap64(), BitMap64([50])),), vectors=True, row_level=True),
 )
 
 
@@ -151,7 +153,7 @@ def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
         match effect:
             case WriteVectors(bitmaps):
                 reply = Descriptors(tuple(vector(f"ours-{n}") for n in range(len(bitmaps))))
-            case PutIfAbsent(version, data):
+            case TryCommit(version, data):
                 puts += 1
                 if puts == 2:
                     break
@@ -166,7 +168,7 @@ def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
                 reply = TROUBLE if refused and len(rows) > 1 else Vectors(tuple(rows))
             case Pause():
                 reply = Elapsed(0.1)
-            case Confirm():
+            case VersionExists():
                 reply = Yes()
         effect = loop.send(reply)
     later = ["of-6", "of-7", "of-8", "of-9"]
@@ -178,14 +180,14 @@ def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
 
 def test_our_own_commit_among_the_winners_is_found():
     outcome = run(
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
         NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((OURS, THEIRS)),
     )  # fmt: skip
     assert (outcome.version, outcome.recovered, outcome.rebased_over) == (6, True, (5,))
 
 
 def test_what_stays_undecided_is_said_and_how_to_find_out():
-    once = (Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)))
+    once = (VersionExists(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)))
     with pytest.raises(errors.CommitOutcomeUnknownError) as caught:
         run(*once, Pause(1, "undecided"), Elapsed(0.1), *once, limits=Limits(max_repeats=2))
     assert '"txnId":"our-id"' in str(caught.value)
@@ -197,25 +199,26 @@ def test_what_stays_undecided_is_said_and_how_to_find_out():
 def test_an_undecided_put_ends_when_time_is_up():
     with pytest.raises(errors.CommitOutcomeUnknownError):
         run(
-            Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), TROUBLE, Pause(1, "undecided"), Elapsed(9.0),
+            VersionExists(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), TROUBLE, Pause(1, "undecided"), Elapsed(9.0),
             limits=Limits(max_seconds=8.0),
         )  # fmt: skip
 
 
 def test_a_refused_put_is_the_stores_error_only_while_nothing_is_in_doubt():
     with pytest.raises(errors.StoreError, match="no connection"):
-        run(Confirm(4), Yes(), PUT5, TROUBLE)
+        run(VersionExists(4), Yes(), PUT5, TROUBLE)
     with pytest.raises(errors.CommitOutcomeUnknownError):
         run(
-            Confirm(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0),
-            Confirm(4), Yes(), PUT5, TROUBLE, ReadCommits(5, 5), Commits((None,)),
+            VersionExists(4), Yes(), PUT5, Unknown(),
+            ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"), Elapsed(0),
+            VersionExists(4), Yes(), PUT5, TROUBLE, ReadCommits(5, 5), Commits((None,)),
             limits=Limits(max_repeats=2),
         )  # fmt: skip
 
 
 def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the_error():
     lost = (
-        Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
     )  # fmt: skip
     again = (NewestVersion(5), TROUBLE)
     with pytest.raises(errors.StoreError, match="no connection"):
@@ -223,7 +226,7 @@ def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the
 
 
 def test_limits():
-    lost = (Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
+    lost = (VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
     look = (NewestVersion(5), Newest(5))
     with pytest.raises(errors.CommitRetriesExhaustedError, match="More attempts"):
         run(*lost, *look, limits=Limits(max_attempts=1))
@@ -237,17 +240,18 @@ def test_limits():
 def test_a_gap_in_the_log_is_named():
     with pytest.raises(errors.InvalidLogError, match="version 6 is missing, though version 7 exists") as caught:
         run(
-            Confirm(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
-            NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((None, THEIRS)), Confirm(5), Yes(),
+            VersionExists(4), Yes(), PUT5, Exists(),
+            ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+            NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((None, THEIRS)), VersionExists(5), Yes(),
         )  # fmt: skip
     assert caught.value.file == "_delta_log/00000000000000000006.json"
 
 
 def test_a_reply_to_something_else_is_a_bug_of_the_shell():
     with pytest.raises(TypeError, match="no reply to"):
-        run(Confirm(4), Created())
+        run(VersionExists(4), Committed())
     with pytest.raises(TypeError, match="no reply to a put"):
-        run(Confirm(4), Yes(), PUT5, Yes())
+        run(VersionExists(4), Yes(), PUT5, Yes())
 
 
 # --- a put at N+1 counts only where N exists ----------------------------------------------------------------------
@@ -257,13 +261,13 @@ def test_a_stale_handle_writes_nothing():
     with pytest.raises(
         errors.CommitFailedError, match="version 4, on which this commit builds, is no longer in the log"
     ):
-        run(Confirm(4), No())
+        run(VersionExists(4), No())
 
 
 def test_a_file_that_revived_a_version_is_withdrawn():
     with pytest.raises(errors.CommitFailedError, match="the file for version 5 was withdrawn"):
         run(
-            Confirm(4), Yes(), PUT5, Created(), Confirm(4), No(), NewestVersion(5), Newest(90),
+            VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), No(), NewestVersion(5), Newest(90),
             ReadCommits(6, 6), Commits((None,)), Withdraw(5), Yes(),
         )  # fmt: skip
 
@@ -272,7 +276,7 @@ def test_a_file_that_revived_a_version_is_withdrawn():
 def test_a_file_that_may_be_part_of_the_table_stays(newest, following):
     with pytest.raises(errors.CommitOutcomeUnknownError):
         run(
-            Confirm(4), Yes(), PUT5, Created(), Confirm(4), No(), NewestVersion(5), Newest(newest),
+            VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), No(), NewestVersion(5), Newest(newest),
             ReadCommits(6, 6), Commits((following,)),
         )  # fmt: skip
 
@@ -286,7 +290,7 @@ def test_a_new_table_where_one_is_whose_beginning_was_cleaned_up():
         read_version=-1, read_set=ReadSet(version=-1), actions=actions, commit_info={}, txn_id="our-id"
     )
     with pytest.raises(errors.CommitFailedError, match="there is a table at this place already"):
-        run(Confirm(-1), No(), ReadCommits(0, 0), Commits((None,)), prepared=creation)
+        run(VersionExists(-1), No(), ReadCommits(0, 0), Commits((None,)), prepared=creation)
 
 
 def test_what_breaks_the_rules_of_a_commit_is_never_put():

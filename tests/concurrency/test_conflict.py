@@ -7,24 +7,14 @@ import pickle
 import pytest
 
 from refdelta import errors
-from refdelta.concurrency.conflict import RULES, Clear, Conflict, check
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.read_set import ReadFile, ReadSet
-from refdelta.concurrency.standing import Standing
-from refdelta.concurrency.summary import fold, summarize
-from refdelta.protocol.actions import (
-    Add,
-    AnyAction,
-    Cdc,
-    CommitInfo,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Remove,
-    Txn,
-)
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.predicate import TRUE
+from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
+from refdelta.core.conflicts.rules import RULES, Clear, Conflict, check
+from refdelta.core.conflicts.state import TransactionState
+from refdelta.core.log.actions import Add, AnyAction, Cdc, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.footprint import fold, fold_commit
+from refdelta.core.rows.file_state import ReadFile
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 METADATA = Metadata(id="m", schema_string="{}", partition_columns=[])
@@ -59,8 +49,8 @@ def verdict(
     level: IsolationLevel = IsolationLevel.SERIALIZABLE,
 ) -> str | None:
     """The id of the rule that fires. The winner goes through its bytes, as in the real loop."""
-    winner = summarize(5, encode_commit([INFO, *theirs]), "5.json")
-    outcome = check(Standing(read, ours, level), winner)
+    winner = fold_commit(5, encode_commit([INFO, *theirs]), "5.json")
+    outcome = check(TransactionState(read, ours, level), winner)
     if isinstance(outcome, Clear):
         return None
     assert outcome.details.version == 5
@@ -89,7 +79,7 @@ def verdict(
         (ReadSet(version=4, app_ids=frozenset({"app"})), [add("n")], [txn("app")], "application"),
         # Whoever reads the table conflicts with every change of data.
         (EVERYTHING, [add("n")], [add("b")], "files-added"),
-        (ReadSet(version=4).with_predicate(TRUE), [add("n")], [add("b")], "files-added"),
+        (ReadSet(version=4).with_predicate(EVERY_ROW), [add("n")], [add("b")], "files-added"),
         (FILE_A, [add("n")], [add("b"), remove("a")], "files-added"),
         (FILE_A, [add("n")], [remove("a")], "read-file-removed"),
         (FILE_A, [add("n")], [remove("b")], None),
@@ -129,7 +119,7 @@ def test_every_rule_can_be_told_apart_and_says_what_to_do():
 
 def test_the_error_names_rule_winner_files_and_advice_and_survives_a_process_boundary():
     winner = fold(5, [INFO, *(add(f"part-{number}") for number in range(1000))])
-    outcome = check(Standing(EVERYTHING, [add("n")]), winner)
+    outcome = check(TransactionState(EVERYTHING, [add("n")]), winner)
     assert isinstance(outcome, Conflict)
     error = pickle.loads(pickle.dumps(outcome.error()))
     assert isinstance(error, errors.ConcurrentAppendException)
@@ -145,7 +135,7 @@ def test_the_error_names_rule_winner_files_and_advice_and_survives_a_process_bou
 
 def test_a_commit_is_folded_to_what_the_rules_need():
     actions = [INFO, PROTOCOL, METADATA, txn("app"), domain("d"), add("a"), add("b", data_change=False), remove("c")]
-    summary = summarize(
+    summary = fold_commit(
         7, encode_commit([*actions, Cdc(path="x", partition_values={}, size=1, data_change=False)]), "7"
     )
     assert (summary.version, summary.operation, summary.txn_id) == (7, "DELETE", "theirs")
@@ -160,13 +150,13 @@ def test_a_commit_is_folded_to_what_the_rules_need():
 
 def test_a_foreign_commit_info_of_other_types_is_no_error():
     fields = {"operation": 5, "txnId": None, "isBlindAppend": "true"}
-    summary = summarize(1, encode_commit([CommitInfo(fields=fields), add("a")]), "1.json")
+    summary = fold_commit(1, encode_commit([CommitInfo(fields=fields), add("a")]), "1.json")
     assert (summary.operation, summary.txn_id, summary.says_blind_append) == (None, None, False)
 
 
 def test_a_broken_winner_is_named():
     with pytest.raises(errors.InvalidLogError, match=r"5\.json"):
-        summarize(5, b'{"add":{"path":1}}\n', "5.json")
+        fold_commit(5, b'{"add":{"path":1}}\n', "5.json")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +165,7 @@ def test_a_broken_winner_is_named():
         (ReadSet(version=1), True),
         (ReadSet(version=1, app_ids=frozenset({"a"})), True),
         (ReadSet(version=1).with_everything(), False),
-        (ReadSet(version=1).with_predicate(TRUE, finer=True), False),
+        (ReadSet(version=1).with_predicate(EVERY_ROW, finer=True), False),
         (ReadSet(version=1).with_files([add("a")]), False),
         (ReadSet(version=1).with_files([]), True),
     ],

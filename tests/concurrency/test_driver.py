@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from concurrency.appender import CREATE, QUICKLY, ROWS, append, prepare, race
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.concurrency.effects import Pause
-from refdelta.driver import RetryPolicy, commit, list_versions, read_commit, store_errors
-from refdelta.protocol.actions import Add
-from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.paths import commit_key
+from refdelta.core.commit.effects import Pause
+from refdelta.core.log.actions import Add
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.driver import RetryPolicy, commit, store_errors
+from refdelta.engine.file_committer import list_versions, read_commit
 from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
 from tiers import budget, examples

@@ -13,9 +13,9 @@ import pytest
 import refdelta
 import refdelta.staging
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
-from refdelta.concurrency.conflict import RULES
-from refdelta.concurrency.footprints import ACTIONS, OPERATIONS, RESOURCES
-from refdelta.protocol.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.conflicts.resources import ACTIONS, OPERATIONS, RESOURCES
+from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.actions import Add, AnyAction, DomainMetadata, Metadata, Protocol, Remove, Txn
 
 PACKAGE = Path(refdelta.__file__).parent
 
@@ -89,8 +89,8 @@ def writes_of(prepared):
                 found.add("applications")
             case DomainMetadata():
                 found.add("domains")
-    found |= {"removed rows"} if prepared.work.edits else set()
-    return found | ({"moved rows"} if prepared.work.groups else set())
+    found |= {"removed rows"} if prepared.changes.deletes else set()
+    return found | ({"moved rows"} if prepared.changes.groups else set())
 
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "s": ["a", "b", "c"]})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from refdelta.concurrency.isolation import IsolationLevel, level_of
+from refdelta.core.conflicts.isolation import IsolationLevel, level_of
 from refdelta.errors import InvalidArgumentError
 
 WEAK, STRICT = IsolationLevel.WRITE_SERIALIZABLE, IsolationLevel.SERIALIZABLE

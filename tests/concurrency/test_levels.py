@@ -10,7 +10,6 @@ import pytest
 from concurrency.commits import (
     FLAT,
     LEVELS,
-    SCHEMA,
     SERIALIZABLE,
     WRITE_SERIALIZABLE,
     add,
@@ -20,10 +19,9 @@ from concurrency.commits import (
     run,
     vector,
 )
-from refdelta.concurrency import summary
-from refdelta.concurrency.read_set import ReadTable
-from refdelta.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Txn
-from refdelta.protocol.types import LONG, StructField, StructType
+from refdelta.core.conflicts.reads import ReadTable
+from refdelta.core.log import footprint
+from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol, Txn
 
 METADATA = Metadata(id="m", schema_string="{}", partition_columns=[])
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
@@ -168,9 +166,9 @@ def test_a_compaction_conflicts_over_its_inputs_only(level):
 
 
 def test_a_rearrangement_that_changes_the_table_is_none():
-    standing = ours(METADATA, add("old", 1, changes=False), whole_table=True)
-    assert standing.level_name == "WriteSerializable"
-    assert run(standing, commit(1, add("new", 1), blind=True)) == ("files-added", 1)
+    state = ours(METADATA, add("old", 1, changes=False), whole_table=True)
+    assert state.level_name == "WriteSerializable"
+    assert run(state, commit(1, add("new", 1), blind=True)) == ("files-added", 1)
 
 
 def test_what_is_added_again_must_be_there_still():
@@ -187,25 +185,25 @@ FRESH = {"tags": {"t": "1"}, "base_row_id": 7, "default_row_commit_version": 3}
 @pytest.mark.parametrize("changes", [True, False])
 def test_a_refresh_of_files_that_were_read_conflicts_with_nothing(level, changes):
     refresh = commit(1, add("old", 1, changes=changes, **FRESH), blind=False)
-    standing = ours(remove("old", 1), level=level, **DELETE_1)
-    assert run(standing, refresh) is None
-    assert standing.staged.removes[0].base_row_id == 7
-    assert standing.staged.removes[0].tags == {"t": "1"}
+    state = ours(remove("old", 1), level=level, **DELETE_1)
+    assert run(state, refresh) is None
+    assert state.staged.removes[0].base_row_id == 7
+    assert state.staged.removes[0].tags == {"t": "1"}
 
 
 def test_our_add_of_a_refreshed_file_copies_the_winners():
     refresh = commit(1, add("f", 1, a=(1, 2), changes=False, **FRESH))
-    standing = ours(add("f", 1, changes=False, a=(0, 9)))
-    assert run(standing, refresh) is None
-    assert standing.actions[1] == add("f", 1, a=(1, 2), changes=False, **FRESH)
+    state = ours(add("f", 1, changes=False, a=(0, 9)))
+    assert run(state, refresh) is None
+    assert state.actions[1] == add("f", 1, a=(1, 2), changes=False, **FRESH)
 
 
 def test_our_add_with_another_vector_keeps_the_vector_and_says_that_bounds_are_wide():
     refresh = commit(1, add("f", 1, a=(1, 2), changes=False, **FRESH))
     mine = [remove("f", 1), add("f", 1, dv=vector("mine"), a=(0, 9))]
-    standing = ours(*mine, reads=["p = 1"], files=[add("f", 1)])
-    assert run(standing, refresh) is None
-    taken, again = standing.staged.removes[0], standing.staged.adds[0]
+    state = ours(*mine, reads=["p = 1"], files=[add("f", 1)])
+    assert run(state, refresh) is None
+    taken, again = state.staged.removes[0], state.staged.adds[0]
     assert (taken.base_row_id, taken.deletion_vector) == (7, None)
     assert (again.base_row_id, again.deletion_vector, again.data_change) == (7, vector("mine"), True)
     assert '"tightBounds":false' in again.stats
@@ -228,8 +226,7 @@ def test_metadata_that_is_written_again_as_it_was_is_no_change():
 
 
 def test_identity_columns_admit_no_winner():
-    schema = StructType((StructField("id", LONG, metadata={"delta.identity.start": 1}), *SCHEMA))
-    table = ReadTable(schema=schema)
+    table = ReadTable(one_writer=True)
     assert run(ours(add("n"), table=table), commit(1, Txn(app_id="a", version=1))) == ("identity", 1)
 
 
@@ -266,16 +263,16 @@ def test_statistics_clear_files_apart_from_the_predicate(bounds, conflict):
 
 def test_statistics_are_decoded_only_where_partitions_leave_the_answer_open(monkeypatch):
     decoded = []
-    real = summary.whole_add
-    monkeypatch.setattr(summary, "whole_add", lambda *args: decoded.append(args[1:]) or real(*args))
-    monkeypatch.delattr(summary, "decode_commit")
-    standing = ours(remove("old", 1), reads=["p = 1 AND a < 10"], files=[remove("old", 1)], level=SERIALIZABLE)
-    assert run(standing, commit(1, add("x", 2, a=(0, 5)), add("y", 3, a=(0, 5)))) is None
+    real = footprint.whole_add
+    monkeypatch.setattr(footprint, "whole_add", lambda *args: decoded.append(args[1:]) or real(*args))
+    monkeypatch.delattr(footprint, "decode_commit")
+    state = ours(remove("old", 1), reads=["p = 1 AND a < 10"], files=[remove("old", 1)], level=SERIALIZABLE)
+    assert run(state, commit(1, add("x", 2, a=(0, 5)), add("y", 3, a=(0, 5)))) is None
     assert decoded == []
     open_ones = [add("x", 2, a=(0, 5)), add("y", 1, a=(50, 60)), add("z", 1, a=(70, 80))]
-    assert run(standing, commit(2, *open_ones)) is None
+    assert run(state, commit(2, *open_ones)) is None
     assert decoded == [("2.json", "y"), ("2.json", "z")]
-    assert run(standing, commit(3, add("y", 1, a=(5, 60)))) == ("files-added", 3)
+    assert run(state, commit(3, add("y", 1, a=(5, 60)))) == ("files-added", 3)
     # Where the partition alone makes the predicate true, too.
     del decoded[:]
     whole = ours(remove("old", 1), reads=["p = 1"], files=[remove("old", 1)], level=SERIALIZABLE)
@@ -285,12 +282,12 @@ def test_statistics_are_decoded_only_where_partitions_leave_the_answer_open(monk
 
 def test_statistics_of_many_files_are_decoded_together(monkeypatch):
     decoded = []
-    real = summary.decode_commit
-    monkeypatch.setattr(summary, "decode_commit", lambda *args: decoded.append(args[1]) or real(*args))
-    standing = ours(remove("old"), **READ_SMALL)
-    assert run(standing, commit(1, *(add(f"f{number}", a=(10, 20)) for number in range(20)))) is None
+    real = footprint.decode_commit
+    monkeypatch.setattr(footprint, "decode_commit", lambda *args: decoded.append(args[1]) or real(*args))
+    state = ours(remove("old"), **READ_SMALL)
+    assert run(state, commit(1, *(add(f"f{number}", a=(10, 20)) for number in range(20)))) is None
     assert decoded == ["1.json"]
-    assert run(standing, commit(2, *(add(f"f{number}", a=(29 - number, 50)) for number in range(21)))) is not None
+    assert run(state, commit(2, *(add(f"f{number}", a=(29 - number, 50)) for number in range(21)))) is not None
 
 
 def test_statistics_that_are_nonsense_clear_nothing():
@@ -300,5 +297,5 @@ def test_statistics_that_are_nonsense_clear_nothing():
 
 
 def test_a_predicate_that_fails_for_a_partition_rules_nothing_out():
-    standing = ours(remove("old", 1), reads=["1 / p = 1"], files=[remove("old", 1)])
-    assert run(standing, commit(1, add("new", 0), blind=False)) == ("files-added", 1)
+    state = ours(remove("old", 1), reads=["1 / p = 1"], files=[remove("old", 1)])
+    assert run(state, commit(1, add("new", 0), blind=False)) == ("files-added", 1)

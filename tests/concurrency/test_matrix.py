@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from refdelta.concurrency.conflict import RULES
-from refdelta.concurrency.examples import UPDATING, Layout, conflict
-from refdelta.concurrency.isolation import IsolationLevel
-from refdelta.concurrency.matrix import DOCUMENTED, GROUPS, OPERATIONS, explain, matrix
+from refdelta.core.conflicts.examples import UPDATING, Layout, conflict
+from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.conflicts.matrix import DOCUMENTED, GROUPS, OPERATIONS, explain, matrix
+from refdelta.core.conflicts.rules import RULES
 from refdelta.errors import InvalidArgumentError
 
 LEVELS = ("WriteSerializable", "Serializable")

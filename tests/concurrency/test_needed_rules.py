@@ -20,13 +20,14 @@ import pytest
 
 import model.test_exhaustive as exhaustive
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.concurrency import commit, conflict
+from refdelta.core.commit import loop
+from refdelta.core.conflicts import rules
+from refdelta.core.log.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.ops import create
 from refdelta.ops.target import new_table
-from refdelta.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import commit_key
 from refdelta.protocol.types import LONG, StructField, StructType, schema_json
 from refdelta.staging import Staging
 from refdelta_storage import LocalStore
@@ -38,12 +39,12 @@ def actions(path: Path, version: int, kind: type) -> list:
 
 
 def foreign(path: Path, version: int, *staged: object) -> None:
-    """Another engine's commit."""
+    """Another engine's loop."""
     info = CommitInfo(fields={"operation": "another engine's"})
     LocalStore(path).put(commit_key(version), encode_commit([info, *staged]))
 
 
-# --- the histories: two writers that began together; the second one's commit is what is asked about ---------------
+# --- the histories: two writers that began together; the second one's loop is what is asked about ---------------
 
 
 def two_create_one_table(path: Path) -> None:
@@ -199,17 +200,17 @@ ALL = pytest.mark.parametrize(("rule", "history"), HISTORIES.items(), ids=list(H
 
 
 def leave_out(patch: pytest.MonkeyPatch, *missing: str) -> None:
-    rules = tuple(rule for rule in conflict.RULES if rule.id not in missing)
-    assert len(rules) == len(conflict.RULES) - len(missing)
-    check = conflict.check
-    patch.setattr(commit, "check", lambda ours, winner: check(ours, winner, rules))
+    left = tuple(rule for rule in rules.RULES if rule.id not in missing)
+    assert len(left) == len(rules.RULES) - len(missing)
+    check = rules.check
+    patch.setattr(loop, "check", lambda state, winner, facts: check(state, winner, facts, left))
 
 
 @ALL
 def test_the_first_of_the_rules_that_refuse_it_says_so(tmp_path, rule, history):
     with pytest.raises(errors.ConcurrentModificationError) as caught:
         history.play(tmp_path)
-    first = next(row.id for row in conflict.RULES if row.id in {rule, *history.also})
+    first = next(row.id for row in rules.RULES if row.id in {rule, *history.also})
     assert (caught.value.conflict.rule, caught.value.conflict.version) == (first, history.version)
 
 
@@ -241,4 +242,4 @@ def test_each_of_the_others_refuses_it_alone_too(monkeypatch, tmp_path, rule, ot
 
 def test_each_rule_is_shown_to_be_needed():
     (cases,) = (mark.args[1] for mark in exhaustive.test_without_a_rule_a_history_is_wrong.pytestmark)
-    assert HISTORIES.keys() | {missing for missing, _ in cases} == {rule.id for rule in conflict.RULES}
+    assert HISTORIES.keys() | {missing for missing, _ in cases} == {rule.id for rule in rules.RULES}

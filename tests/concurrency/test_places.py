@@ -9,12 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from concurrency.commits import add, vector
-from refdelta.concurrency.lookout import unfit
-from refdelta.concurrency.places import ROW_PLACES, Group, Input, Output, Place, moves, record, recorded_moves
-from refdelta.concurrency.read_set import Read, ReadSet
-from refdelta.concurrency.rows import ALL, renumber
+from concurrency.commits import add, remove, vector, where
+from refdelta.core.conflicts.reads import Read, ReadSet
+from refdelta.core.log.actions import CommitInfo
+from refdelta.core.log.footprint import fold
+from refdelta.core.rows.relocation import (
+    ROW_PLACES,
+    CopiedRows,
+    Group,
+    Input,
+    Output,
+    record,
+    recorded_relocations,
+    relocations,
+)
+from refdelta.core.rows.sets import ALL, renumber
 from refdelta.protocol.predicate import Column, IsNull
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import LONG, ArrayType, MapType, StructField, StructType
 from tiers import examples
 
@@ -47,17 +58,28 @@ def two_files() -> Group:
     dv = vector("v", 2)
     first, second = add("a", dv=dv), add("b")
     outputs = (
-        Output(add("x"), (Place("a", dv, 0, 3),)),
-        Output(add("y%20z"), (Place("a", dv, 3, 1), Place("b", None, 0, 2))),
+        Output(add("x"), (CopiedRows("a", dv, 0, 3),)),
+        Output(add("y%20z"), (CopiedRows("a", dv, 3, 1), CopiedRows("b", None, 0, 2))),
     )
     return Group((Input(first, BitMap64([1, 4])), Input(second, BitMap64())), outputs)
+
+
+def recorded(field, *actions):
+    """What a winner with these actions and this record says."""
+    return recorded_relocations(fold(1, [CommitInfo({"operation": "OPTIMIZE", ROW_PLACES: field}), *actions]))
+
+
+def two_files_moved():
+    dv = vector("v", 2)
+    yield from (remove("a", dv=dv, changes=False), remove("b", changes=False))
+    yield from (add("x", changes=False), add("y%20z", changes=False))
 
 
 def test_rows_are_followed_through_the_record():
     fields = json.loads(json.dumps(record([two_files()])))
     assert list(fields) == [ROW_PLACES]
-    found = recorded_moves(fields[ROW_PLACES])
-    assert found == moves((output.add.path, output.places) for output in two_files().outputs)
+    found = recorded(fields[ROW_PLACES], *two_files_moved())
+    assert found == relocations((output.add.path, output.places) for output in two_files().outputs)
     hidden = BitMap64([1, 4])
     assert found["a"].follow(BitMap64([0, 3, 5]), hidden) == ({"x": BitMap64([0, 2]), "y z": BitMap64([0])}, 0)
     assert found["a"].follow(ALL, BitMap64()) == ({"x": BitMap64([0, 1, 2]), "y z": BitMap64([0])}, 0)
@@ -76,27 +98,42 @@ def test_nothing_is_recorded_of_rows_that_changed_their_order():
 @pytest.mark.parametrize(
     "places",
     [
-        [Place("a", None, 1, 2)],
-        [Place("a", None, 0, 2), Place("a", None, 1, 2)],
-        [Place("a", None, 0, 2), Place("a", None, 3, 1)],
-        [Place("a", None, 0, 2), Place("a", vector("v"), 2, 1)],
-        [Place("a", None, 0, 0)],
-        [Place("a", None, -1, 1)],
+        [CopiedRows("a", None, 1, 2)],
+        [CopiedRows("a", None, 0, 2), CopiedRows("a", None, 1, 2)],
+        [CopiedRows("a", None, 0, 2), CopiedRows("a", None, 3, 1)],
+        [CopiedRows("a", None, 0, 2), CopiedRows("a", vector("v"), 2, 1)],
+        [CopiedRows("a", None, 0, 0)],
+        [CopiedRows("a", None, -1, 1)],
     ],
 )
 def test_places_that_contradict_each_other_are_none(places):
     with pytest.raises(ValueError, match="'a'"):
-        moves([("x", places)])
-    assert recorded_moves(record([Group((), (Output(add("x"), tuple(places)),))])[ROW_PLACES]) == {}
+        relocations([("x", places)])
+    field = record([Group((), (Output(add("x"), tuple(places)),))])[ROW_PLACES]
+    assert recorded(field, remove("a", changes=False), add("x", changes=False)) == {}
 
 
 @pytest.mark.parametrize(
     "field", [None, 1, "x", [], {"x": 1}, {"x": [{"path": "a"}]}, {"x": [{"path": 1, "start": 0}]}]
 )
 def test_a_field_of_that_name_that_is_something_else_is_no_record(field):
-    assert recorded_moves(field) == {}
+    assert recorded(field, remove("a", changes=False), add("x", changes=False)) == {}
 
 
+def test_a_record_beside_a_change_of_rows_is_none():
+    field = record([two_files()])[ROW_PLACES]
+    assert recorded(field, *two_files_moved())
+    assert recorded(field, *two_files_moved(), add("new")) == {}
+
+
+SCHEMA = StructType(
+    (
+        StructField("a", LONG),
+        StructField("s", StructType((StructField("x", LONG),))),
+        StructField("l", ArrayType(LONG, True)),
+        StructField("m", MapType(LONG, LONG, True)),
+    )
+)
 STRUCT = StructType((StructField("x", LONG),))
 
 
@@ -111,16 +148,17 @@ STRUCT = StructType((StructField("x", LONG),))
     ],
 )
 def test_predicates_on_nested_columns_are_left_to_files(column, nested):
-    read = ReadSet(version=0).with_predicate(IsNull(column))
-    assert (unfit(read) is not None) is nested
+    asked = row_predicate(IsNull(column), SCHEMA, ())
+    read = ReadSet(version=0).with_predicate(asked)
+    assert (read.undecidable is not None) is nested
     if nested:
-        assert column.path[0] in unfit(read)
+        assert column.path[0] in read.undecidable
         # Unless the shell has a finer question.
-        assert unfit(ReadSet(version=0).with_predicate(IsNull(column), finer=True)) is None
+        assert ReadSet(version=0).with_predicate(asked, finer=True).undecidable is None
 
 
 def test_a_predicate_that_is_asked_plainly_once_is_not_finer():
-    predicate = IsNull(Column(("a",), LONG))
+    predicate = where("a IS NULL")
     for order in ([True, False], [False, True], [True, False, True]):
         read = ReadSet(version=0)
         for finer in order:

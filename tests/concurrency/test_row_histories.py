@@ -8,9 +8,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from concurrency.rows_table import Change, Table, Transaction, justified
-from refdelta.concurrency.commit import CommitOutcome
+from refdelta.core.commit.transaction import CommitOutcome
+from refdelta.core.log.actions import Add
 from refdelta.errors import ConcurrentModificationError
-from refdelta.protocol.actions import Add
 from tiers import examples
 
 COLOUR = st.integers(0, 5)
@@ -60,7 +60,7 @@ def play(table: Table, history, may_refuse=may_refuse) -> None:
             table.vacuum()
             continue
         txn = begin(table, operation, age)
-        if not (txn.actions or txn.work.edits or txn.work.groups):
+        if not (txn.actions or txn.work.deletes or txn.work.groups):
             continue
         if txn.restores and not all(table.is_there(one) for one in txn.actions if isinstance(one, Add)):
             continue

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.driver import read_commit
-from refdelta.protocol.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.lean import decode_lean, file_lines, of_lines
-from refdelta.protocol.row_tracking import DOMAIN, RowIds, mark_of, named_columns
+from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove
+from refdelta.core.log.assigned import DOMAIN, RowIds, mark_of
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.lean import decode_lean, file_lines, of_lines
+from refdelta.engine.file_committer import read_commit
+from refdelta.protocol.row_tracking import named_columns
 from refdelta_storage import MemoryStore
 from tiers import examples
 

@@ -12,14 +12,12 @@ from pyroaring import BitMap64
 from concurrency.commits import LEVELS, WRITE_SERIALIZABLE, where
 from concurrency.rows_table import Table, Transaction
 from refdelta import errors
-from refdelta.concurrency.commit import Limits
-from refdelta.concurrency.edits import Edit, tombstone
-from refdelta.concurrency.lookout import RowBudget
-from refdelta.concurrency.read_set import ReadSet
-from refdelta.concurrency.rows import ALL
-from refdelta.protocol.actions import Add, CommitInfo, Remove
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.predicate import TRUE
+from refdelta.core.commit.budget import Limits, RowBudget
+from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
+from refdelta.core.log.actions import Add, CommitInfo, Remove
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.rows.deletes import RowDelete, tombstone
+from refdelta.core.rows.sets import ALL
 
 # One file: colours 0 to 3, two rows each. A second one: colour 9.
 ROWS = [(number, number % 4) for number in range(8)]
@@ -97,7 +95,7 @@ def test_what_is_rebased_is_written_anew_only_where_a_vector_changed():
     both.read_set = (
         ReadSet(version=0)
         .with_predicate(where("a = 0 OR a = 9"))
-        .with_rows([(edit.add, edit.rows) for edit in both.work.edits])
+        .with_rows([(edit.add, edit.rows) for edit in both.work.deletes])
     )
     writes = []
     vector = made.vector
@@ -109,7 +107,7 @@ def test_what_is_rebased_is_written_anew_only_where_a_vector_changed():
 
 
 def both_of(one: Transaction, other: Transaction):
-    return dataclasses.replace(one.work, edits=(*one.work.edits, *other.work.edits))
+    return dataclasses.replace(one.work, deletes=(*one.work.deletes, *other.work.deletes))
 
 
 # --- compactions that won ---------------------------------------------------------------------------------------------
@@ -425,8 +423,8 @@ def test_a_finer_question_clears_what_the_predicate_cannot():
         late = made.change(2)
         late.read_set = (
             ReadSet(version=late.saw)
-            .with_predicate(TRUE, finer=finer)
-            .with_rows([(edit.add, edit.rows) for edit in late.work.edits])
+            .with_predicate(EVERY_ROW, finer=finer)
+            .with_rows([(edit.add, edit.rows) for edit in late.work.deletes])
         )
         made.commit(made.insert([5]))
         if finer:
@@ -482,10 +480,10 @@ def drop_stats(line: bytes) -> bytes:
 def test_an_edit_that_cannot_be_right_is_refused_when_it_is_made():
     add = table().versions[0]["f0"]
     with pytest.raises(ValueError, match="another vector"):
-        Edit(add, BitMap64([1]), BitMap64([2]))
+        RowDelete(add, BitMap64([1]), BitMap64([2]))
     with pytest.raises(ValueError, match="numRecords"):
-        Edit(msgspec.structs.replace(add, stats=None), BitMap64(), BitMap64([2]))
-    Edit(msgspec.structs.replace(add, stats=None), BitMap64(), ALL)
+        RowDelete(msgspec.structs.replace(add, stats=None), BitMap64(), BitMap64([2]))
+    RowDelete(msgspec.structs.replace(add, stats=None), BitMap64(), ALL)
 
 
 def test_an_output_without_statistics_gets_them_from_its_places():

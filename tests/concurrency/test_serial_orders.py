@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concurrency.commits import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, add, commit, ours, remove, run
-from refdelta.concurrency.conflict import RULES
-from refdelta.concurrency.recorded import recorded_reads
+from refdelta.core.conflicts.rules import RULES
 from tiers import examples
 
 Row = tuple[int, int]  # p, a
@@ -138,12 +137,12 @@ def play(history, level, rules=RULES) -> tuple[Table, list[Transaction]]:
     for operation, age in history:
         txn = begin(table, operation, max(0, len(table.versions) - 1 - age))
         reads = [] if operation.kind == "insert" else [operation.sql]
-        standing = ours(*txn.actions, reads=reads, files=txn.read, level=level, version=txn.saw)
-        if run(standing, *winners[txn.saw :], rules=rules) is not None:
+        state = ours(*txn.actions, reads=reads, files=txn.read, level=level, version=txn.saw)
+        if run(state, *winners[txn.saw :], rules=rules) is not None:
             continue
         version = len(table.versions)
-        recorded = recorded_reads(standing).get("readPredicates")
-        winners.append(commit(version, *txn.actions, reads=recorded, saw=txn.saw, blind=standing.blind))
+        recorded = [one.text for one in state.predicates]
+        winners.append(commit(version, *txn.actions, reads=recorded, saw=txn.saw, blind=state.blind))
         removed = {action.path for action in txn.actions if type(action).__name__ == "Remove"}
         table.versions.append({n: h for n, h in table.versions[-1].items() if n not in removed} | txn.files)
         accepted.append(txn)

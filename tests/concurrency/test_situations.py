@@ -7,15 +7,16 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from concurrency.commits import SCHEMA, SERIALIZABLE, TABLE, WRITE_SERIALIZABLE, add, remove, where
+from concurrency.commits import FLAT, SCHEMA, SERIALIZABLE, TABLE, WRITE_SERIALIZABLE, add, remove, where
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
-from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
-from refdelta.concurrency.read_set import Read, ReadSet, ReadTable
-from refdelta.driver import commit, list_versions, read_commit
-from refdelta.protocol.actions import AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import commit_key
-from refdelta.protocol.types import LONG, StructField, StructType, schema_json
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.reads import Read, ReadSet, ReadTable
+from refdelta.core.log.actions import AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.driver import commit
+from refdelta.engine.file_committer import list_versions, read_commit
+from refdelta.protocol.types import schema_json
 from refdelta_storage import LocalStore, MemoryStore
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
@@ -33,7 +34,8 @@ class Table:
         self, name: str, actions: list[AnyAction], *, reads=(), version=0, level=WRITE_SERIALIZABLE, table=TABLE, **more
     ) -> CommitOutcome:
         removed = [action for action in actions if isinstance(action, Remove)]
-        read = ReadSet(version=version, reads=tuple(Read(where(sql)) for sql in reads), **more)
+        parse = (table and table.parse) or where
+        read = ReadSet(version=version, reads=tuple(Read(parse(sql)) for sql in reads), **more)
         read = read.with_files(removed if reads else [])
         info = {"operation": name, "readVersion": version, "isolationLevel": level.value}
         info["isBlindAppend"] = read.blind and not removed
@@ -58,7 +60,7 @@ MERGE_1 = {"name": "MERGE", "actions": [remove("f1", 1), add("m1", 1)], "reads":
 MERGE_2 = {"name": "MERGE", "actions": [remove("f2", 2), add("m2", 2)], "reads": ["p = 2 AND a = 3"]}
 MOVE_2_TO_1 = {"name": "UPDATE", "actions": [remove("f2", 2), add("moved", 1)], "reads": ["p = 2"]}
 OPTIMIZE_1 = {"name": "OPTIMIZE", "actions": [remove("f1", 1, changes=False), add("o1", 1, changes=False)]}
-UNPARTITIONED = {"table": ReadTable(schema=SCHEMA)}
+UNPARTITIONED = {"table": FLAT}
 STREAM = {"name": "STREAMING UPDATE", "actions": [Txn(app_id="query", version=5), add("s", 1)]}
 PROPERTIES = {"name": "SET TBLPROPERTIES", "actions": [METADATA]}
 UPGRADE = {"name": "UPGRADE PROTOCOL", "actions": [PROTOCOL]}
@@ -179,11 +181,10 @@ def test_nobody_sets_the_mark_of_row_ids():
 
 
 def test_identity_columns_admit_one_writer_at_a_time():
-    schema = StructType((StructField("id", LONG, metadata={"delta.identity.step": 1}), *SCHEMA))
     table = Table()
     table.commit(**INSERT)
     with pytest.raises(errors.MetadataChangedException) as caught:
-        table.commit("INSERT", [add("j", 1)], table=ReadTable(schema=schema))
+        table.commit("INSERT", [add("j", 1)], table=ReadTable(one_writer=True))
     assert caught.value.conflict.rule == "identity"
 
 

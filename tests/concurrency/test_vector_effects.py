@@ -11,12 +11,10 @@ from pyroaring import BitMap64
 
 from concurrency.commits import vector
 from refdelta import errors
-from refdelta.concurrency.commit import Limits, PreparedCommit, commit_loop
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.effects import (
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.effects import (
     Commits,
-    Confirm,
-    Created,
+    Committed,
     Descriptors,
     Elapsed,
     Exists,
@@ -24,22 +22,27 @@ from refdelta.concurrency.effects import (
     Newest,
     NewestVersion,
     Pause,
-    PutIfAbsent,
     ReadCommits,
     ReadVectors,
+    TryCommit,
     Unknown,
     Vectors,
+    VersionExists,
     WriteVectors,
     Yes,
 )
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.standing import Work
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.reads import ReadSet, ReadTable
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import Add, CommitInfo, Metadata, Protocol, Remove
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.core.rows.deletes import RowDelete
 from refdelta.driver import RetryPolicy, commit
 from refdelta.engine.dv import load_deletion_vector
-from refdelta.protocol.actions import Add, CommitInfo, Metadata, Protocol, Remove
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import commit_key
 from refdelta.protocol.predicate import Column, Comparison, Literal
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import LONG, StructField, StructType
 from refdelta_storage import MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore
@@ -47,8 +50,9 @@ from tiers import examples
 
 QUICK = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=4)
 PATIENT = RetryPolicy(base_delay=0.0001, max_delay=0.001, max_repeats=20)
-WHERE = Comparison("=", Column(("a",), LONG), Literal(1, LONG))
-TABLE = ReadTable(schema=StructType((StructField("a", LONG),)))
+SCHEMA = StructType((StructField("a", LONG),))
+WHERE = row_predicate(Comparison("=", Column(("a",), LONG), Literal(1, LONG)), SCHEMA, ())
+TABLE = ReadTable()
 
 
 def file(dv=None) -> Add:
@@ -59,7 +63,7 @@ def file(dv=None) -> Add:
 
 
 def prepared(name: str, rows: BitMap64, version: int = 0) -> PreparedCommit:
-    edit = Edit(file(), BitMap64(), rows)
+    edit = RowDelete(file(), BitMap64(), rows)
     return PreparedCommit(
         read_version=version,
         read_set=ReadSet(version=version).with_predicate(WHERE).with_rows([(edit.add, rows)]),
@@ -67,7 +71,7 @@ def prepared(name: str, rows: BitMap64, version: int = 0) -> PreparedCommit:
         commit_info={"operation": "DELETE"},
         txn_id=name,
         table=TABLE,
-        work=Work(edits=(edit,), vectors=True, row_level=True),
+        changes=RowChanges(deletes=(edit,), vectors=True, row_level=True),
     )
 
 
@@ -100,8 +104,8 @@ OURS, UNION, WON = vector("ours"), vector("union", 2), vector("won")
 def test_vectors_are_written_before_the_put_and_again_once_all_winners_are_known():
     run = Script(prepared("us", BitMap64([1])))
     assert run.expect(WriteVectors, Descriptors((OURS,))).bitmaps == (BitMap64([1]),)
-    run.expect(Confirm, Yes())
-    first = run.expect(PutIfAbsent, Exists())
+    run.expect(VersionExists, Yes())
+    first = run.expect(TryCommit, Exists())
     assert json.loads(first.data.splitlines()[-1])["add"]["deletionVector"]["pathOrInlineDv"] == "ours"
     run.expect(ReadCommits, Commits((theirs(vector("w1")),)))
     assert run.expect(ReadVectors, Vectors((BitMap64([7]),))).descriptors == (vector("w1"),)
@@ -111,9 +115,9 @@ def test_vectors_are_written_before_the_put_and_again_once_all_winners_are_known
     # What was learned of the last one is not read again.
     assert run.expect(ReadVectors, Vectors((BitMap64([7, 8]),))).descriptors == (vector("w2", 2),)
     assert run.expect(WriteVectors, Descriptors((UNION,))).bitmaps == (BitMap64([1, 7, 8]),)
-    run.expect(Confirm, Yes())
-    second = run.expect(PutIfAbsent, Created())
-    run.expect(Confirm, Yes())
+    run.expect(VersionExists, Yes())
+    second = run.expect(TryCommit, Committed())
+    run.expect(VersionExists, Yes())
     _, remove, add = (json.loads(line) for line in second.data.splitlines())
     assert remove["remove"]["deletionVector"]["pathOrInlineDv"] == "w2"
     assert add["add"]["deletionVector"]["pathOrInlineDv"] == "union"
@@ -124,28 +128,28 @@ def test_vectors_are_written_before_the_put_and_again_once_all_winners_are_known
 def test_the_same_bytes_until_it_is_settled_whose_they_are(reply):
     run = Script(prepared("us", BitMap64([1])))
     run.expect(WriteVectors, Descriptors((OURS,)))
-    run.expect(Confirm, Yes())
-    first = run.expect(PutIfAbsent, reply)
+    run.expect(VersionExists, Yes())
+    first = run.expect(TryCommit, reply)
     run.expect(ReadCommits, Commits((None,)))
     run.expect(Pause, Elapsed(0.0))
-    run.expect(Confirm, Yes())
-    assert run.expect(PutIfAbsent, Unknown()) == first
+    run.expect(VersionExists, Yes())
+    assert run.expect(TryCommit, Unknown()) == first
     run.expect(ReadCommits, Commits((first.data,)))
-    run.expect(Confirm, Yes())
+    run.expect(VersionExists, Yes())
     assert (run.outcome.version, run.outcome.recovered, run.outcome.vectors) == (1, True, (OURS,))
 
 
 def test_a_winner_elsewhere_leaves_the_bytes_as_they_are():
     run = Script(prepared("us", BitMap64([1])))
     run.expect(WriteVectors, Descriptors((OURS,)))
-    run.expect(Confirm, Yes())
-    first = run.expect(PutIfAbsent, Exists())
+    run.expect(VersionExists, Yes())
+    first = run.expect(TryCommit, Exists())
     other = encode_commit([CommitInfo(fields={"txnId": "theirs"}), Remove(path="g", data_change=True)])
     run.expect(ReadCommits, Commits((other,)))
     run.expect(Pause, Elapsed(0.0))
     run.expect(NewestVersion, Newest(1))
-    run.expect(Confirm, Yes())
-    assert run.expect(PutIfAbsent, Created()).data == first.data
+    run.expect(VersionExists, Yes())
+    assert run.expect(TryCommit, Committed()).data == first.data
 
 
 def test_vectors_that_cannot_be_written_or_read_are_the_error():
@@ -157,8 +161,8 @@ def test_vectors_that_cannot_be_written_or_read_are_the_error():
         run.expect(WriteVectors, trouble)
     run = Script(prepared("us", BitMap64([1])), Limits(max_repeats=1))
     run.expect(WriteVectors, Descriptors((OURS,)))
-    run.expect(Confirm, Yes())
-    run.expect(PutIfAbsent, Exists())
+    run.expect(VersionExists, Yes())
+    run.expect(TryCommit, Exists())
     run.expect(ReadCommits, Commits((theirs(WON),)))
     with pytest.raises(errors.DataFileError, match="damaged"):
         run.expect(ReadVectors, Failed(errors.DataFileError("damaged", file="x.bin")))

@@ -9,28 +9,28 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from concurrency.commits import TABLE, add, remove, where
-from refdelta.concurrency import commit
-from refdelta.concurrency.effects import (
+from refdelta.core.commit import loop
+from refdelta.core.commit.effects import (
     Commits,
+    Committed,
     CommitTime,
-    Confirm,
-    Created,
     Elapsed,
     Exists,
     Newest,
     NewestVersion,
     Pause,
-    PutIfAbsent,
     ReadCommits,
     Time,
+    TryCommit,
+    VersionExists,
     Yes,
 )
-from refdelta.concurrency.prepared import PreparedCommit
-from refdelta.concurrency.read_set import ReadSet
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.reads import ReadSet
+from refdelta.core.log.actions import CommitInfo, DomainMetadata, Txn
+from refdelta.core.log.assigned import CommitClock
+from refdelta.core.log.codec import encode_action, encode_commit
 from refdelta.errors import ConcurrentAppendException, ConcurrentDeleteReadException, DeltaError, InvalidLogError
-from refdelta.protocol.actions import CommitInfo, DomainMetadata, Txn
-from refdelta.protocol.codec import encode_action, encode_commit
-from refdelta.protocol.in_commit_timestamp import CommitClock
 from tiers import examples
 
 READ = [add(f"mine-{number}", 1, a=(0, 9)) for number in range(3)]
@@ -49,14 +49,14 @@ def transaction(*, clock: CommitClock | None = None) -> PreparedCommit:
     )
 
 
-def run(prepared: PreparedCommit, winners: list[bytes]) -> tuple[list[tuple[int, int]], bytes, commit.CommitOutcome]:
+def run(prepared: PreparedCommit, winners: list[bytes]) -> tuple[list[tuple[int, int]], bytes, loop.CommitOutcome]:
     """What it reads at a time, what it puts last, and what it comes to."""
-    loop, read, put = commit.commit_loop(prepared), [], b""
-    effect = next(loop)
+    running, read, put = loop.commit_loop(prepared), [], b""
+    effect = next(running)
     try:
         while True:
             match effect:
-                case Confirm():
+                case VersionExists():
                     reply = Yes()
                 case Pause():
                     reply = Elapsed(0.0)
@@ -67,9 +67,9 @@ def run(prepared: PreparedCommit, winners: list[bytes]) -> tuple[list[tuple[int,
                 case ReadCommits(first, last):
                     read.append((first, last))
                     reply = Commits(tuple(winners[first - 1 : last]))
-                case PutIfAbsent(version, put):
-                    reply = Exists() if version <= len(winners) else Created()
-            effect = loop.send(reply)
+                case TryCommit(version, put):
+                    reply = Exists() if version <= len(winners) else Committed()
+            effect = running.send(reply)
     except StopIteration as done:
         return read, put, done.value
 
@@ -105,9 +105,9 @@ STRANGE = st.lists(LINES | st.sampled_from(ODD), max_size=3).map(b"\n".join)
 def test_it_comes_to_the_same_as_one_by_one(winners, size):
     def found(*, together: bool):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(commit, "_TOGETHER_BYTES", size)
+            patched.setattr(loop, "_TOGETHER_BYTES", size)
             if not together:
-                patched.setattr(commit._Loop, "_pass_by", lambda *_: False)
+                patched.setattr(loop._Loop, "_pass_by", lambda *_: False)
             try:
                 return run(transaction(clock=CommitClock(now_ms=3)), [apart(0), *winners])
             except DeltaError as error:
@@ -119,7 +119,7 @@ def test_it_comes_to_the_same_as_one_by_one(winners, size):
 def test_most_are_not_looked_at_one_by_one(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        commit, "check", lambda ours, one, check=commit.check: asked.append(one.version) or check(ours, one)
+        loop, "check", lambda state, one, facts, check=loop.check: asked.append(one.version) or check(state, one, facts)
     )
     winners = [apart(number) for number in range(1, 400)]
     assert run(transaction(), winners)[2].rebased_over == tuple(range(1, 400))
@@ -160,4 +160,4 @@ def test_long_ones_are_read_few_at_a_time():
     long = winner(*[add(f"part-{number:0100}", 2) for number in range(6_000)])
     read, _, outcome = run(transaction(), [long] * 20)
     assert outcome.version == 21
-    assert max(last - first + 1 for first, last in read) * len(long) <= commit._CHUNK_BYTES < 6 * len(long)
+    assert max(last - first + 1 for first, last in read) * len(long) <= loop._CHUNK_BYTES < 6 * len(long)

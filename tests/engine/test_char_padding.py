@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
+from refdelta.core.log.actions import Add
 from refdelta.engine.evaluate import row_mask
 from refdelta.engine.functions import call
 from refdelta.engine.skipping import prune
 from refdelta.engine.sql import parse_predicate
 from refdelta.engine.state import adds_table
-from refdelta.protocol.actions import Add
 from refdelta.protocol.char_varchar import NOTE, char_length, padded, padded_upper, padding_of
 from refdelta.protocol.expression import Call, Literal, to_sql
 from refdelta.protocol.file_match import may_match

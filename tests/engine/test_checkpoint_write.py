@@ -14,13 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.checksum_write import version_checksum, write_checksum
-from refdelta.engine.files import open_parquet
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds, to_removes
-from refdelta.errors import InvalidArgumentError, StoreError
-from refdelta.protocol.actions import (
+from refdelta.core.log.actions import (
     Add,
     CheckpointMetadata,
     CommitInfo,
@@ -31,10 +25,16 @@ from refdelta.protocol.actions import (
     Remove,
     Txn,
 )
-from refdelta.protocol.checksum import decode_checksum
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
-from refdelta.protocol.segment import parse_last_checkpoint
+from refdelta.core.log.checksum import decode_checksum
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
+from refdelta.core.log.segment import parse_last_checkpoint
+from refdelta.engine.checkpoint_write import write_checkpoint
+from refdelta.engine.checksum_write import version_checksum, write_checksum
+from refdelta.engine.files import open_parquet
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.state import to_adds, to_removes
+from refdelta.errors import InvalidArgumentError, StoreError
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore
 

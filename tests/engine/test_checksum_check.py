@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
+from refdelta.core.log.paths import checksum_key
 from refdelta.engine.checksum_check import contradictions
-from refdelta.protocol.paths import checksum_key
 from refdelta_storage import LocalStore
 
 CAPABILITIES = LocalStore.capabilities.fget

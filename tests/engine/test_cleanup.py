@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import Add, Metadata, Protocol
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import SIDECARS, checkpoint_key, commit_key, compacted_key
+from refdelta.core.log.segment import build_segment
 from refdelta.engine.checkpoint import read_checkpoint, sidecars_of
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.checksum_write import write_checksum
@@ -16,10 +20,6 @@ from refdelta.engine.cleanup import cleanup_log
 from refdelta.engine.listing import list_log
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.errors import StoreError
-from refdelta.protocol.actions import Add, Metadata, Protocol
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.paths import SIDECARS, checkpoint_key, commit_key, compacted_key
-from refdelta.protocol.segment import build_segment
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import Fault, FaultyStore
 from tiers import examples

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.rows.deletion_vector import encode_relative, relative_key, serialize_bitmap
 from refdelta.engine import dv
 from refdelta.errors import StoreError, UnsafePathError
-from refdelta.protocol.actions import DeletionVectorDescriptor
-from refdelta.protocol.deletion_vector import encode_relative, relative_key, serialize_bitmap
 from refdelta_storage.errors import StorageError
 from refdelta_storage.memory import MemoryStore
 from tiers import examples

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.paths import LOG, checkpoint_key, checksum_key, commit_key
 from refdelta.engine.listing import find_segment, has_log, list_log, newest_version
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.paths import LOG, checkpoint_key, checksum_key, commit_key
 from refdelta_storage import MemoryStore
 
 

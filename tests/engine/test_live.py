@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.engine import live
 from refdelta.engine.live import LiveFiles, Totals
 from refdelta.engine.state import FILE_SCHEMA, reconcile
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
 
 
 def added(path, size=1, hidden=None):

@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.log_compaction import compact_log, reconciled
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds
-from refdelta.protocol.actions import (
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     CommitInfo,
@@ -22,9 +19,12 @@ from refdelta.protocol.actions import (
     Remove,
     Txn,
 )
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.paths import commit_key, compacted_key
-from refdelta.protocol.replay import Replay
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import commit_key, compacted_key
+from refdelta.core.log.replay import Replay
+from refdelta.engine.log_compaction import compact_log, reconciled
+from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.state import to_adds
 from refdelta_storage import MemoryStore
 from tiers import examples
 

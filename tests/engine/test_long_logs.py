@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from handmade import PROTOCOL, Handmade, add, field, metadata, struct
 from refdelta import DeltaTable, write_deltalake
-from refdelta.protocol.actions import Add, CommitInfo, Remove
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.paths import checksum_key, commit_key
+from refdelta.core.log.actions import Add, CommitInfo, Remove
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import checksum_key, commit_key
 from refdelta_storage import open_store
 from servers.counting import Counting
 

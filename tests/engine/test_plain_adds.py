@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handmade import PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
+from refdelta.core.log.actions import Add
+from refdelta.core.log.codec import decode_commit
 from refdelta.engine import snapshot
 from refdelta.engine.plain_adds import decode_plain
 from refdelta.engine.state import adds_table
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import Add
-from refdelta.protocol.codec import decode_commit
 from tiers import examples
 
 KEYS = ["a.json", "b.json", "c.json"]

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, struct
+from refdelta.core.log.actions import Add
+from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine import reader
 from refdelta.engine.dv import kept_rows, to_bitmap, to_positions
 from refdelta.engine.positions import RowsByFile, find_rows, read_rows, stand
@@ -22,8 +24,6 @@ from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.state import STATS_PARSED, adds_table
 from refdelta.engine.statistics import counted_add
-from refdelta.protocol.actions import Add
-from refdelta.protocol.deletion_vector import serialize_bitmap, z85_encode
 from tiers import examples
 
 row_sets = st.sets(st.integers(0, 39))

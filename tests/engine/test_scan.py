@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, add, field, struct
+from refdelta.core.rows.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
 from refdelta.engine import reader
 from refdelta.engine.scan import plan_scan, scan_files
 from refdelta.engine.snapshot import load_snapshot
@@ -28,7 +29,6 @@ from refdelta.errors import (
     StoreError,
     UnsafePathError,
 )
-from refdelta.protocol.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
 from refdelta_storage import LocalStore, MemoryStore, StorageError
 from scanned import rows, scan
 from tiers import examples

@@ -13,11 +13,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PARTITIONS, PREDICATES, SCHEMA, rows
+from refdelta.core.log.actions import Add
 from refdelta.engine.skipping import prune
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
 from refdelta.protocol import partition_values as pv
-from refdelta.protocol.actions import Add
 from refdelta.protocol.binding import bind
 from refdelta.protocol.file_match import may_match
 from refdelta.protocol.predicate import evaluate, order

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
+from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.engine.checkpoint_write import write_checkpoint
 from refdelta.engine.snapshot import follow, load_snapshot
 from refdelta.engine.timestamps import version_at
@@ -20,7 +21,6 @@ from refdelta.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from refdelta.protocol.segment import parse_last_checkpoint
 from refdelta_storage import CountingStore, LocalStore, ObjectNotFoundError, StorageError
 from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 from tiers import examples

@@ -6,6 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.core.log.replay import Replay, file_key
 from refdelta.engine.state import (
     FILE_SCHEMA,
     STATS_PARSED,
@@ -18,8 +20,6 @@ from refdelta.engine.state import (
     to_removes,
     unique_ids,
 )
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor, Remove
-from refdelta.protocol.replay import Replay, file_key
 from tiers import examples
 
 vectors = st.none() | st.builds(

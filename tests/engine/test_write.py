@@ -15,6 +15,7 @@ from hypothesis import given
 
 import comparison
 import strategies
+from refdelta.core.log.paths import data_key
 from refdelta.engine import encode, write
 from refdelta.engine.files import open_parquet
 from refdelta.engine.page_headers import read_page_headers
@@ -22,7 +23,6 @@ from refdelta.engine.partition import parse_partition_column
 from refdelta.engine.schema import from_arrow, to_arrow
 from refdelta.engine.write import abort_files, write_files
 from refdelta.errors import InvalidArgumentError, StoreError, UnsupportedTypeError
-from refdelta.protocol.paths import data_key
 from refdelta.protocol.properties import TableProperties
 from refdelta.protocol.types import LONG, VOID, StructField, StructType
 from refdelta_storage import LocalStore, MemoryStore

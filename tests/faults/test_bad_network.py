@@ -11,8 +11,8 @@ import pytest
 from faults.campaign import ENDING
 from faults.lanes import Aim, aims, fly, fly_all
 from faults.runs import SHAPES, run
-from refdelta.concurrency import effects
-from refdelta.driver import _Shell
+from refdelta.core.commit import effects
+from refdelta.engine.file_committer import FileCommitter
 from tiers import budget, some
 
 SEED = 20261121
@@ -63,20 +63,20 @@ def test_the_server_is_killed_under_load(s3_server):
 
 
 def test_an_engine_that_does_not_know_its_own_commit_is_found_out(s3_server, monkeypatch):
-    monkeypatch.setattr("refdelta.concurrency.commit._Loop._is_ours", lambda *_: False)
+    monkeypatch.setattr("refdelta.core.commit.loop._Loop._is_ours", lambda *_: False)
     result = fly(s3_server, [Aim("append", "PUT", "commit", "drop-after")]).result
     assert "append/0/1/-1: told committed 3" in result.wrong[0]
     assert "in versions [2, 3]" in result.wrong[0]
 
 
 def test_an_engine_that_takes_no_answer_for_yes_is_found_out(s3_server, monkeypatch):
-    put = _Shell._put
+    put = FileCommitter.commit
 
     def hopeful(shell, version, data):
         reply = put(shell, version, data)
-        return effects.Created() if isinstance(reply, effects.Unknown) else reply
+        return effects.Committed() if isinstance(reply, effects.Unknown) else reply
 
-    monkeypatch.setattr(_Shell, "_put", hopeful)
+    monkeypatch.setattr(FileCommitter, "commit", hopeful)
     result = fly(s3_server, [Aim("append", "PUT", "commit", "500-before")]).result
     assert "append/0/1/-1: told committed 2" in result.wrong[0]
     assert "in versions []" in result.wrong[0]

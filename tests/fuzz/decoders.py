@@ -10,14 +10,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fuzz.targets import CORPUS, Target, shown
-from refdelta.engine.partition import parse_partition_column, to_internal
-from refdelta.engine.schema import arrow_type, from_arrow, to_arrow
-from refdelta.engine.sql import parse_expression, parse_predicate
-from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones, to_adds, to_removes
-from refdelta.engine.stats_json import read_statistics
-from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol import codec, lean, paths, properties
-from refdelta.protocol.actions import (
+from refdelta.core.log import codec, lean, paths
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     DeletionVectorDescriptor,
@@ -27,9 +21,12 @@ from refdelta.protocol.actions import (
     Remove,
     Txn,
 )
-from refdelta.protocol.checksum import decode_checksum, encode_checksum
-from refdelta.protocol.clustering import clustering_columns
-from refdelta.protocol.deletion_vector import (
+from refdelta.core.log.checksum import decode_checksum, encode_checksum
+from refdelta.core.log.replay import Replay, validate_commit
+from refdelta.core.log.segment import LastCheckpoint, build_segment, encode_last_checkpoint, parse_last_checkpoint
+from refdelta.core.log.statistics import parse_stats, widened
+from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.core.rows.deletion_vector import (
     InlineBytes,
     RelativeKey,
     encode_inline,
@@ -40,12 +37,18 @@ from refdelta.protocol.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
+from refdelta.engine.partition import parse_partition_column, to_internal
+from refdelta.engine.schema import arrow_type, from_arrow, to_arrow
+from refdelta.engine.sql import parse_expression, parse_predicate
+from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones, to_adds, to_removes
+from refdelta.engine.stats_json import read_statistics
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.protocol import properties
+from refdelta.protocol.clustering import clustering_columns
 from refdelta.protocol.features import check_readable, check_writable
-from refdelta.protocol.in_commit_timestamp import enablement, in_commit_timestamp
+from refdelta.protocol.in_commit_timestamp import enablement
 from refdelta.protocol.partition_values import parse
-from refdelta.protocol.replay import Replay, validate_commit
-from refdelta.protocol.segment import LastCheckpoint, build_segment, encode_last_checkpoint, parse_last_checkpoint
-from refdelta.protocol.stats import load_stats, lookup, parse_stats, statistic, widened
+from refdelta.protocol.stats import load_stats, lookup, statistic
 from refdelta.protocol.types import (
     BINARY,
     BOOLEAN,

@@ -9,7 +9,7 @@ import pytest
 
 from kills.steps import rows
 from refdelta import DeltaTable, write_deltalake
-from refdelta.protocol.segment import parse_last_checkpoint
+from refdelta.core.log.segment import parse_last_checkpoint
 
 HINT = "_delta_log/_last_checkpoint"
 

@@ -31,11 +31,11 @@ from model.operations import (
     restore,
     set_property,
 )
-from refdelta.concurrency.edits import tombstone
+from refdelta.core.log.actions import Add
+from refdelta.core.rows.deletes import tombstone
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.state import to_adds
 from refdelta.engine.write import write_files
-from refdelta.protocol.actions import Add
 from refdelta.transaction import WriteTransaction
 
 _numbers = count()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyroaring import BitMap64
 
 from model.entries import Entries, Wrong, entries_behind, entries_of
-from refdelta.protocol.actions import Add, DeletionVectorDescriptor
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor
 
 Log = tuple[tuple[int, bytes], ...]
 

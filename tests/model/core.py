@@ -24,16 +24,14 @@ from model.judge import WRITE_SERIALIZABLE, Effect
 from model.layouts import CREATED, HIDDEN, START, WRITES, Layout
 from model.operations import METADATA, Values, data_of, delete
 from model.operations import key as key_is
-from refdelta.concurrency import effects
-from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
-from refdelta.concurrency.edits import Edit, tombstone
-from refdelta.concurrency.isolation import level_of
-from refdelta.concurrency.places import Group, Input, Output, Part, Place, Traced
-from refdelta.concurrency.read_set import ReadSet, ReadTable
-from refdelta.concurrency.rows import ALL, Rows
-from refdelta.concurrency.standing import Work
-from refdelta.engine.sql import parse_predicate
-from refdelta.protocol.actions import (
+from refdelta.core.commit import effects
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.reads import ReadSet, ReadTable
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import (
     Add,
     AnyAction,
     CommitInfo,
@@ -43,9 +41,14 @@ from refdelta.protocol.actions import (
     Remove,
     Txn,
 )
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
-from refdelta.protocol.replay import file_key
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.replay import file_key
+from refdelta.core.rows.deletes import RowDelete, tombstone
+from refdelta.core.rows.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output, Part, RelocationById
+from refdelta.core.rows.sets import ALL, Rows
+from refdelta.engine.sql import parse_predicate
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import parse_schema
 
 SCHEMA_STRING = json.dumps(
@@ -94,7 +97,7 @@ class _Staging:
 
     reads: ReadSet
     actions: list[AnyAction] = field(default_factory=list)
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[RowDelete] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
 
     def read_rows(self, file: File, rows: BitMap64) -> None:
@@ -120,8 +123,6 @@ class Core(Branches):
         self._ids: dict[str, tuple[int, ...]] = {}
         self._bitmaps: dict[str, BitMap64] = {}
         self._table = ReadTable(
-            schema=SCHEMA,
-            partition_columns=("a",) if layout.partitioned else (),
             parse=self._parse,
             tracks_rows=layout.tracked,
         )
@@ -145,7 +146,8 @@ class Core(Branches):
 
     def _parse(self, sql: str):
         if sql not in self._predicates:
-            self._predicates[sql] = parse_predicate(sql, SCHEMA)
+            columns = ("a",) if self.layout.partitioned else ()
+            self._predicates[sql] = row_predicate(parse_predicate(sql, SCHEMA), SCHEMA, columns)
         return self._predicates[sql]
 
     def _metadata(self) -> Metadata:
@@ -243,8 +245,8 @@ class Core(Branches):
             txn_id=str(next(self._numbers)),
             level=level_of(table_level, isolation),
             table=self._table,
-            work=Work(
-                edits=tuple(staging.edits),
+            changes=RowChanges(
+                deletes=tuple(staging.edits),
                 groups=tuple(staging.groups),
                 vectors=self.layout.vectors,
                 row_level=self.layout.by_rows,
@@ -282,7 +284,7 @@ class Core(Branches):
         """Rows leave a file: by its vector, or with all of it."""
         if self.layout.vectors:
             staging.reads = staging.reads.with_rows([(file.add, rows)])
-            staging.edits.append(Edit(file.add, BitMap64() if rows is ALL else file.hidden, rows))
+            staging.edits.append(RowDelete(file.add, BitMap64() if rows is ALL else file.hidden, rows))
         else:
             staging.reads = staging.reads.with_files([file.add])
             staging.actions.append(tombstone(file.add, now_ms=1, data_change=True))
@@ -346,7 +348,7 @@ class Core(Branches):
             except StopIteration as done:
                 outcome: CommitOutcome = done.value
                 break
-            if isinstance(effect, effects.PutIfAbsent):
+            if isinstance(effect, effects.TryCommit):
                 data = effect.data
             reply = self._reply(version, staged.case, effect)
         if outcome.version is None:
@@ -356,10 +358,10 @@ class Core(Branches):
 
     def _reply(self, version: Version, case: Case, effect: effects.Effect) -> effects.Reply:
         match effect:
-            case effects.Confirm():
+            case effects.VersionExists():
                 return effects.Yes()
-            case effects.PutIfAbsent(number):
-                return effects.Exists() if number <= version.in_log else effects.Created()
+            case effects.TryCommit(number):
+                return effects.Exists() if number <= version.in_log else effects.Committed()
             case effects.ReadCommits(first, last):
                 return effects.Commits(version.log[first : last + 1])
             case effects.NewestVersion():
@@ -368,23 +370,27 @@ class Core(Branches):
                 return effects.Vectors(tuple(map(self._bitmap, descriptors)))
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(_inline, bitmaps)))
-            case effects.LookAtRows(files):
-                assert case.statement.reads is not None
-                rows = [self._standing(add).live for add in files]
-                return effects.Matches(tuple(any(case.statement.reads(*row) for row in live) for live in rows), 0.0)
-            case effects.TraceRows(inputs, outputs):
-                return effects.Traces(self._traces(inputs, outputs))
+            case effects.MatchRows(asked):
+                reads = case.statement.reads
+                assert reads is not None
+                found = (
+                    [row for at, row in self._standing(one.add).numbered() if one.rows is None or at in one.rows]
+                    for one in asked
+                )
+                return effects.Matches(tuple(any(reads(*row) for row in rows) for rows in found), 0.0)
+            case effects.LocateRows(inputs, outputs):
+                return effects.Relocations(self._traces(inputs, outputs))
             case effects.Pause():
                 return effects.Elapsed(0.0)
         raise AssertionError(effect)
 
-    def _traces(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, Traced]:
+    def _traces(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, RelocationById]:
         places = {row_id: (add.path, i) for add in outputs for i, row_id in enumerate(self._ids[add.path])}
         found = {}
         for remove in inputs:
             hidden = self._bitmap(remove.deletion_vector)
             where = [(at, *places[row_id]) for at, row_id in enumerate(self._ids[remove.path]) if at not in hidden]
-            found[remove.path] = Traced(
+            found[remove.path] = RelocationById(
                 None,
                 (),
                 tuple(
@@ -410,13 +416,13 @@ def _pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def _places(rows: Iterable[tuple[File, int, Values]]) -> Iterator[Place]:
+def _places(rows: Iterable[tuple[File, int, Values]]) -> Iterator[CopiedRows]:
     """Where the rows of an output are from."""
     starts: dict[str, list] = {}
     for file, number, _ in rows:
         starts.setdefault(file.path, [file, number, 0])[2] += 1
     for file, start, many in starts.values():
-        yield Place(file.path, file.add.deletion_vector, start, many)
+        yield CopiedRows(file.path, file.add.deletion_vector, start, many)
 
 
 def _inline(rows: BitMap64) -> DeletionVectorDescriptor:

@@ -22,7 +22,7 @@ from model.engine import Engine
 from model.exhaustive import pairs
 from model.judge import LEVELS, accepts
 from model.layouts import LAYOUTS, Layout
-from refdelta.protocol.paths import commit_key
+from refdelta.core.log.paths import commit_key
 from refdelta.spark import oracle
 from refdelta.spark.oracle_transaction import OnSpark
 from refdelta.spark.scenarios import Transaction

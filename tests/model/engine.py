@@ -14,14 +14,14 @@ from model.entries import Wrong, entries_of
 from model.layouts import HIDDEN, WRITES, Layout
 from model.operations import Values, data_of
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.core.log.actions import Add, CommitInfo
+from refdelta.core.log.codec import decode_commit, encode_commit
+from refdelta.core.log.paths import LOG, commit_key, data_key
+from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine import dv
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.state import to_adds
-from refdelta.protocol.actions import Add, CommitInfo
-from refdelta.protocol.codec import decode_commit, encode_commit
-from refdelta.protocol.deletion_vector import relative_key
-from refdelta.protocol.paths import LOG, commit_key, data_key
 from refdelta.protocol.stats import load_stats
 from refdelta.staging import Staging
 from refdelta.transaction import WriteTransaction

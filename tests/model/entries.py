@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from refdelta.protocol.actions import Add, CommitInfo, Remove
-from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.replay import file_key
+from refdelta.core.log.actions import Add, CommitInfo, Remove
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.replay import file_key
 
 Entries = Mapping[str, Add]
 """The live files by path."""

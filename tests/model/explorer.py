@@ -6,7 +6,7 @@ the way instead of being run one by one. Of steps that commute with all others o
 that a writer makes is checked in every world after it; so is that each version names only deletion vectors that are
 there, and holds the rows that it should.
 
-A writer is any generator function that speaks the alphabet of ``refdelta.concurrency.effects``, so wrong ones can be
+A writer is any generator function that speaks the alphabet of ``refdelta.core.commit.effects``, so wrong ones can be
 explored too, to see that the checker finds them out.
 """
 
@@ -18,35 +18,35 @@ from dataclasses import dataclass, field, replace
 from pyroaring import BitMap64
 
 from model.contents import Contents, Log, Rows, Violation
-from refdelta.concurrency.commit import CommitOutcome, PreparedCommit
-from refdelta.concurrency.effects import (
+from refdelta.core.commit.effects import (
     Commits,
-    Confirm,
-    Created,
+    Committed,
     Descriptors,
     Effect,
     Elapsed,
     Exists,
     Failed,
-    LookAtRows,
     Matches,
+    MatchRows,
     Newest,
     NewestVersion,
     No,
     Pause,
-    PutIfAbsent,
     ReadCommits,
     ReadVectors,
     Reply,
+    TryCommit,
     Unknown,
     Vectors,
+    VersionExists,
     Withdraw,
     WriteVectors,
     Yes,
 )
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.driver import CERTAIN_FAILURES
 from refdelta.errors import CommitOutcomeUnknownError, DeltaError, StoreError
-from refdelta.protocol.actions import DeletionVectorDescriptor
 
 Loop = Callable[[PreparedCommit], Generator[Effect, Reply, CommitOutcome]]
 
@@ -191,7 +191,7 @@ class Explorer:
 
     def _commutes(self, world: World, effect: Effect) -> bool:
         """Whether no step of another writer changes the reply, and no step of another depends on this one."""
-        if isinstance(effect, Pause | LookAtRows | WriteVectors | ReadVectors):
+        if isinstance(effect, Pause | MatchRows | WriteVectors | ReadVectors):
             # A vector gets a name that nobody has used, and stays as long as a version names it.
             return True
         if self.cleanup:
@@ -199,7 +199,7 @@ class Explorer:
         if isinstance(effect, ReadCommits):
             # Files that are there stay, and stay as they are.
             return {version for version, _ in world.log}.issuperset(range(effect.first, effect.last + 1))
-        return isinstance(effect, Confirm) and effect.version >= 0
+        return isinstance(effect, VersionExists) and effect.version >= 0
 
     def _named(self, world: World, index: int, local: Local, effect: Effect) -> Iterator[tuple[str, World]]:
         return ((f"{index} {name}", after) for name, after in self._of_writer(world, index, local, effect))
@@ -208,11 +208,11 @@ class Explorer:
         return None if local.dead else self.writers[index].nodes[local.node].effect
 
     def _of_writer(self, world: World, index: int, local: Local, effect: Effect) -> Iterator[tuple[str, World]]:
-        is_put = isinstance(effect, PutIfAbsent)
+        is_put = isinstance(effect, TryCommit)
         log, reply = world.log, self._answer(world.log, effect)
-        if isinstance(effect, PutIfAbsent):
+        if isinstance(effect, TryCommit):
             log, created = _put(world.log, effect.version, effect.data)
-            reply = Created() if created else Exists()
+            reply = Committed() if created else Exists()
         elif isinstance(effect, Withdraw):
             log = tuple(entry for entry in log if entry[0] != effect.version)
         carried_out = replace(world, log=log)
@@ -221,11 +221,11 @@ class Explorer:
             carried_out = replace(world, vectors=world.vectors | {one.unique_id for one in reply.descriptors})
         elif isinstance(effect, ReadVectors):
             reply = Vectors(tuple(self._read(world, index, one) for one in effect.descriptors))
-        elif isinstance(effect, LookAtRows):
-            reply = Matches(tuple(map(self.contents.rows.matches, effect.files)), 0.0)
+        elif isinstance(effect, MatchRows):
+            reply = Matches(tuple(self.contents.rows.matches(one.add) for one in effect.rows), 0.0)
         yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
-        if not local.faults or isinstance(effect, Pause | Confirm):
-            # A crash before the next effect is the same; a refused Confirm is asked again like any read.
+        if not local.faults or isinstance(effect, Pause | VersionExists):
+            # A crash before the next effect is the same; a refused VersionExists is asked again like any read.
             return
         if "crash" in self.kinds:
             yield "crash", self._local(world, index, replace(local, faults=0, dead=True))
@@ -254,7 +254,7 @@ class Explorer:
         return replace(world, vectors=world.vectors - (self.contents.of_writer(index, world.vectors) - named))
 
     def _put_faults(
-        self, world: World, carried_out: World, index: int, local: Local, effect: PutIfAbsent
+        self, world: World, carried_out: World, index: int, local: Local, effect: TryCommit
     ) -> Iterator[tuple[str, World]]:
         name = effect_name(effect)
         if "lost request" in self.kinds:
@@ -283,7 +283,7 @@ class Explorer:
     def _answer(log: Log, effect: Effect) -> Reply:
         versions = dict(log)
         match effect:
-            case Confirm(version):
+            case VersionExists(version):
                 return Yes() if (version in versions if version >= 0 else not versions) else No()
             case ReadCommits(first, last):
                 return Commits(tuple(versions.get(version) for version in range(first, last + 1)))
@@ -371,7 +371,7 @@ class Explorer:
 
 
 def effect_name(effect: Effect) -> str:
-    return f"put {effect.version}" if isinstance(effect, PutIfAbsent) else str(effect)
+    return f"put {effect.version}" if isinstance(effect, TryCommit) else str(effect)
 
 
 def _put(log: Log, version: int, data: bytes) -> tuple[Log, bool]:

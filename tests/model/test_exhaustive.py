@@ -1,17 +1,16 @@
 """All histories of a few operations, at both levels, on tables of each kind: through the real engine, and, where they
-are too many for that, through its conflict rules and commit loop alone.
+are too many for that, through its rules rules and loop loop alone.
 
 Nothing is accepted that the judge rejects, every version holds the rows that the judge says it holds, no file is live
-twice or removed without its deletion vector, and each commit says over which versions it was rebased:
+twice or removed without its deletion vector, and each loop says over which versions it was rebased:
 :class:`model.branches.Branches` raises at the first that is wrong. The engine's own files are checked too: their
-statistics, and that of what a transaction wrote only that is left which its commit names.
+statistics, and that of what a transaction wrote only that is left which its loop names.
 
 ``REFDELTA_HISTORIES=all`` takes every variant of the operations, three at a time.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,12 +38,13 @@ from model.layouts import (
     TRACKED_FILES,
     Layout,
 )
-from refdelta.concurrency import commit, conflict, groups, held, standing
-from refdelta.concurrency.files import Files
-from refdelta.concurrency.groups import Regrouping
-from refdelta.concurrency.held import Held
-from refdelta.concurrency.rows import NONE, any_of
-from refdelta.concurrency.summary import CommitSummary
+from refdelta.core.commit import loop
+from refdelta.core.conflicts import rules, state
+from refdelta.core.rows import file_state, rebase, touched
+from refdelta.core.rows.file_state import FileState
+from refdelta.core.rows.rebase import CompactionRebase
+from refdelta.core.rows.sets import NONE, any_of
+from refdelta.core.rows.touched import TouchedFiles
 from refdelta.staging import Staging
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
@@ -239,10 +239,10 @@ def test_all_rows_of_a_file_are_those_that_were_live_in_it():
     ],
 )
 def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
-    rules = tuple(rule for rule in conflict.RULES if rule.id != missing)
-    assert len(rules) == len(conflict.RULES) - 1
-    check = conflict.check
-    monkeypatch.setattr(commit, "check", lambda ours, winner: check(ours, winner, rules))
+    left = tuple(rule for rule in rules.RULES if rule.id != missing)
+    assert len(left) == len(rules.RULES) - 1
+    check = rules.check
+    monkeypatch.setattr(loop, "check", lambda state, winner, facts: check(state, winner, facts, left))
 
     # Groups of files are left out where an input is gone; only what is staged by hand needs the rule.
     first = (BY_HAND, *ALL) if missing == "deleted-by-both" else ALL
@@ -269,20 +269,18 @@ def test_a_read_that_goes_unrecorded_makes_a_history_wrong(monkeypatch, verbs, l
         explore(engine, ALL, 2)
 
 
-def changed_moves(change: Callable) -> Callable:
-    """``CommitSummary.moves``, with something changed about each of them."""
-    moves = CommitSummary.moves.func
+def by_removes(recorded: Callable) -> Callable:
+    """``recorded_relocations``, with the vectors of the removes."""
 
-    def wrong(self):
-        return {path: change(move, self.removed[path]) for path, move in moves(self).items()}
+    def wrong(winner):
+        vectors = {path: remove.deletion_vector for path, remove in winner.removed.items()}
+        return {path: msgspec.structs.replace(one, vector=vectors[path]) for path, one in recorded(winner).items()}
 
-    found = functools.cached_property(wrong)
-    found.__set_name__(CommitSummary, "moves")
-    return found
+    return wrong
 
 
 def read_as_deleted(of: Callable) -> Callable:
-    """``Held.of``, which takes for deleted what was read."""
+    """``FileState.of``, which takes for deleted what was read."""
 
     def wrong(cls, file, edit):
         found = of(file, edit)
@@ -304,26 +302,20 @@ def without_vector(tombstone: Callable) -> Callable:
 
 WRONG = {
     "places are taken from the removes, not from the record": (
-        [
-            (
-                CommitSummary,
-                "moves",
-                lambda _: changed_moves(lambda move, gone: msgspec.structs.replace(move, vector=gone.deletion_vector)),
-            )
-        ],
+        [(touched, "recorded_relocations", by_removes)],
         "the rows are",
     ),
     "rows that a vector hides no more are forgotten": (
-        [(held, "outcome", nothing_back), (Files, "back", lambda _: lambda *_: NONE)],
+        [(file_state, "outcome", nothing_back), (TouchedFiles, "back", lambda _: lambda *_: NONE)],
         "no serial order explains it: V1 restore",
     ),
-    "what was read is deleted": ([(Held, "of", read_as_deleted)], "the rows are"),
+    "what was read is deleted": ([(FileState, "of", read_as_deleted)], "the rows are"),
     "a remove does not name the vector": (
-        [(standing, "tombstone", without_vector), (groups, "tombstone", without_vector)],
+        [(state, "tombstone", without_vector), (rebase, "tombstone", without_vector)],
         "is removed, and was not live",
     ),
     "a compaction undoes what was deleted meanwhile": (
-        [(Regrouping, "wanted", lambda _: lambda _: {})],
+        [(CompactionRebase, "wanted", lambda _: lambda _: {})],
         "the rows are",
     ),
 }

@@ -17,8 +17,8 @@ from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
 from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START, TRACKED
 from model.precision import NOTES, SECTIONS, measure, report, whole
 from refdelta import RowBudget
-from refdelta.concurrency.commit import Limits
-from refdelta.concurrency.summary import CommitSummary
+from refdelta.core.commit.budget import Limits
+from refdelta.core.log.footprint import Footprint
 
 TABLES = list(product(LEVELS, LAYOUTS))
 
@@ -155,7 +155,7 @@ def test_a_file_with_a_larger_vector_is_no_new_data(monkeypatch):
         return sum(not isinstance(table.commit(winner, staged), Refusal) for *_, winner, staged in pairs(table, MORE))
 
     usual = accepted(tables.core(SERIALIZABLE, FILES))
-    monkeypatch.setattr(CommitSummary, "only_hides", lambda *_: False)
+    monkeypatch.setattr(Footprint, "only_hides", lambda *_: False)
     assert accepted(Core(SERIALIZABLE, FILES)) < usual
 
 

@@ -13,25 +13,20 @@ from pyroaring import BitMap64
 from model import explorer
 from model.contents import Rows, Violation
 from model.explorer import FAULTS, Explorer, Loop, World
-from refdelta.concurrency.commit import CommitOutcome, Limits, PreparedCommit, commit_loop
-from refdelta.concurrency.edits import Edit
-from refdelta.concurrency.effects import (
-    Created,
-    Effect,
-    Exists,
-    NewestVersion,
-    PutIfAbsent,
-    ReadCommits,
-    Reply,
-)
-from refdelta.concurrency.held import Held
-from refdelta.concurrency.places import Group, Input, Output, Place
-from refdelta.concurrency.read_set import EVERYTHING, ReadSet, ReadTable
-from refdelta.concurrency.standing import Work
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.effects import Committed, Effect, Exists, NewestVersion, ReadCommits, Reply, TryCommit
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.conflicts.reads import EVERYTHING, ReadSet, ReadTable
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.rows.deletes import RowDelete
+from refdelta.core.rows.file_state import FileState
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.engine.sql import parse_predicate
 from refdelta.errors import CommitFailedError, DeltaError
-from refdelta.protocol.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
-from refdelta.protocol.codec import encode_commit
+from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import LONG, StructField, StructType
 from tiers import examples
 
@@ -151,28 +146,28 @@ def deletes(name: str, *rows: int, reads: tuple[int, ...] = ()) -> PreparedCommi
         actions=[],
         commit_info={"operation": "DELETE"},
         txn_id=f"txn-{name}",
-        work=Work(edits=(Edit(SHARED, BASE, BitMap64(rows)),), vectors=True, row_level=True),
+        changes=RowChanges(deletes=(RowDelete(SHARED, BASE, BitMap64(rows)),), vectors=True, row_level=True),
     )
 
 
 def compacts(name: str) -> PreparedCommit:
     """The shared file, into one that has its live rows."""
     copy = msgspec.structs.replace(SHARED, path="copy", deletion_vector=None, stats='{"numRecords":5}')
-    group = Group((Input(SHARED, BASE),), (Output(copy, (Place("shared", HIDDEN, 0, 5),)),))
+    group = Group((Input(SHARED, BASE),), (Output(copy, (CopiedRows("shared", HIDDEN, 0, 5),)),))
     return PreparedCommit(
         read_version=0,
         read_set=ReadSet(version=0),
         actions=[],
         commit_info={"operation": "OPTIMIZE"},
         txn_id=f"txn-{name}",
-        work=Work(groups=(group,), vectors=True, row_level=True),
+        changes=RowChanges(groups=(group,), vectors=True, row_level=True),
     )
 
 
 def on_shared(prepared: list[PreparedCommit], loop: Loop = REAL, **options: object):
     first = {0: encode_commit([CommitInfo(fields={"operation": "WRITE", "txnId": "origin"}), SHARED])}
     taken = {
-        i: {FILES["shared"][row] for edit in one.work.edits for row in edit.rows} for i, one in enumerate(prepared)
+        i: {FILES["shared"][row] for edit in one.changes.deletes for row in edit.rows} for i, one in enumerate(prepared)
     }
     rows = Rows(FILES, {HIDDEN.unique_id: BASE}, taken)
     return explore(loop, prepared, first, rows=rows, **options)
@@ -227,7 +222,7 @@ def test_a_writer_that_gives_up_in_doubt_keeps_its_vectors():
 @pytest.mark.parametrize("matches", [False, True])
 def test_a_look_at_the_rows_of_an_append(matches):
     schema = StructType((StructField("k", LONG),))
-    k = parse_predicate("k = 1", schema)
+    k = row_predicate(parse_predicate("k = 1", schema), schema, ())
     appends = msgspec.structs.replace(SHARED, path="other", deletion_vector=None, stats=None)
     reader = PreparedCommit(
         read_version=0,
@@ -235,8 +230,8 @@ def test_a_look_at_the_rows_of_an_append(matches):
         actions=[],
         commit_info={"operation": "DELETE"},
         txn_id="txn-reads",
-        table=ReadTable(schema=schema),
-        work=Work(edits=(Edit(SHARED, BASE, BitMap64([1])),), vectors=True, row_level=True),
+        table=ReadTable(),
+        changes=RowChanges(deletes=(RowDelete(SHARED, BASE, BitMap64([1])),), vectors=True, row_level=True),
     )
     writer = PreparedCommit(
         read_version=0,
@@ -264,8 +259,8 @@ def naive(*, on_exists: str = "read", on_unknown: str = "read", step: int = 1) -
         data = encode_commit([CommitInfo(fields={"txnId": prepared.txn_id}), *prepared.actions])
         version = prepared.read_version + 1
         while True:
-            reply = yield PutIfAbsent(version, data)
-            if isinstance(reply, Created):
+            reply = yield TryCommit(version, data)
+            if isinstance(reply, Committed):
                 return CommitOutcome(version=version, attempts=1)
             believed = on_exists if isinstance(reply, Exists) else on_unknown
             if believed == "ours":
@@ -312,7 +307,7 @@ def test_a_vector_that_goes_before_the_outcome_is_certain_is_missed(monkeypatch)
 
 
 def test_a_vector_that_forgets_what_a_winner_deleted_is_found_out(monkeypatch):
-    monkeypatch.setattr(Held, "hides", property(lambda held: BASE | held.gone))
+    monkeypatch.setattr(FileState, "hides", property(lambda held: BASE | held.gone))
     with pytest.raises(Violation, match="the rows are"):
         on_shared([deletes("a", 1), deletes("b", 3)], faults=0)
 

@@ -10,7 +10,7 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
-from refdelta.protocol.paths import same_path
+from refdelta.core.log.paths import same_path
 from refdelta.spark import oracle
 
 pytestmark = pytest.mark.spark

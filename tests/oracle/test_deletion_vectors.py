@@ -23,11 +23,11 @@ from pyroaring import BitMap64
 import spark_tables
 from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
+from refdelta.core.log.actions import Add
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.core.rows.deletion_vector import parse_bitmap, relative_key, serialize_bitmap
 from refdelta.engine.dv import load_deletion_vector
-from refdelta.protocol.actions import Add
-from refdelta.protocol.codec import decode_commit
-from refdelta.protocol.deletion_vector import parse_bitmap, relative_key, serialize_bitmap
-from refdelta.protocol.paths import commit_key
 from refdelta.spark import oracle
 from refdelta_storage import LocalStore
 from spark_tables import tries

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.protocol.actions import Metadata, Protocol
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.protocol.features import REGISTRY, Facts, features_of, validate_protocol
 from refdelta.protocol.protocol_choice import minimal_protocol, new_protocol, upgraded, with_requirements, without
 from tiers import examples

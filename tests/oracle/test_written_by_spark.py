@@ -152,7 +152,7 @@ def restate_deletion_vector(path, version, storage):
     """Rewrite the deletion vector that a commit adds: ``i`` inline, ``p`` in the same file by its absolute path."""
     import json
 
-    from refdelta.protocol.deletion_vector import z85_encode
+    from refdelta.core.rows.deletion_vector import z85_encode
 
     commit = path / "_delta_log" / f"{version:020d}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import DomainMetadata, Format, Metadata, Protocol, Txn
+from refdelta.core.log.checksum import FileSizeHistogram, VersionChecksum, decode_checksum, encode_checksum
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import DomainMetadata, Format, Metadata, Protocol, Txn
-from refdelta.protocol.checksum import FileSizeHistogram, VersionChecksum, decode_checksum, encode_checksum
 
 FILE = "_delta_log/00000000000000000007.crc"
 METADATA = Metadata(

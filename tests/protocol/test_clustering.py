@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import DomainMetadata
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import DomainMetadata
 from refdelta.protocol.clustering import DOMAIN, clustering_columns, clustering_domain
 from refdelta.protocol.types import INTEGER, STRING, StructField, StructType, leaves
 

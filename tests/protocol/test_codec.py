@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import InvalidLogError
-from refdelta.protocol import codec, lean
-from refdelta.protocol.actions import (
+from refdelta.core.log import codec, lean
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     CheckpointMetadata,
@@ -25,6 +24,7 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
+from refdelta.errors import InvalidLogError
 
 FILE = "_delta_log/00000000000000000007.json"
 

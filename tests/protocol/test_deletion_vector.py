@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.rows import deletion_vector as dv
 from refdelta.errors import DataFileError, InvalidLogError, UnsafePathError
-from refdelta.protocol import deletion_vector as dv
-from refdelta.protocol.actions import DeletionVectorDescriptor
 from tiers import examples
 
 ROWS = [3, 4, 7, 11, 18, 29]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
 from refdelta.protocol import protocol_choice
-from refdelta.protocol.actions import Metadata, Protocol
 from refdelta.protocol.features import (
     REGISTRY,
     Facts,

@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import CommitInfo, Metadata, Protocol, Txn
+from refdelta.core.log.assigned import Enablement
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.timestamps import commit_timestamps, in_commit_timestamp, rising, version_at
 from refdelta.errors import InvalidLogError, VersionNotFoundError
-from refdelta.protocol.actions import CommitInfo, Metadata, Protocol, Txn
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.in_commit_timestamp import (
-    Enablement,
-    commit_timestamps,
-    enablement,
-    in_commit_timestamp,
-    rising,
-    version_at,
-)
+from refdelta.protocol.in_commit_timestamp import enablement
 
 FILE = "_delta_log/00000000000000000003.json"
 WITH_ICT = Protocol(min_reader_version=1, min_writer_version=7, writer_features=["inCommitTimestamp"])

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refdelta.errors import InvalidLogError, UnsafePathError
-from refdelta.protocol import paths
-from refdelta.protocol.paths import (
+from refdelta.core.log import paths
+from refdelta.core.log.paths import (
     LogName,
     absolute_uri,
     data_key,
     encode_path,
     parse_log_name,
-    partition_prefix,
     same_path,
     sidecar_key,
 )
+from refdelta.errors import InvalidLogError, UnsafePathError
+from refdelta.protocol.partition_folders import partition_prefix
 
 TABLE = "file:///data/my%20table"
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"

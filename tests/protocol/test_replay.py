@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import InvalidLogError
-from refdelta.protocol.actions import (
+from refdelta.core.log.actions import (
     Add,
     Cdc,
     CheckpointMetadata,
@@ -21,7 +20,8 @@ from refdelta.protocol.actions import (
     Sidecar,
     Txn,
 )
-from refdelta.protocol.replay import Replay, file_key, validate_commit
+from refdelta.core.log.replay import Replay, file_key, validate_commit
+from refdelta.errors import InvalidLogError
 
 
 def vector(name):

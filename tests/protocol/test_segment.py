@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import DeltaError, InvalidLogError, VersionNotFoundError
-from refdelta.protocol import paths
-from refdelta.protocol.checksum import canonical_json, json_checksum
-from refdelta.protocol.segment import (
+from refdelta.core.log import paths
+from refdelta.core.log.checksum import canonical_json, json_checksum
+from refdelta.core.log.segment import (
     CheckpointFiles,
     LastCheckpoint,
     LogFile,
@@ -21,6 +20,7 @@ from refdelta.protocol.segment import (
     encode_last_checkpoint,
     parse_last_checkpoint,
 )
+from refdelta.errors import DeltaError, InvalidLogError, VersionNotFoundError
 
 UUIDS = [f"{n:08d}-0000-4000-8000-000000000000" for n in range(3)]
 

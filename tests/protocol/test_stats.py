@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.protocol.stats import FileStats, parse_stats, truncate_max, truncate_min
+from refdelta.core.log.statistics import FileStats, parse_stats
+from refdelta.protocol.stats import truncate_max, truncate_min
 
 MAX = "\U0010ffff"
 TEXT = st.text(

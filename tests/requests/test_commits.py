@@ -11,9 +11,9 @@ import pytest
 
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.cli import main
-from refdelta.protocol.actions import Add, CommitInfo
-from refdelta.protocol.codec import encode_commit
-from refdelta.protocol.paths import commit_key
+from refdelta.core.log.actions import Add, CommitInfo
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import commit_key
 from refdelta.results import CommitProperties
 from servers.counting import Counting
 from servers.faults import Rule, Rules

@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, struct
 from refdelta import DeltaTable
+from refdelta.core.rows.deletion_vector import encode_inline, frame, parse_bitmap, relative_key, serialize_bitmap
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError
-from refdelta.protocol.deletion_vector import encode_inline, frame, parse_bitmap, relative_key, serialize_bitmap
 from refdelta_storage import LocalStore
 
 COLUMNS = struct(field("a", "long"))

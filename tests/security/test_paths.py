@@ -29,10 +29,10 @@ from handmade import (
     struct,
 )
 from refdelta import DeltaTable, write_deltalake
+from refdelta.core.log.actions import Remove
 from refdelta.engine.references import referenced_keys
 from refdelta.engine.state import removes_table
 from refdelta.errors import DataFileNotFoundError, DeltaError, StoreError, UnsafePathError
-from refdelta.protocol.actions import Remove
 from refdelta_storage import LocalStore, open_store
 
 COLUMNS = struct(field("a", "long"))

@@ -40,7 +40,7 @@ USER_ERRORS = (
     errors.ConstraintViolationError,
     errors.UnsupportedFeatureError,
 )
-BOUNDS = (("refdelta.concurrency.precedence", "_FILES_KEPT"),)
+BOUNDS = (("refdelta.core.conflicts.precedence", "_FILES_KEPT"),)
 """The engine's bounds on what it remembers of winners' files."""
 _CONSTRAINT = "delta.constraints."
 _AGO = 10 * 24 * 3600 * 1000

@@ -8,7 +8,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from handmade import Handmade, field, struct
-from refdelta.protocol.deletion_vector import encode_inline, serialize_bitmap
+from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.verifier.run import verify_store
 
 SCHEMA = struct(field("id", "long"), field("part", "string"))

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from handmade import field, parquet, struct
 from refdelta import DeltaTable, write_deltalake
-from refdelta.protocol.deletion_vector import NATIVE_MAGIC, encode_inline, encode_relative, serialize_bitmap
+from refdelta.core.rows.deletion_vector import NATIVE_MAGIC, encode_inline, encode_relative, serialize_bitmap
 from refdelta.verifier.run import verify, verify_store
 from tiers import examples
 from verify.tables import add, protocol, table

@@ -1,1 +1,0 @@
-"""Isolation, conflicts and the commit loop: what PROTOCOL.md leaves open, as pure functions and generators."""

@@ -1,0 +1,125 @@
+"""The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
+
+A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only. On a table with
+in-commit timestamps, or row ids, they change behind each loss, since both rise with versions; so do changes of type
+that note their version, as the preview of type widening has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.reads import recorded_reads
+from refdelta.core.conflicts.state import TransactionState
+from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata
+from refdelta.core.log.assigned import CommitClock, RowIds
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.replay import validate_commit
+from refdelta.core.rows.relocation import record
+
+
+@dataclass(slots=True)
+class CommitBody:
+    """A commit as it is to be put next.
+
+    Attributes:
+        prepared: the transaction.
+        state: how it stands.
+        stale: whether ``data`` is of an earlier state.
+        data: the content of the commit file.
+    """
+
+    prepared: PreparedCommit
+    state: TransactionState
+    stale: bool = True
+    data: bytes = b""
+    clock: CommitClock | None = field(init=False)
+    row_ids: RowIds | None = field(init=False)
+    # The deletion vectors that were written, by the path of the file that they are for.
+    _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock, self.row_ids = self.prepared.clock, self.prepared.row_ids
+
+    @property
+    def brings_timestamps(self) -> bool:
+        """Whether it turns in-commit timestamps on for a table that has versions without them."""
+        return self.clock is not None and self.clock.since is None and not self.clock.creates
+
+    def behind(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
+        """Take note of the timestamps of winners that do not conflict, and of which row ids they gave out.
+
+        Raises ``InvalidLogError`` for marks that say nothing of these.
+        """
+        self.stale = self.stale or self.prepared.metadata_at is not None
+        if self.row_ids is not None:
+            self.row_ids, self.stale = self.row_ids.behind(row_marks), True
+        if self.clock is not None:
+            for winner_ms in timestamps:
+                self.clock, self.stale = self.clock.behind(winner_ms), True
+
+    @property
+    def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:
+        """The deletion vectors that it names and that were written for it."""
+        return tuple(descriptor for _, descriptor in self._vectors.values())
+
+    def unwritten(self) -> dict[str, BitMap64]:
+        """The deletion vectors that it takes to encode it, by path, less those that are written as they have to be."""
+        if not self.stale:
+            return {}
+        wanted, known = self.state.vectors_wanted(), self._vectors
+        self._vectors = {path: known[path] for path, rows in wanted.items() if path in known and known[path][0] == rows}
+        return {path: rows for path, rows in wanted.items() if path not in self._vectors}
+
+    def written(self, vectors: Mapping[str, BitMap64], descriptors: Sequence[DeletionVectorDescriptor]) -> None:
+        """Take note of where vectors were written, in their order."""
+        for (path, rows), descriptor in zip(vectors.items(), descriptors, strict=True):
+            self._vectors[path] = rows, descriptor
+
+    def encode(self, version: int, waited_ms: int = 0) -> None:
+        """Make ``data`` what the state is; nothing is :meth:`unwritten`.
+
+        Args:
+            version: the version that it is to be.
+            waited_ms: milliseconds since the first attempt.
+
+        Raises:
+            InvalidLogError: it would break the rules of a commit.
+            InvalidArgumentError: it has a file to which no row ids can be given.
+        """
+        if not self.stale:
+            return
+        actions = self.state.written({path: descriptor for path, (_, descriptor) in self._vectors.items()})
+        validate_commit(actions, version=0 if self.prepared.read_version < 0 else None)
+        if self.row_ids is not None:
+            actions = self.row_ids.assigned(actions, version)
+        if (metadata_at := self.prepared.metadata_at) is not None:
+            actions = [metadata_at(a, version) if isinstance(a, Metadata) else a for a in actions]
+        info = self._info()
+        if self.clock is not None:
+            stamp = info["inCommitTimestamp"] = self.clock.stamp(waited_ms)
+            actions = [self.clock.noted(a, version, stamp) if isinstance(a, Metadata) else a for a in actions]
+        self.data = encode_commit([CommitInfo(fields=info), *actions])
+        self.stale = False
+
+    def _info(self) -> dict[str, Any]:
+        prepared, state = self.prepared, self.state
+        info = {**prepared.commit_info, **self._reads(), **record(state.rearranged)}
+        info["txnId"] = prepared.txn_id
+        if "isolationLevel" in info:
+            info["isolationLevel"] = state.level_name
+        if (metrics := prepared.group_metrics(state.groups)) is not None:
+            info["operationMetrics"] = dict(metrics)
+        return info
+
+    def _reads(self) -> dict[str, Any]:
+        """What it read; nothing for a blind append or a compaction."""
+        state = self.state
+        if state.blind or state.snapshot_isolation:
+            return {}
+        return recorded_reads(state.predicates, None if state.read.every_domain else state.read.domains)

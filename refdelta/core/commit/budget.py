@@ -1,0 +1,97 @@
+"""When a commit gives up, and how much of winners' data it may look at before that.
+
+Looking at rows costs reads of data files. Where it may not, files decide instead, and the reason is kept: the result,
+or the error, says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from refdelta.core.log.actions import Add
+from refdelta.core.log.statistics import num_records
+from refdelta.errors import InvalidArgumentError
+
+_LOCATED_BYTES = 48
+"""How many bytes it takes to find a row by its id, about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBudget:
+    """How much may be looked at. What needs deletion vectors only is not counted.
+
+    Attributes:
+        size: bytes of the data files, together.
+        attempts: how often, once for each winner.
+        seconds: how long, together.
+    """
+
+    size: int = 2**30
+    attempts: int = 1000
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to give up. Conflict-free transactions lose races only, so the defaults are generous.
+
+    Attributes:
+        max_attempts: how many versions to try to win.
+        max_seconds: how long to go on, counted from the first effect.
+        max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
+        budget: how much of winners' data may be looked at, so that rows decide and not files.
+    """
+
+    max_attempts: int = 10_000
+    max_seconds: float = 600.0
+    max_repeats: int = 10
+    budget: RowBudget = field(default_factory=RowBudget)
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or self.max_repeats < 1:
+            raise InvalidArgumentError("a commit needs at least one attempt, and each attempt at least one put")
+
+
+@dataclass(slots=True)
+class RowCheckBudget:
+    """What is left of a :class:`RowBudget`."""
+
+    budget: RowBudget
+    _size: int = 0
+    _attempts: int = 0
+    _seconds: float = 0.0
+
+    def refusal(self, files: Iterable[Add]) -> str | None:
+        """Why these files cannot be looked at; None where they can."""
+        budget = self.budget
+        if self._size + sum(add.size for add in files) > budget.size:
+            return f"the rows of winners' new files are beyond the budget of {budget.size:,} bytes"
+        if self._attempts >= budget.attempts:
+            return (
+                f"the rows of winners' new files were looked at {budget.attempts:,} times, which is all of the budget"
+            )
+        if self._seconds >= budget.seconds:
+            return f"looking at winners' new files took all of the budget of {budget.seconds:g} seconds"
+        return None
+
+    def spend(self, files: Iterable[Add], seconds: float) -> None:
+        """Take note that these files were looked at, for so long."""
+        self._size += sum(add.size for add in files)
+        self._attempts += 1
+        self._seconds += seconds
+
+    def too_many_to_locate(self, files: Sequence[Add], *, limited: bool = True) -> str | None:
+        """The reason why rows cannot be looked for by their ids in these files; None where they can.
+
+        Args:
+            files: the files.
+            limited: whether the budget applies.
+        """
+        counts = [num_records(add) for add in files]
+        known = [count for count in counts if count is not None]
+        if len(known) < len(counts):
+            return "files that winners rearranged do not say how many rows they have"
+        if limited and sum(known) * _LOCATED_BYTES > self.budget.size:
+            return f"the rows of files that winners rearranged are beyond the budget of {self.budget.size:,} bytes"
+        return None

@@ -1,0 +1,448 @@
+"""The commit loop: a generator of effects that opens nothing, waits for nothing and knows no clock.
+
+The shell (``refdelta/driver.py``, or a model checker) carries out each effect and sends back its reply::
+
+    TryCommit(N+1) -- Committed ---------------------------------------> committed at N+1
+                   -- Exists, Unknown: ReadCommits(N+1)
+                            it has our transaction id -----------------> committed at N+1
+                            another's: we lost to a winner ------------> Pause, NewestVersion,
+                                                                         ReadCommits(N+2 .. newest), RULES for each,
+                                                                         TryCommit(newest+1)
+                            nothing there: a delayed put may yet land -> after a pause the same bytes at N+1 again
+
+A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this
+transaction: what another writer's commit occupies, a delayed put of ours can no longer fill. That is also why every way
+out of the loop is certain about the outcome, except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says
+how to find out.
+
+**A put at N+1 counts only where N exists.** ``TryCommit`` alone cannot tell a version that is still to come from one
+that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put stands
+between two ``VersionExists(N)``:
+
+* the one before it fails the commit of a stale handle with nothing written;
+* the one after it is for a process that was suspended in between for so long that cleanup went past it. A commit of
+  ours behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit
+  failed. Where that cannot be told the outcome is unknown.
+
+The shell may answer ``VersionExists`` from what it saw moments ago: cleanup removes what is hours old at least
+(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow. On a disk of
+this machine the shell looks every time, for a folder may be removed at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from refdelta.core.commit.body import CommitBody
+from refdelta.core.commit.budget import Limits, RowCheckBudget
+from refdelta.core.commit.effects import (
+    Answer,
+    Commits,
+    Committed,
+    CommitTime,
+    Descriptors,
+    Effect,
+    Elapsed,
+    Exists,
+    Failed,
+    LocateRows,
+    Matches,
+    MatchRows,
+    Newest,
+    NewestVersion,
+    No,
+    Pause,
+    ReadCommits,
+    Relocations,
+    Reply,
+    Time,
+    TryCommit,
+    Unknown,
+    VersionExists,
+    Withdraw,
+    WriteVectors,
+    Yes,
+)
+from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.commit.vectors import VectorReads, ask
+from refdelta.core.conflicts.rules import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
+from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
+from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
+from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
+from refdelta.core.log.footprint import Footprint, fold_commit, fold_together, whole_number
+from refdelta.core.log.lean import FileLine, file_lines
+from refdelta.core.log.replay import file_key, validate_commit
+from refdelta.core.rows.touched import Facts
+from refdelta.errors import (
+    CommitFailedError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    DataFileNotFoundError,
+    InvalidArgumentError,
+    InvalidLogError,
+)
+
+R = TypeVar("R", bound=Reply)
+
+_CHUNK = 256
+"""How many winners are held in memory at a time, at most."""
+
+_CHUNK_BYTES = 4 * 2**20
+"""How many bytes of winners are held in memory at a time, where they are as long as those before them."""
+
+_TOGETHER_BYTES = 64 * 2**10
+"""How many bytes of winners are looked at together."""
+
+
+def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
+    """Commit a transaction, as a generator that yields each :data:`Effect` and is sent its :data:`Reply`.
+
+    Returns:
+        What was committed, by ``StopIteration.value``.
+
+    Raises:
+        ConcurrentModificationError: a winner conflicts; nothing was committed.
+        CommitRetriesExhaustedError: the limits are used up; nothing was committed.
+        CommitFailedError: the handle is too old; nothing was committed.
+        InvalidLogError: a winner's file is broken or missing; nothing was committed.
+        CommitOutcomeUnknownError: nobody can tell.
+        InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
+        InvalidArgumentError: what is staged sets the mark of row ids, which commits work out by themselves; it has a
+            file to which no row ids can be given.
+        Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
+    """
+    return _Loop(prepared, limits or Limits(), prepared.read_version).run()
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One run.
+
+    Attributes:
+        prepared: the transaction.
+        limits: how often and how long to go on.
+        base: the version after which the next put goes. All versions up to it were seen and do not conflict.
+        waited: seconds since the first effect, when that was last asked.
+        in_doubt: whether a put at base+1 may have been carried out, or may yet be, for all we know.
+    """
+
+    prepared: PreparedCommit
+    limits: Limits
+    base: int
+    waited: float = 0.0
+    in_doubt: bool = False
+    state: TransactionState = field(init=False)
+    body: CommitBody = field(init=False)
+    vectors: VectorReads = field(init=False)
+    budget: RowCheckBudget = field(init=False)
+    # Why files decided somewhere and not rows, in order.
+    reasons: dict[str, None] = field(default_factory=dict)
+    attempts: int = 0
+    puts: int = 0
+    rebased_over: list[int] = field(default_factory=list)
+    # Winners behind the next one that the committer has sent along.
+    sent_along: tuple[bytes, ...] = ()
+    # How many bytes a winner has, by those that were seen last.
+    winner_bytes: int = 1
+
+    def __post_init__(self) -> None:
+        prepared = self.prepared
+        if any(isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING for action in prepared.actions):
+            raise InvalidArgumentError(f"the metadata domain {ROW_TRACKING} is not to be set: commits work it out")
+        validate_commit(prepared.actions, version=0 if self.base < 0 else None)
+        operation = {"operation": prepared.commit_info.get("operation")}
+        actions = [CommitInfo(fields=operation), *prepared.actions]
+        self.state = TransactionState(
+            prepared.read_set, actions, prepared.level, prepared.table, prepared.changes, prepared.rests_on
+        )
+        self.body = CommitBody(prepared, self.state)
+        self.vectors = VectorReads(self._insist, prepared.name_of)
+        self.budget = RowCheckBudget(self.limits.budget)
+
+    def run(self) -> Generator[Effect, Reply, CommitOutcome]:
+        while True:
+            yield from self._encode()
+            self.attempts += 1
+            winner = yield from self._settle(self.base + 1)
+            if winner is None:
+                return self._committed(recovered=self.in_doubt)
+            self.in_doubt = False
+            yield from self._step_over(winner)
+            # The pause comes before the look at the log, not behind it: a put after a pause goes to a version that
+            # others have taken meanwhile, and who has lost often, and waits long, would lose for ever.
+            used_up = self.attempts >= self.limits.max_attempts
+            over = used_up or (yield from self._out_of_time(Pause(self.attempts, "lost")))
+            if (yield from self._catch_up()):
+                return self._committed(recovered=True)
+            if self.state.empty:
+                return dataclasses.replace(self._committed(recovered=False), version=None)
+            if over:
+                raise self._exhausted("More attempts" if used_up else "More time")
+
+    def _encode(self) -> Generator[Effect, Reply, None]:
+        if self.body.brings_timestamps and self.base >= 0:
+            # Versions without in-commit timestamps have other times, which its own must exceed.
+            before = yield from self._insist(CommitTime(self.base), Time)
+            self.body.behind([before.ms], ())
+        vectors = self.body.unwritten()
+        if vectors:
+            found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)
+            self.body.written(vectors, found.descriptors)
+        self.body.encode(self.base + 1, round(self.waited * 1000))
+
+    def _committed(self, *, recovered: bool) -> CommitOutcome:
+        return CommitOutcome(
+            version=self.base + 1,
+            attempts=self.attempts,
+            rebased_over=tuple(self.rebased_over),
+            recovered=recovered,
+            puts=self.puts,
+            vectors=self.body.descriptors,
+            groups=self.state.groups,
+            unused=self.state.unused,
+            fallbacks=tuple(self.reasons),
+        )
+
+    # --- one version ---
+
+    def _settle(self, version: int) -> Generator[Effect, Reply, Footprint | None]:
+        """Put at this version until it is certain whose it is. Returns the winner, or None where it is ours."""
+        for repeat in range(1, self.limits.max_repeats + 1):
+            yield from self._confirm_base()
+            self.puts += 1
+            sent: tuple[bytes, ...] = ()
+            reply = yield TryCommit(version, self.body.data)
+            match reply:
+                case Committed():
+                    yield from self._confirm_created(version)
+                    return None
+                case Failed(error) if not self.in_doubt:
+                    raise error
+                case Failed():
+                    pass
+                case Unknown() | Exists():
+                    # A store says Exists of our own commit, too, where it resent a request by itself: nothing is
+                    # certain before it is read.
+                    self.in_doubt = True
+                    sent = reply.winners if isinstance(reply, Exists) else ()
+                case _:
+                    raise TypeError(f"{reply!r} is no reply to a put")
+            found = Commits(sent) if sent else (yield from ask(ReadCommits(version, version), Commits))
+            if isinstance(found, Commits) and (data := found.data[0]) is not None:
+                winner = self._footprint(version, data)
+                self.winner_bytes, self.sent_along = len(data), sent[1:]
+                if not self._is_ours(winner):
+                    return winner
+                yield from self._confirm_created(version)
+                return None
+            # Nothing there, or the store does not say. The next version is not for us before this one is settled.
+            if repeat < self.limits.max_repeats and (yield from self._out_of_time(Pause(repeat, "undecided"))):
+                break
+        raise self._outcome_unknown(version, "the store gave no certain answer")
+
+    def _is_ours(self, commit: Footprint) -> bool:
+        return commit.txn_id == self.prepared.txn_id
+
+    def _footprint(self, version: int, data: bytes, lines: Sequence[FileLine] = ()) -> Footprint:
+        return fold_commit(version, data, self.prepared.name_of(version), lines)
+
+    # --- after a loss ---
+
+    def _step_over(self, winner: Footprint, following: Sequence[bytes] = ()) -> Generator[Effect, Reply, None]:
+        state = self.state
+        if not state.is_apart(winner):
+            facts = Facts.of(winner, self.reasons)
+            while not isinstance(verdict := check(state, winner, facts), Clear):
+                match verdict:
+                    case Conflict():
+                        raise verdict.error()
+                    case NeedVectors(descriptors):
+                        behind = self._vectors_of(following, winner.version)
+                        yield from self.vectors.find(descriptors, winner, behind, facts)
+                    case NeedRows(rows):
+                        yield from self._match_rows(rows, facts)
+                    case NeedPlaces(unlocated):
+                        yield from self._locate_rows(unlocated, winner, facts)
+            if state.advance(winner, facts):
+                self.body.stale = True
+        self._go_behind(1, [winner.in_commit_timestamp], winner.row_marks)
+
+    def _go_behind(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
+        """Of so many winners, which do not conflict."""
+        self.body.behind(timestamps, row_marks)
+        self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
+        self.base += count
+
+    def _pass_by(self, winners: Sequence[Sequence[FileLine]]) -> bool:
+        """Step over winners at once, if that is possible: they have nothing but files, none of which concerns the
+        transaction. Of all their files together that is seen quicker than of each winner's.
+        """
+        found = fold_together(self.base + len(winners), winners)
+        if found is None:
+            return False
+        together, infos = found
+        if len(infos) != len(winners) or not self.state.is_apart(together):
+            return False
+        if self.prepared.txn_id in [info.txn_id for info in infos]:
+            return False
+        stamps = (whole_number(info.in_commit_timestamp) for info in infos)
+        self._go_behind(len(winners), stamps, together.row_marks)
+        return True
+
+    def _vectors_of(self, following: Sequence[bytes], winner: int) -> Iterator[DeletionVectorDescriptor]:
+        """The vectors that the next winners gave to files of which rows are known, of each winner once."""
+        # A winner that cannot be read is the error when it is its turn.
+        with contextlib.suppress(InvalidLogError):
+            for version, data in enumerate(following, winner + 1):
+                if version > self.vectors.ahead_to:
+                    self.vectors.ahead_to = version
+                    yield from self.state.files.vectors_in(self._footprint(version, data))
+
+    def _match_rows(self, rows: tuple[AddedRows, ...], facts: Facts) -> Generator[Effect, Reply, None]:
+        files = [one.add for one in rows]
+        facts.refusal = self.budget.refusal(files)
+        if facts.refusal is not None:
+            return
+        match (yield from ask(MatchRows(rows), Matches)):
+            case Matches(found, seconds):
+                self.budget.spend(files, seconds)
+                # Files behind the last one were not asked, as one with a row that matches is enough.
+                facts.matches.update((file_key(add), at < len(found) and found[at]) for at, add in enumerate(files))
+            case Failed(error):
+                self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
+                facts.matches.update((file_key(add), True) for add in files)
+
+    def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> Generator[Effect, Reply, None]:
+        facts.sought.add(wanted.group)
+        why = self.budget.too_many_to_locate(wanted.outputs, limited=not self.state.follows_sorts)
+        if why is not None:
+            self.reasons[why] = None
+            return
+        match (yield from ask(LocateRows(wanted.inputs, wanted.outputs), Relocations)):
+            case Relocations(found) if len(found) < len(wanted.inputs):
+                why = f"the ids of rows that were rearranged {wanted.who(winner)} are in none of the new files"
+                self.reasons[why] = None
+            case Relocations(found):
+                if wanted.group is None:
+                    facts.relocations.update(found)
+                else:
+                    facts.own_relocations[wanted.group] = found
+            case Failed(error):
+                why = f"rows that were rearranged {wanted.who(winner)} cannot be looked for: {error}"
+                self.reasons[why] = None
+
+    def _catch_up(self) -> Generator[Effect, Reply, bool]:
+        """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
+        sent, self.sent_along = self.sent_along, ()
+        if sent and (yield from self._step_over_all(sent)):
+            return True
+        newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
+        while self.base < newest:
+            count = max(1, min(newest - self.base, _CHUNK, _CHUNK_BYTES // self.winner_bytes))
+            found = yield from self._insist(ReadCommits(self.base + 1, self.base + count), Commits)
+            there = found.data.index(None) if None in found.data else len(found.data)
+            winners = cast("tuple[bytes, ...]", found.data[:there])
+            if (yield from self._step_over_all(winners)):
+                return True
+            self.vectors.ahead.clear()
+            if len(winners) < len(found.data):
+                # Cleanup may have come past; it begins with the oldest.
+                yield from self._confirm_base()
+                raise InvalidLogError(
+                    f"version {self.base + 1} is missing, though version {newest} exists",
+                    file=self.prepared.name_of(self.base + 1),
+                )
+        return False
+
+    def _step_over_all(self, winners: Sequence[bytes]) -> Generator[Effect, Reply, bool]:
+        """Step over winners in a row, likewise."""
+        self.winner_bytes = max(1, sum(map(len, winners)) // max(1, len(winners)))
+        count = max(1, _TOGETHER_BYTES // self.winner_bytes)
+        for start in range(0, len(winners), count):
+            some = winners[start : start + count]
+            lines = list(map(file_lines, some))
+            if self._pass_by(lines):
+                lines.clear()  # so that the next ones come to the same place in memory
+                continue
+            for number, data in enumerate(some):
+                winner = self._footprint(self.base + 1, data, lines[number])
+                if self._is_ours(winner):
+                    return True
+                yield from self._step_over(winner, winners[start + number + 1 :])
+        return False
+
+    def _exhausted(self, remedy: str) -> CommitRetriesExhaustedError:
+        return CommitRetriesExhaustedError(
+            f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
+            f"before {self.base}; nothing was committed. {remedy} may help, or fewer writers at once"
+        )
+
+    # --- becoming certain ---
+
+    def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
+        """Ask again where the store fails; in the end its error is the outcome, unless a put of ours is in doubt."""
+        repeat = 0
+        while True:
+            reply = yield from ask(effect, kind)
+            if not isinstance(reply, Failed):
+                return reply
+            repeat += 1
+            # A file that does not exist will not come to exist; everything else may be a store in trouble.
+            passing = not isinstance(reply.error, DataFileNotFoundError) and repeat < self.limits.max_repeats
+            if passing and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
+                continue
+            if self.in_doubt:
+                raise self._outcome_unknown(self.base + 1, f"the store failed: {reply.error}") from reply.error
+            raise reply.error
+
+    def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
+        elapsed = yield from ask(pause, Elapsed)
+        if isinstance(elapsed, Elapsed):
+            self.waited = elapsed.seconds
+        return self.waited > self.limits.max_seconds
+
+    def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(why, version, self.prepared.txn_id)
+
+    # --- a put at N+1 counts only where N exists ---
+
+    def _confirm_base(self) -> Generator[Effect, Reply, None]:
+        if self.base < 0 and self.in_doubt:
+            # The log may have stopped being empty by our own put.
+            return
+        if not isinstance((yield from self._insist(VersionExists(self.base), Answer)), No):
+            return
+        if self.in_doubt:
+            raise self._outcome_unknown(self.base + 1, f"version {self.base} is no longer in the log")
+        if self.base < 0:
+            first = yield from self._insist(ReadCommits(0, 0), Commits)
+            if first.data[0] is not None:
+                # The put will lose to it, and the rules will say so with all details.
+                return
+            raise CommitFailedError(
+                "there is a table at this place already, whose first versions were cleaned up; nothing was committed"
+            )
+        raise CommitFailedError(
+            f"version {self.base}, on which this commit builds, is no longer in the log: it was cleaned up, or the "
+            "table was removed or replaced. Nothing was committed; open the table again and repeat the operation"
+        )
+
+    def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:
+        if self.base < 0:
+            return
+        doubted, self.in_doubt = self.in_doubt, True
+        if isinstance((yield from self._insist(VersionExists(self.base), Answer)), No):
+            newest = (yield from self._insist(NewestVersion(version), Newest)).version
+            following = yield from self._insist(ReadCommits(version + 1, version + 1), Commits)
+            if newest == version or following.data[0] is not None:
+                raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
+            yield from self._insist(Withdraw(version), Yes)
+            raise CommitFailedError(
+                f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for "
+                f"version {version} was withdrawn. Nothing was committed; open the table again and repeat the operation"
+            )
+        self.in_doubt = doubted

@@ -1,0 +1,1 @@
+"""Reads, footprints, and the rules by which two transactions conflict."""

@@ -1,0 +1,391 @@
+"""The conflict rules: one winner's commit against one transaction (concurrency.md, "Validation, winner by winner, in
+this order").
+
+Everything that decides whether a transaction may still commit over a winner is in :data:`RULES`, an ordered table;
+the first rule that fires decides. A transaction is what it read and what it stages
+(:class:`~refdelta.core.conflicts.state.TransactionState`). Winners are checked one by one, in the order of the log:
+folded into one, an OPTIMIZE between two of them would be lost.
+
+:func:`check` is a function of three values and changes none of them. A rule may need to know more first: what deletion
+vectors hold, where rows went, or whether rows of new files answer to what was read. Then the verdict names it; who
+asked finds out, adds it to the :class:`~refdelta.core.rows.touched.Facts`, and asks again.
+
+Number 6 of the contract fires only where VACUUM may delete files that a transaction brings back. A compaction moves
+rows, and :meth:`~refdelta.core.conflicts.state.TransactionState.advance` follows them, by the places that it records or
+else by the ids of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Number 5 is no
+rule: in-commit timestamps and the row ids of new files are given anew after each winner
+(:mod:`refdelta.core.commit.body`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from pyroaring import BitMap64
+
+from refdelta import errors
+from refdelta.core.conflicts.state import AddedRows, ConflictCheck, TransactionState, Unlocated
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.footprint import VACUUM_END, Footprint
+from refdelta.core.log.replay import file_key
+from refdelta.core.rows.sets import shown
+from refdelta.core.rows.touched import Facts
+
+FILES_KEPT = 20
+"""How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
+files.
+"""
+
+_REPLACING = frozenset({
+    "CREATE TABLE", "CREATE TABLE AS SELECT", "REPLACE TABLE", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE",
+    "CREATE OR REPLACE TABLE AS SELECT",
+})  # fmt: skip
+"""``commitInfo.operation`` of those who create or replace a table, in this engine and in delta-spark."""
+
+
+class Dispute(msgspec.Struct, frozen=True):
+    """What a transaction and a winner disagree over.
+
+    Attributes:
+        files: paths, as the log writes them; there may be none.
+        rows: of some of these the rows, where they are known.
+        because: why files decided and not rows, where that is so.
+    """
+
+    files: tuple[str, ...] = ()
+    rows: Mapping[str, BitMap64] = msgspec.field(default_factory=dict)
+    because: str | None = None
+
+
+class NeedVectors(msgspec.Struct, frozen=True):
+    """It takes these deletion vectors to decide: for ``Facts.vectors``, or ``Facts.missing``."""
+
+    descriptors: tuple[DeletionVectorDescriptor, ...]
+
+
+class NeedRows(msgspec.Struct, frozen=True):
+    """It takes a look at these rows to decide: for ``Facts.matches``, or ``Facts.refusal``."""
+
+    rows: tuple[AddedRows, ...]
+
+
+class NeedPlaces(msgspec.Struct, frozen=True):
+    """It takes to find the rows of files in others, by their ids, to decide: for ``Facts.relocations`` or
+    ``Facts.own_relocations``, and for ``Facts.sought`` in any case.
+    """
+
+    unlocated: Unlocated
+
+
+Found = Dispute | NeedVectors | NeedRows | NeedPlaces | None
+"""None: the rule does not fire."""
+
+Test = Callable[[ConflictCheck], Found]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One row of the table.
+
+    Attributes:
+        number: the contract's.
+        id: a short name that stays the same over time; ``ConflictDetails.rule``.
+        resource: what both read or wrote, see :mod:`refdelta.core.conflicts.resources`.
+        sentence: what happened, as the error says it.
+        advice: what the user can do, in one sentence.
+        error: the exception's class.
+        test: what it finds, of one winner against one transaction.
+    """
+
+    number: int
+    id: str
+    resource: str
+    sentence: str
+    advice: str
+    error: type[errors.ConcurrentModificationError]
+    test: Test
+
+
+class Clear(msgspec.Struct, frozen=True):
+    """The transaction may commit over this winner."""
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The transaction may not commit over this winner.
+
+    Attributes:
+        rule: the row that decided.
+        details: what the exception carries.
+    """
+
+    rule: Rule
+    details: errors.ConflictDetails
+
+    def error(self) -> errors.ConcurrentModificationError:
+        """The exception to raise."""
+        return self.rule.error(self.rule.sentence, self.details)
+
+
+# --- the tests, in the order of the contract --------------------------------------------------------------------
+
+_PLAIN = Dispute()
+
+
+def _table_created(asked: ConflictCheck) -> Found:
+    return _PLAIN if asked.state.read.version < 0 else None
+
+
+def _table_replaced(asked: ConflictCheck) -> Found:
+    both = asked.state.staged.operation in _REPLACING and asked.winner.operation in _REPLACING
+    return _PLAIN if both and asked.winner.changes_table else None
+
+
+def _protocol_changed(asked: ConflictCheck) -> Found:
+    return _PLAIN if asked.winner.changes_protocol else None
+
+
+def _metadata_changed(asked: ConflictCheck) -> Found:
+    # What is written again as it was is no change; but of two who write it one fails, as in delta-spark.
+    state, metadata = asked.state, asked.winner.metadata
+    if metadata is None or (not state.staged.changes_metadata and state.has_seen(metadata)):
+        return None
+    return _PLAIN
+
+
+def _identity_columns(asked: ConflictCheck) -> Found:
+    return _PLAIN if asked.state.one_writer else None
+
+
+def _same_domain(asked: ConflictCheck) -> Found:
+    state, winner = asked.state, asked.winner
+    if state.read.every_domain:
+        return _PLAIN if winner.domains or winner.row_marks else None
+    return _PLAIN if state.domains & winner.domains else None
+
+
+def _same_application(asked: ConflictCheck) -> Found:
+    # Recording a version rests on what was recorded before, whether or not the caller remembered to say that it looked.
+    state, theirs = asked.state, asked.winner.app_ids
+    return _PLAIN if theirs and (state.read.app_ids | state.staged.app_ids) & theirs else None
+
+
+def _files_deleted(asked: ConflictCheck) -> Found:
+    since, before = asked.state.read.unowned_since, asked.winner.deletes_files_before
+    if asked.winner.operation == VACUUM_END and asked.state.vacuums:
+        # Its start has said what it deletes.
+        return None
+    return _PLAIN if since is not None and before is not None and since < before else None
+
+
+def _with_rows(test: Test) -> Test:
+    """A test that looks at rows: first their places and the deletion vectors must be known."""
+
+    def first(asked: ConflictCheck) -> Found:
+        if asked.unlocated is not None:
+            return NeedPlaces(asked.unlocated)
+        return NeedVectors(asked.vectors_needed) if asked.vectors_needed else test(asked)
+
+    return first
+
+
+def _files_added(asked: ConflictCheck) -> Found:
+    if asked.overlooks:
+        return None
+    if not asked.state.changes.row_level:
+        return _paths(add.path for add in asked.should_have_read)
+    certain, open_ = asked.added_rows()
+    if certain or not open_:
+        return _paths(add.path for add in certain)
+    matches = asked.facts.matches
+    unknown = [one for one in open_ if file_key(one.add) not in matches]
+    if unknown:
+        refusal = asked.state.read.undecidable or asked.facts.refusal
+        if refusal is None:
+            return NeedRows(tuple(unknown))
+        found = _paths(one.add.path for one in unknown)
+        return found and msgspec.structs.replace(found, because=refusal)
+    return _paths(one.add.path for one in open_ if matches[file_key(one.add)])
+
+
+def _read_rows_removed(asked: ConflictCheck) -> Found:
+    if asked.state.blind or asked.state.snapshot_isolation:
+        return None
+    # Whether data was removed, or moved to where it cannot be followed.
+    lost = dict(itertools.islice(asked.touched.lost(), FILES_KEPT))
+    found = _paths(lost)
+    if found is None:
+        return None
+    because = asked.why_files(lost.keys())
+    rows = {} if because else {path: rows for path, rows in lost.items() if isinstance(rows, BitMap64)}
+    return msgspec.structs.replace(found, rows=rows, because=because)
+
+
+def _deleted_by_both(asked: ConflictCheck) -> Found:
+    # What we add again must be there still, too: else we would bring it back.
+    return _paths(asked.touched.disputed())
+
+
+def _append_skipped(asked: ConflictCheck) -> Found:
+    skipped = asked.state.precedence.append_in_the_way(asked.winner)
+    return None if skipped is None else _paths(add.path for add in skipped.adds) or _PLAIN
+
+
+def _paths(paths: Iterable[str]) -> Dispute | None:
+    found = tuple(dict.fromkeys(itertools.islice(paths, FILES_KEPT)))
+    return Dispute(found) if found else None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        1,
+        "table-created",
+        "table",
+        "another writer created a table at this place first",
+        "Open the table that is there now, and write to it with mode='append' or mode='overwrite'.",
+        errors.ProtocolChangedException,
+        _table_created,
+    ),
+    Rule(
+        1,
+        "table-replaced",
+        "table",
+        "another writer replaced the table at the same time",
+        "Open the table again, and replace it once more if that is still wanted.",
+        errors.ProtocolChangedException,
+        _table_replaced,
+    ),
+    Rule(
+        1,
+        "protocol",
+        "protocol",
+        "another writer changed the protocol of the table",
+        "Open the table again: it may need features now that this writer has to honour.",
+        errors.ProtocolChangedException,
+        _protocol_changed,
+    ),
+    Rule(
+        2,
+        "metadata",
+        "metadata",
+        "another writer changed the schema, the partitioning or a property of the table",
+        "Open the table again, see that the data still fits its schema, and repeat the operation.",
+        errors.MetadataChangedException,
+        _metadata_changed,
+    ),
+    Rule(
+        2,
+        "identity",
+        "identity values",
+        "another writer committed to the table, whose identity columns admit one writer at a time",
+        "Repeat the operation: it then takes values that nobody has taken.",
+        errors.MetadataChangedException,
+        _identity_columns,
+    ),
+    Rule(
+        3,
+        "domain",
+        "domains",
+        "another writer changed a metadata domain that this transaction reads or changes, or that names a column which "
+        "this transaction removes or retypes",
+        "Open the table again and repeat the operation.",
+        errors.ConcurrentTransactionException,
+        _same_domain,
+    ),
+    Rule(
+        4,
+        "application",
+        "applications",
+        "another writer committed under the same application id",
+        "Let one process at a time write under an application id; open the table again to see what it has recorded.",
+        errors.ConcurrentTransactionException,
+        _same_application,
+    ),
+    Rule(
+        6,
+        "files-deleted",
+        "deleted files",
+        "VACUUM deletes files for good, among which may be files that this transaction brings back",
+        "Repeat the operation: it then looks again whether its files are there.",
+        errors.ConcurrentDeleteReadException,
+        _files_deleted,
+    ),
+    Rule(
+        7,
+        "files-added",
+        "added rows",
+        "another writer added files that this transaction should have read",
+        "Repeat the operation: it then reads the new files.",
+        errors.ConcurrentAppendException,
+        _with_rows(_files_added),
+    ),
+    Rule(
+        8,
+        "read-file-removed",
+        "removed rows",
+        "another writer removed rows or files that this transaction read",
+        "Repeat the operation on what the table holds now.",
+        errors.ConcurrentDeleteReadException,
+        _with_rows(_read_rows_removed),
+    ),
+    Rule(
+        9,
+        "deleted-by-both",
+        "removed rows",
+        "another writer removed files that this transaction removes",
+        "Repeat the operation on what the table holds now.",
+        errors.ConcurrentDeleteDeleteException,
+        _with_rows(_deleted_by_both),
+    ),
+    Rule(
+        10,
+        "append-skipped",
+        "added rows",
+        "another writer read rows that this transaction changes, and follows an append of rows that this transaction "
+        "passed over: there is no order in which the two, and that append, can have run",
+        "Repeat the operation: it then reads the appended rows.",
+        errors.ConcurrentAppendException,
+        _append_skipped,
+    ),
+)
+"""The rules, in the order in which they are asked."""
+
+
+Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces
+
+
+def check(
+    state: TransactionState, winner: Footprint, facts: Facts | None = None, rules: Sequence[Rule] = RULES
+) -> Verdict:
+    """Whether a transaction may commit over one winner, after those that it has passed.
+
+    Args:
+        state: how the transaction stands.
+        winner: a commit that it did not see, the next one of the log.
+        facts: what was found out about the winner; None where that is nothing beyond what its log file says.
+        rules: the rules to ask.
+    """
+    if state.is_apart(winner):
+        return Clear()
+    asked = ConflictCheck(state, winner, Facts.of(winner) if facts is None else facts)
+    for rule in rules:
+        found = rule.test(asked)
+        if isinstance(found, Dispute):
+            return Conflict(rule, _details(rule, found, asked))
+        if found is not None:
+            return found
+    return Clear()
+
+
+def _details(rule: Rule, dispute: Dispute, asked: ConflictCheck) -> errors.ConflictDetails:
+    reasons = [*asked.facts.reasons, *([dispute.because] if dispute.because else [])]
+    return errors.ConflictDetails(
+        rule.id,
+        asked.winner.version,
+        asked.winner.operation,
+        dispute.files,
+        rule.advice,
+        rows=sum(map(len, dispute.rows.values())) if dispute.rows else None,
+        positions=shown(dispute.rows),
+        fallbacks=tuple(dict.fromkeys(reasons)),
+    )

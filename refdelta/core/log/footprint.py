@@ -1,0 +1,323 @@
+"""The footprint of a commit: what it does to the table, as far as another transaction may mind.
+
+Both sides of a rule are folded the same way: the winner from the bytes of its log file, the transaction from the
+actions that it stages.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.lean import FileLine, LeanCommit, LeanInfo, decode_lean, lean_info, of_lines, whole_add
+from refdelta.core.log.paths import same_path, same_paths
+
+READ_PREDICATES = "readPredicates"
+"""The field of commitInfo in which this engine records what a transaction read: SQL texts, of which every row that was
+read satisfies one. A transaction that read nothing says so by ``isBlindAppend``.
+"""
+
+READ_DOMAINS = "readDomains"
+"""The field of commitInfo in which this engine records which metadata domains a transaction read; a list of names. Of a
+commit without it nobody knows, unless it is a blind append.
+"""
+
+VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
+"""``commitInfo.operation`` of the commits around the deletion of files."""
+
+_ANY_TIME = 2**63 - 1
+
+_LOOKED_UP = 4
+"""So many files of a commit are looked up one by one; for more, all of it is decoded."""
+
+
+class CommitFile:
+    """The content of a commit file, from which is read what was left out when it was folded.
+
+    Args:
+        data: its bytes.
+        name: what it is called, for errors.
+    """
+
+    __slots__ = ("_adds", "_all", "data", "name")
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data, self.name = data, name
+        self._adds: dict[str, Add] = {}
+        self._all = False
+
+    def actions(self) -> list[AnyAction]:
+        """All actions, with all that they say."""
+        return decode_commit(self.data, self.name)
+
+    def whole(self, add: Add, among: int) -> Add:
+        """An add with its statistics and tags; see :meth:`Footprint.with_statistics`."""
+        known = self._adds
+        if add.path not in known and not self._all:
+            if max(among, len(known) + 1) <= _LOOKED_UP:
+                known[add.path] = whole_add(self.data, self.name, add.path) or add
+            else:
+                known.update((one.path, one) for one in self.actions() if isinstance(one, Add))
+                self._all = True
+        return known.get(add.path, add)
+
+
+class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What the rules need of a commit.
+
+    Attributes:
+        version: its version; for a transaction that is still to commit, the version that it read.
+        operation: ``commitInfo.operation``.
+        txn_id: ``commitInfo.txnId``: who wrote it.
+        read_version: ``commitInfo.readVersion``: what it saw.
+        read_predicates: what it read, as its commitInfo records it; None where it does not say.
+        read_domains: the metadata domains that it read, likewise.
+        level: ``commitInfo.isolationLevel``: the level that it asked for.
+        changes_protocol: it has a protocol action, whatever that says.
+        metadata: its metaData action.
+        app_ids: the application ids for which it records a version.
+        domains: the metadata domains that it sets or removes, but for the one of row tracking.
+        row_marks: that one, which says which row ids were given out: it is merged, and no conflict.
+        adds: its add actions, without statistics where they come from a log file.
+        removes: its remove actions, likewise.
+        paths: those of its adds, then those of its removes, as :func:`~refdelta.core.log.paths.same_path` has them.
+        only_files: it has no actions but of files, with the row ids that these take, and commitInfo.
+        says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
+        in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
+        row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
+            it.
+        source: the commit file that it comes from.
+    """
+
+    version: int
+    operation: str | None = None
+    txn_id: str | None = None
+    read_version: int | None = None
+    read_predicates: tuple[str, ...] | None = None
+    read_domains: frozenset[str] | None = None
+    level: str | None = None
+    changes_protocol: bool = False
+    metadata: Metadata | None = None
+    app_ids: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+    row_marks: tuple[DomainMetadata, ...] = ()
+    adds: Sequence[Add] = ()
+    removes: Sequence[Remove] = ()
+    paths: Sequence[str] = ()
+    only_files: bool = False
+    says_blind_append: bool = False
+    in_commit_timestamp: int | None = None
+    row_places: Any = None
+    source: CommitFile | None = None
+
+    @functools.cached_property
+    def added_data(self) -> tuple[Add, ...]:
+        """The adds that bring data in, as opposed to those that rearrange it."""
+        return tuple(add for add in self.adds if add.data_change)
+
+    @functools.cached_property
+    def removed_data(self) -> tuple[Remove, ...]:
+        """The removes that take data out. One that does not say counts as one that does, as in delta-spark."""
+        return tuple(remove for remove in self.removes if remove.data_change is not False)
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether it changes data."""
+        return bool(self.added_data or self.removed_data)
+
+    @property
+    def writes_values(self) -> bool:
+        """Whether it writes what another transaction can read, and rest other writes on: rows, the values of metadata
+        domains, the versions of applications.
+        """
+        return bool(self.domains or self.app_ids) or self.changes_data
+
+    @functools.cached_property
+    def deletes_files_before(self) -> int | None:
+        """The time, in milliseconds since 1970, before which a file must have become unreferenced to be physically
+        deleted: of the VACUUM of which the commit is the start or the end. None for other commits.
+
+        VACUUM END does not say the retention, and a VACUUM whose start says none, or no time, may delete any file.
+        """
+        if self.operation not in {VACUUM_START, VACUUM_END}:
+            return None
+        if self.source is None:
+            return _ANY_TIME
+        infos = [action.fields for action in self.source.actions() if isinstance(action, CommitInfo)]
+        parameters = infos[-1].get("operationParameters") if infos else None
+        if not isinstance(parameters, dict):
+            return _ANY_TIME
+        retention = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
+        when = infos[-1].get("inCommitTimestamp", infos[-1].get("timestamp"))
+        try:
+            return int(str(when)) - int(str(retention))
+        except ValueError:
+            return _ANY_TIME
+
+    @property
+    def rearranges(self) -> bool:
+        """Whether there are file actions, and none of them changes data: a compaction, a refresh of statistics."""
+        return bool(self.adds or self.removes) and not self.changes_data
+
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether it has a metaData action, whatever that says."""
+        return self.metadata is not None
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether it changes metadata or protocol."""
+        return self.changes_metadata or self.changes_protocol
+
+    @property
+    def blind(self) -> bool:
+        """Whether it is a blind append. One that says so but removes files is not."""
+        return self.says_blind_append and not self.removes
+
+    @functools.cached_property
+    def added(self) -> dict[str, Add]:
+        """Its adds by path."""
+        return dict(zip(self.paths, self.adds, strict=False))
+
+    @functools.cached_property
+    def removed(self) -> dict[str, Remove]:
+        """Its removes by path."""
+        return dict(zip(self.paths[len(self.adds) :], self.removes, strict=True))
+
+    @functools.cached_property
+    def new_rows(self) -> tuple[Add, ...]:
+        """The adds that may hold rows that the table did not hold before.
+
+        A path that is added again with another deletion vector holds rows that were there. Where its vector grew, none
+        came back; that it did is certain where rows were hidden and none can have been uncovered, as by RESTORE.
+        """
+        return tuple(add for add in self.adds if self.brings_rows(add))
+
+    def brings_rows(self, add: Add) -> bool:
+        """Whether one of the adds is among the :attr:`new_rows`."""
+        return add.data_change and not self.only_hides(add)
+
+    def only_hides(self, add: Add) -> bool:
+        """Whether one of the adds is of a path that was there, with a vector that surely only grew."""
+        if add.deletion_vector is None or self.operation in {None, "RESTORE"}:
+            return False
+        removed = self.removed.get(same_path(add.path))
+        if removed is None:
+            return False
+        before = removed.deletion_vector.cardinality if removed.deletion_vector else 0
+        return add.deletion_vector.cardinality > before
+
+    def with_statistics(self, add: Add, among: int = 1) -> Add:
+        """One of the adds, with what was left out when the log file was folded.
+
+        Args:
+            add: the add.
+            among: about how many of them it is wanted.
+        """
+        return add if self.source is None else self.source.whole(add, among)
+
+
+def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:
+    """Fold actions. Actions of kinds that no rule looks at (cdc, sidecar, ...) leave no trace."""
+    adds: list[Add] = []
+    removes: list[Remove] = []
+    infos: list[LeanInfo] = []
+    others: list[Any] = []
+    for action in actions:
+        match action:
+            case Add():
+                adds.append(action)
+            case Remove():
+                removes.append(action)
+            case CommitInfo():
+                infos.append(lean_info(action.fields))
+            case _:
+                others.append(action)
+    return _folded(version, LeanCommit(adds, removes, infos, others))
+
+
+def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] = ()) -> Footprint:
+    """Fold the content of a commit file.
+
+    Args:
+        version: the file's version.
+        data: its bytes.
+        file: its name, for errors.
+        lines: its lines, if it was decoded before.
+
+    Raises:
+        InvalidLogError: the file is not what PROTOCOL.md, "Delta Log Entries", says; names file and line.
+    """
+    return _folded(version, of_lines(lines) or decode_lean(data, file), CommitFile(data, file))
+
+
+def fold_together(version: int, commits: Sequence[Sequence[FileLine]]) -> tuple[Footprint, list[LeanInfo]] | None:
+    """Fold commits in a row into one, which has all their files, and of other things those of the last one; and what
+    their commitInfos say. None where that cannot be told, since not all of them have nothing but files.
+
+    Args:
+        version: of the last one.
+        commits: the lines of each.
+    """
+    found = of_lines(list(itertools.chain.from_iterable(commits))) if all(commits) else None
+    return None if found is None else (_folded(version, found), found.infos)
+
+
+def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) -> Footprint:
+    info = commit.infos[-1] if commit.infos else _NO_INFO
+    # Most commits have files and commitInfo, and nothing else.
+    others = _others(commit.others) if commit.others else {"only_files": True}
+    return Footprint(
+        version=version,
+        operation=_text(info.operation),
+        txn_id=_text(info.txn_id),
+        read_version=whole_number(info.read_version),
+        read_predicates=_texts(info.read_predicates),
+        read_domains=None if (names := _texts(info.read_domains)) is None else frozenset(names),
+        level=_text(info.isolation_level),
+        adds=commit.adds,
+        removes=commit.removes,
+        paths=same_paths([add.path for add in commit.adds] + [remove.path for remove in commit.removes]),
+        says_blind_append=info.is_blind_append is True,
+        in_commit_timestamp=whole_number(info.in_commit_timestamp),
+        row_places=info.row_places,
+        source=source,
+        **others,
+    )
+
+
+_NO_INFO = LeanInfo()
+
+
+def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
+    """What those actions of a commit mean that are not of files."""
+    domains = [action for action in actions if isinstance(action, DomainMetadata)]
+    marks = tuple(domain for domain in domains if domain.domain == ROW_TRACKING and not domain.removed)
+    return {
+        "only_files": len(marks) == len(actions),
+        "row_marks": marks,
+        "changes_protocol": any(isinstance(action, Protocol) for action in actions),
+        "metadata": next((action for action in reversed(actions) if isinstance(action, Metadata)), None),
+        "app_ids": frozenset(action.app_id for action in actions if isinstance(action, Txn)),
+        "domains": frozenset(domain.domain for domain in domains) - {ROW_TRACKING},
+    }
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def whole_number(value: Any) -> int | None:
+    """A field of free JSON, or None where it is of another type."""
+    return value if type(value) is int else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None

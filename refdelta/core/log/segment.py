@@ -1,0 +1,256 @@
+"""Which files make a version of the table (PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Log Compaction Files").
+
+A pure function of a listing. The listing may start anywhere at or before the checkpoint that is to be used;
+``_last_checkpoint`` is only a hint at where that is, and nothing here believes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from refdelta.core.log.actions import Int64
+from refdelta.core.log.checksum import json_checksum, json_checksum_holds, unique_keys
+from refdelta.core.log.paths import LogName, commit_key, parse_log_name
+from refdelta.errors import InvalidLogError, VersionNotFoundError
+
+
+class LogFile(msgspec.Struct, frozen=True):
+    """A file of the log.
+
+    Attributes:
+        key: its key in the store.
+        size: in bytes.
+        mtime_ms: its modification time, in milliseconds since 1970; None for a commit of our own that no listing has
+            shown yet.
+        version: the version that it belongs to; the first one of a compacted file.
+        hi: the last version that it covers: ``version``, but for compacted files.
+    """
+
+    key: str
+    size: int
+    mtime_ms: int | None
+    version: int
+    hi: int
+
+
+class CheckpointFiles(msgspec.Struct, frozen=True):
+    """A complete checkpoint: its parts in order, or its one file. A V2 checkpoint names its sidecars itself."""
+
+    version: int
+    files: tuple[LogFile, ...]
+    kind: Literal["classic", "multipart", "uuid"]
+
+
+class LogSegment(msgspec.Struct, frozen=True):
+    """The files from which a version is built.
+
+    Attributes:
+        version: the version.
+        checkpoint: the newest complete checkpoint at or before it; None where all commits are read.
+        commits: commits and compacted files after the checkpoint, oldest first, each version once.
+        checksum: the version checksum of just this version.
+        last_commit: the version's own commit, which has its commitInfo; None where cleanup took it.
+        listed: the newest commit that a listing has shown: ``last_commit``, unless that is our own. By it the log is
+            known again.
+    """
+
+    version: int
+    checkpoint: CheckpointFiles | None
+    commits: tuple[LogFile, ...]
+    checksum: LogFile | None
+    last_commit: LogFile | None
+    listed: LogFile | None
+
+    def with_our_commits(self, sizes: Iterable[int]) -> LogSegment:
+        """The segment with the commits of the next versions, of which no more than their sizes in bytes is known."""
+        ours = tuple(LogFile(commit_key(v), size, None, v, v) for v, size in enumerate(sizes, self.version + 1))
+        return LogSegment(ours[-1].version, self.checkpoint, self.commits + ours, None, ours[-1], self.listed)
+
+    def shown(self, size: int, mtime_ms: int) -> LogSegment | None:
+        """The segment once the store has shown the version's own commit. None: that has another size in bytes."""
+        last = self.last_commit
+        if last is None or last.size != size:
+            return None
+        now = LogFile(last.key, size, mtime_ms, last.version, last.hi)
+        return LogSegment(self.version, self.checkpoint, (*self.commits[:-1], now), self.checksum, now, now)
+
+
+NO_LOG = LogSegment(-1, None, (), None, None, None)
+"""What a new table's log is made of."""
+
+
+def build_segment(
+    listing: Iterable[tuple[str, int, int]],
+    *,
+    version: int | None = None,
+    use_compacted: bool = True,
+    unreadable: Collection[str] = (),
+) -> LogSegment | None:
+    """The files that make a version.
+
+    Args:
+        listing: key, size in bytes and modification time in milliseconds of files under ``_delta_log``, in any order;
+            what is not a log file (staged commits, sidecars, temporary files) is passed over.
+        version: the version that is wanted; None is the newest.
+        use_compacted: whether a compacted file may stand for the commits that it covers.
+        unreadable: keys of checkpoint files that turned out to be damaged: their checkpoints do not count.
+
+    Returns:
+        None if the listing holds neither a commit nor a checkpoint.
+
+    Raises:
+        VersionNotFoundError: the version is not there yet, or not any more.
+        InvalidLogError: a commit is missing that should be there; the message names the version.
+    """
+    files = _Files(listing, unreadable)
+    newest = files.newest()
+    if newest is None:
+        return None
+    if version is None:
+        version = newest
+    if not 0 <= version <= newest:
+        raise VersionNotFoundError(f"the table has no version {version}; its newest is {newest}")
+    checkpoint = files.checkpoint_at_or_before(version)
+    start = 0 if checkpoint is None else checkpoint.version + 1
+    _check_contiguous(files, start, version, checkpoint)
+    return LogSegment(
+        version=version,
+        checkpoint=checkpoint,
+        commits=tuple(files.cover(start, version, use_compacted=use_compacted)),
+        checksum=files.checksums.get(version),
+        last_commit=files.commits.get(version),
+        listed=files.commits.get(version),
+    )
+
+
+def complete_checkpoints(listing: Iterable[tuple[str, int, int]]) -> list[CheckpointFiles]:
+    """The complete checkpoints in a listing, whatever their version."""
+    return [checkpoint for found in _Files(listing, ()).complete.values() for checkpoint in found]
+
+
+def _check_contiguous(files: _Files, start: int, version: int, checkpoint: CheckpointFiles | None) -> None:
+    missing = next((v for v in range(start, version + 1) if v not in files.commits), None)
+    if missing is None:
+        return
+    readable = sorted(v for v in files.complete if v > version)
+    if checkpoint is None and not any(v < missing for v in files.commits) and readable:
+        # Old versions went by the log's retention; a later checkpoint stands for them.
+        raise VersionNotFoundError(
+            f"version {version} is not kept any more; the oldest that can be read is {readable[0]}"
+        )
+    after = "" if checkpoint is None else f" after the checkpoint at version {checkpoint.version}"
+    raise InvalidLogError(
+        f"version {missing} is missing{after}, so version {version} cannot be read", file=commit_key(missing)
+    )
+
+
+class _Files:
+    """A listing, sorted by what the names say."""
+
+    def __init__(self, listing: Iterable[tuple[str, int, int]], unreadable: Collection[str]) -> None:
+        self.commits: dict[int, LogFile] = {}
+        self.checksums: dict[int, LogFile] = {}
+        self.compacted: dict[int, list[LogFile]] = defaultdict(list)
+        self.complete: dict[int, list[CheckpointFiles]] = defaultdict(list)
+        parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
+        for key, size, mtime_ms in listing:
+            name = parse_log_name(key)
+            if name is None or key in unreadable:
+                continue
+            file = LogFile(key, size, mtime_ms, name.version, name.hi)
+            if name.kind == "commit":
+                self.commits[name.version] = file
+            elif name.kind == "checksum":
+                self.checksums[name.version] = file
+            elif name.kind == "compacted" and size:  # where its commits come to nothing, delta-spark leaves it empty
+                self.compacted[name.version].append(file)
+            elif name.kind == "multipart":
+                parts[name.version, name.parts][name.part] = file
+            elif name.kind in ("classic", "uuid"):
+                self._add_checkpoint(name, file)
+        for (version, count), found in parts.items():
+            # A writer may have died between two parts.
+            if len(found) == count:
+                files = tuple(found[part] for part in sorted(found))
+                self.complete[version].append(CheckpointFiles(version, files, "multipart"))
+
+    def _add_checkpoint(self, name: LogName, file: LogFile) -> None:
+        kind: Literal["classic", "uuid"] = "uuid" if name.kind == "uuid" else "classic"
+        self.complete[name.version].append(CheckpointFiles(name.version, (file,), kind))
+
+    def newest(self) -> int | None:
+        return max((*self.commits, *self.complete), default=None)
+
+    def checkpoint_at_or_before(self, version: int) -> CheckpointFiles | None:
+        at = max((v for v in self.complete if v <= version), default=None)
+        return None if at is None else min(self.complete[at], key=_preference)
+
+    def cover(self, start: int, version: int, *, use_compacted: bool) -> Iterable[LogFile]:
+        while start <= version:
+            fitting = [file for file in self.compacted.get(start, ()) if file.hi <= version] if use_compacted else []
+            # All that fit are equally right. Where they are not reconciled as they should be, the choice shows:
+            # it is then delta-spark's, the first of the listing.
+            file = min(fitting, key=lambda file: file.hi, default=self.commits[start])
+            yield file
+            start = file.hi + 1
+
+
+def _preference(checkpoint: CheckpointFiles) -> tuple[int, int, str]:
+    """Of checkpoints at one version all are equally right; first come those that no second writer can write over."""
+    rank = {"uuid": 0, "classic": 1, "multipart": 2}[checkpoint.kind]
+    return rank, len(checkpoint.files), checkpoint.files[0].key
+
+
+# --- _last_checkpoint --------------------------------------------------------------------------------------------
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """PROTOCOL.md, "Last Checkpoint File": a hint at the newest checkpoint.
+
+    Attributes:
+        version: the checkpoint's version.
+        size: how many actions it has.
+        parts: how many parts, if it is a multi-part one.
+        size_in_bytes: its size.
+        num_of_add_files: how many adds it has.
+        checkpoint_schema: the Delta schema of its file.
+        tags: free strings.
+    """
+
+    version: Int64
+    size: Int64
+    parts: Int64 | None = None
+    size_in_bytes: Int64 | None = None
+    num_of_add_files: Int64 | None = None
+    checkpoint_schema: Any = None
+    tags: dict[str, str | None] | None = None
+
+
+def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
+    """Read ``_last_checkpoint``.
+
+    Returns:
+        None for one that is corrupt, names a key twice or fails its checksum: a reader does without the hint.
+    """
+    try:
+        stored = json.loads(data, object_pairs_hook=unique_keys)
+        hint = msgspec.convert(stored, LastCheckpoint)
+        msgspec.json.encode(hint)  # half of a surrogate pair is no text
+        if hint.version < 0:
+            return None
+        checksum = stored.get("checksum")
+        return hint if checksum is None or json_checksum_holds(data, checksum) else None
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+
+
+def encode_last_checkpoint(hint: LastCheckpoint) -> bytes:
+    """``_last_checkpoint`` with its checksum."""
+    fields: dict[str, Any] = msgspec.to_builtins(hint)
+    fields["checksum"] = json_checksum(msgspec.json.encode(fields))
+    return msgspec.json.encode(fields)

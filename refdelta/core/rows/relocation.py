@@ -1,0 +1,254 @@
+"""Where the rows of a compaction's inputs are in its outputs, and how a commit records that.
+
+A compaction writes the live rows of its inputs one after the other, in the order of each file. So the place of a row
+follows from its number among the live rows of its input, as the compaction read it: from the record here, and never
+from the removes of the log, whose vectors may have grown since (concurrency.md, "Validation", number 6).
+
+Where there is no record, rows of a table that tracks rows are found by their ids, see :class:`RelocationById`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from pyroaring import BitMap64
+
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor
+from refdelta.core.log.footprint import Footprint
+from refdelta.core.log.paths import same_path
+from refdelta.core.rows.sets import NONE, All, Rows, carry, renumber
+
+ROW_PLACES = "rowPlaces"
+"""The field of commitInfo with the record: output path to its :class:`CopiedRows` values, in order."""
+
+
+class CopiedRows(msgspec.Struct, frozen=True):
+    """Rows of one input, in one output.
+
+    Attributes:
+        path: the input's path, as the log writes it.
+        vector: its deletion vector as the compaction read it; None where it had none.
+        start: the number of the first of these rows among the input's live rows, from 0, in the order of the file.
+        rows: how many rows, one after the other.
+    """
+
+    path: str
+    vector: DeletionVectorDescriptor | None
+    start: int
+    rows: int
+
+
+class Input(msgspec.Struct, frozen=True):
+    """A file that a compaction read.
+
+    Attributes:
+        add: the log's entry.
+        base: the rows that its deletion vector hides, as the compaction read it; empty where it has none.
+    """
+
+    add: Add
+    base: BitMap64
+
+
+class Output(msgspec.Struct, frozen=True):
+    """A file that a compaction wrote.
+
+    Attributes:
+        add: its action.
+        places: where its rows are from: the file holds the rows of these, in their order, and no others. Empty where
+            the group is permuted.
+    """
+
+    add: Add
+    places: tuple[CopiedRows, ...] = ()
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Inputs and outputs that belong together: the outputs hold all live rows of the inputs, and only these.
+
+    Attributes:
+        inputs: the files that go.
+        outputs: the files that come.
+        permuted: whether rows changed their order (ZORDER), so that only their ids can say where one is.
+    """
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    permuted: bool = False
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Rows of one input that went to one output, as an input sees it.
+
+    Attributes:
+        output: the output's path, as :func:`~refdelta.core.log.paths.same_path` has it.
+        start: the number of the first of them among the input's live rows.
+        rows: how many.
+        offset: the position of the first of them in the output.
+    """
+
+    output: str
+    start: int
+    rows: int
+    offset: int
+
+
+class Relocation(msgspec.Struct, frozen=True):
+    """Where all rows of one input went.
+
+    Attributes:
+        vector: its deletion vector as the compaction read it.
+        spans: in the order of the input; they follow one another, from its first live row on.
+    """
+
+    vector: DeletionVectorDescriptor | None
+    spans: tuple[Span, ...]
+
+    @property
+    def outputs(self) -> Collection[str]:
+        """Where to."""
+        return {span.output for span in self.spans}
+
+    def extent(self, output: str) -> int:
+        """How many rows an output has at least, by those that went there."""
+        return max((span.offset + span.rows for span in self.spans if span.output == output), default=0)
+
+    def within(self, outputs: Container[str]) -> Relocation:
+        """The same, to these outputs only; rows that went to others are lost."""
+        return Relocation(self.vector, tuple(span for span in self.spans if span.output in outputs))
+
+    def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:
+        """Where rows of the input are now.
+
+        Args:
+            rows: positions in the input, or all rows that the compaction copied.
+            hidden: what ``vector`` hides; not needed for all rows.
+
+        Returns:
+            Positions by output, and how many of the rows are in none of them.
+        """
+        found: dict[str, BitMap64] = {}
+        if isinstance(rows, All):
+            parts = [BitMap64(range(span.offset, span.offset + span.rows)) for span in self.spans]
+            lost = 0
+        else:
+            parts = renumber(rows, hidden, [(span.start, span.rows, span.offset) for span in self.spans])
+            lost = len(rows) - sum(map(len, parts))
+        for span, part in zip(self.spans, parts, strict=True):
+            if len(part):
+                found[span.output] = found.get(span.output, NONE) | part
+        return found, lost
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Rows of an input that went to one output, one by one.
+
+    Attributes:
+        output: the output's path, as :func:`~refdelta.core.log.paths.same_path` has it.
+        at: their positions in the input, ascending, as :func:`~refdelta.core.rows.sets.carry` takes them.
+        to: their positions in the output, likewise.
+        records: how many rows the output has.
+    """
+
+    output: str
+    at: bytes
+    to: bytes
+    records: int
+
+
+class RelocationById(Relocation, frozen=True):
+    """Where all live rows of one input went that have ids by which they were found, in whatever order they are now
+    (PROTOCOL.md, "Row Tracking").
+
+    Attributes:
+        parts: by output.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def outputs(self) -> Collection[str]:
+        """Where to."""
+        return {part.output for part in self.parts}
+
+    def extent(self, output: str) -> int:
+        """How many rows an output has."""
+        return max((part.records for part in self.parts if part.output == output), default=0)
+
+    def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:  # noqa: ARG002
+        """As :meth:`Relocation.follow`; ``hidden`` is not needed."""
+        found = {part.output: carry(rows, part.at, part.to) for part in self.parts}
+        lost = 0 if isinstance(rows, All) else len(rows) - sum(map(len, found.values()))
+        return {output: places for output, places in found.items() if len(places)}, lost
+
+
+def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str, Relocation]:
+    """Where the rows of each input are, by its path (as :func:`~refdelta.core.log.paths.same_path` has it).
+
+    Args:
+        outputs: the path of each output, and where its rows are from.
+
+    Raises:
+        ValueError: the places contradict each other.
+    """
+    spans: dict[str, list[Span]] = {}
+    vectors: dict[str, DeletionVectorDescriptor | None] = {}
+    for path, places in outputs:
+        offset = 0
+        for place in places:
+            key = same_path(place.path)
+            if vectors.setdefault(key, place.vector) != place.vector or place.start < 0 or place.rows <= 0:
+                raise ValueError(f"places of {place.path!r} that do not go together")
+            spans.setdefault(key, []).append(Span(same_path(path), place.start, place.rows, offset))
+            offset += place.rows
+    found = {}
+    for key, parts in spans.items():
+        parts.sort(key=lambda span: span.start)
+        ends = [0, *(span.start + span.rows for span in parts)]
+        if any(span.start != end for span, end in zip(parts, ends, strict=False)):
+            raise ValueError(f"a row of {key!r} that is in no output, or in two")
+        found[key] = Relocation(vectors[key], tuple(parts))
+    return found
+
+
+# --- the record -------------------------------------------------------------------------------------------------
+
+
+def record(groups: Iterable[Group]) -> dict[str, Any]:
+    """The fields of commitInfo that say where the rows of these groups went; none where nobody can say."""
+    outputs = [output for group in groups if not group.permuted for output in group.outputs]
+    if not outputs:
+        return {}
+    return {ROW_PLACES: {output.add.path: [_json(place) for place in output.places] for output in outputs}}
+
+
+def _json(place: CopiedRows) -> dict[str, Any]:
+    vector = {} if place.vector is None else {"deletionVector": msgspec.to_builtins(place.vector)}
+    return {"path": place.path, **vector, "start": place.start, "rows": place.rows}
+
+
+class _Recorded(msgspec.Struct, rename="camel"):
+    path: str
+    start: int
+    rows: int
+    deletion_vector: DeletionVectorDescriptor | None = None
+
+
+def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
+    """Where the rows of the files are now that a winner has compacted, by path, as its record says. Empty where it
+    moves no rows, has no record, or one that is not what this engine writes.
+    """
+    if not winner.rearranges or winner.row_places is None:
+        return {}
+    try:
+        outputs = msgspec.convert(winner.row_places, dict[str, list[_Recorded]])
+        found = relocations(
+            (path, [CopiedRows(one.path, one.deletion_vector, one.start, one.rows) for one in copied])
+            for path, copied in outputs.items()
+        )
+    except (msgspec.ValidationError, ValueError):
+        return {}
+    # An output without a live row is recorded, and not added.
+    return {path: rows.within(winner.added) for path, rows in found.items() if path in winner.removed}

@@ -1,0 +1,349 @@
+"""The files that a transaction knows, and what one winner did to them.
+
+:class:`KnownFiles` is what changes from winner to winner; :class:`TouchedFiles` is one winner against them. The second
+is made anew for each question and remembers nothing: what the winner's log file does not say is in :class:`Facts`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap64
+
+from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.core.log.footprint import Footprint
+from refdelta.core.log.paths import same_path
+from refdelta.core.log.replay import FileKey
+from refdelta.core.rows import file_state
+from refdelta.core.rows.file_state import FileChange, FileState, Gone, Outcome, Renewed, Revised, bits, vector_id
+from refdelta.core.rows.rebase import CompactionRebase
+from refdelta.core.rows.relocation import Relocation, recorded_relocations
+from refdelta.core.rows.sets import ALL, NONE, Rows, any_of, union
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What was found out about one winner, beyond what its log file says.
+
+    The rules name what they lack (``NeedVectors``, ``NeedRows``, ``NeedPlaces``); who asks them adds it here, or that
+    it cannot be had, and asks again.
+
+    Attributes:
+        vectors: deletion vectors by their ids.
+        missing: the ids of those that do not exist any more, and for which no other one can stand.
+        relocations: where the rows of files are that the winner moved, by path: by its record, and by their ids.
+        own_relocations: by the number of a group of the transaction, where the rows of its inputs are, by their ids.
+        sought: for which of :class:`~refdelta.core.conflicts.state.Unlocated` rows were looked for, by their ``group``.
+        matches: whether a row of a file is one that the transaction would have read, by the file's key.
+        refusal: why no rows of files are looked at; None where they may be.
+        reasons: why files decided somewhere and not rows, for this winner and those before it; in order, as keys.
+    """
+
+    vectors: dict[str, BitMap64] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    relocations: dict[str, Relocation] = field(default_factory=dict)
+    own_relocations: dict[int, Mapping[str, Relocation]] = field(default_factory=dict)
+    sought: set[int | None] = field(default_factory=set)
+    matches: dict[FileKey, bool] = field(default_factory=dict)
+    refusal: str | None = None
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, winner: Footprint, reasons: dict[str, None] | None = None) -> Facts:
+        """What a winner itself says."""
+        return cls(relocations=recorded_relocations(winner), reasons={} if reasons is None else reasons)
+
+
+@dataclass(slots=True, kw_only=True)
+class KnownFiles:
+    """The files that a transaction knows, by path as :func:`~refdelta.core.log.paths.same_path` has it.
+
+    Attributes:
+        states: files of which it read or deletes rows, as they stand.
+        pinned: files that it removes or adds again as a whole, each with its deletion vector's id. Nothing that happens
+            to them can be followed.
+        groups: those that are left of the groups that it rearranges, by number.
+        inputs: the inputs of these, each with the number of its group.
+        everything: whether it read every file but ``unseen``.
+        unseen: files of appends that it skipped: they are live, and it did not read them.
+        vectors: whether deletion vectors may be written.
+        row_level: whether rows decide over conflicts, not files.
+        drops_sorts: whether a group whose rows changed their order is dropped, like any other, where it cannot follow
+            what a winner did to its inputs; else that is a conflict.
+    """
+
+    states: dict[str, FileState]
+    pinned: Mapping[str, str | None]
+    groups: dict[int, CompactionRebase]
+    everything: bool
+    vectors: bool
+    row_level: bool
+    drops_sorts: bool = False
+    inputs: dict[str, int] = field(init=False)
+    unseen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.inputs = {path: number for number, group in self.groups.items() for path in group.inputs}
+
+    def are_left_alone(self, winner: Footprint) -> bool:
+        """Whether the winner did nothing to files that are known."""
+        paths = frozenset(winner.paths)
+        for known in (self.states, self.pinned, self.inputs):
+            if known and not known.keys().isdisjoint(paths):
+                return False
+        return True
+
+    def vector_of(self, path: str) -> str | None:
+        """The id of the deletion vector that a known file has."""
+        if path in self.states:
+            return vector_id(self.states[path].vector)
+        if path in self.pinned:
+            return self.pinned[path]
+        return vector_id(self.groups[self.inputs[path]].inputs[path].entry.deletion_vector)
+
+    def vectors_in(self, winner: Footprint) -> Iterator[DeletionVectorDescriptor]:
+        """The deletion vectors that a winner, which is still to be checked, gave to files of which rows are known."""
+        for path in (self.states.keys() | self.inputs.keys()) & winner.added.keys():
+            vector = winner.added[path].deletion_vector
+            if vector is not None:
+                yield vector
+
+    # --- going on ---
+
+    def advance(self, touched: TouchedFiles) -> bool:
+        """Go behind a winner that does not conflict. Returns whether what is to be written changed."""
+        relocations = touched.facts.relocations
+        if not touched.changes and not (self.everything and relocations):
+            return False
+        groups = touched.groups
+        changed = self._advance_states(touched)
+        for number, group in groups.items():
+            behind = group.behind(touched.changes, touched.winner, touched.vectors)
+            changed = True
+            for path in group.inputs.keys() - (behind.inputs.keys() if behind else ()):
+                del self.inputs[path]
+            if behind is None:
+                del self.groups[number]
+            else:
+                self.groups[number] = behind
+        return changed
+
+    def _advance_states(self, touched: TouchedFiles) -> bool:
+        outcomes = touched.outcomes
+        now: dict[str, FileState] = {}
+        for outcome in outcomes.values():
+            for path, state in outcome.now.items():
+                now[path] = file_state.joined(now[path], state) if path in now else state
+        if self.everything and touched.facts.relocations:
+            self._advance_everything(touched.winner, touched.facts.relocations, now)
+        changed = False
+        for path in outcomes:
+            changed |= any_of(self.states.pop(path).gone)
+        self.states.update(now)
+        return changed
+
+    def _advance_everything(
+        self, winner: Footprint, relocations: Mapping[str, Relocation], now: dict[str, FileState]
+    ) -> None:
+        """Of a compacted file, who read every row knows those that come from files which it saw."""
+        moved = self.unseen & relocations.keys()
+        mixed = {output for path in moved for output in relocations[path].outputs} | now.keys()
+        seen = dict.fromkeys(mixed, NONE)
+        for path, relocation in relocations.items():
+            if mixed and path not in moved and path not in self.states:
+                for output, rows in relocation.follow(ALL, NONE)[0].items():
+                    if output in mixed:
+                        seen[output] = seen[output] | rows
+        self.unseen -= moved
+        for output, rows in seen.items():
+            if output in now:
+                now[output] = dataclasses.replace(now[output], read=union(now[output].read, rows))
+            elif len(rows):
+                now[output] = FileState(winner.added[output].deletion_vector, rows)
+            else:
+                self.unseen.add(output)
+
+
+class TouchedFiles:
+    """What one winner did to the files that a transaction knows.
+
+    Args:
+        known: the files; they are left as they are.
+        winner: the commit.
+        facts: what was found out about it.
+    """
+
+    def __init__(self, known: KnownFiles, winner: Footprint, facts: Facts) -> None:
+        self.known, self.winner, self.facts = known, winner, facts
+
+    # --- what it did ---
+
+    @functools.cached_property
+    def _told(self) -> Mapping[str, FileChange]:
+        """What it did to files that are known, as the log says; the others cost nothing."""
+        known, winner = self.known, self.winner
+        if known.are_left_alone(winner):
+            return {}
+        found: dict[str, FileChange] = {}
+        for files in (known.states, known.pinned, known.inputs):
+            if files:
+                for path in (files.keys() & winner.removed.keys()) | (files.keys() & winner.added.keys()):
+                    vector = known.vector_of(path)
+                    change = file_state.file_change(winner, path, vector, self.facts.relocations)
+                    if change is not None:
+                        found[path] = change
+        return found
+
+    @functools.cached_property
+    def _decided(self) -> tuple[Mapping[str, FileChange], Mapping[str, BitMap64], frozenset[str]]:
+        """What it did, as far as deletion vectors tell that still exist; these vectors; and the files about which they
+        do not tell, which count as removed.
+        """
+        told, facts = self._told, self.facts
+        if not facts.missing:
+            return told, facts.vectors, frozenset()
+        changes, vectors, unknown = dict(told), dict(facts.vectors), set[str]()
+        for path, change in told.items():
+            if path in self.known.states and isinstance(change, Revised) and self.winner.only_hides(change.add):
+                # Of the vector as it was read, it suffices that no row was read that it hides.
+                before = vector_id(self.known.states[path].vector)
+                if before is not None and before in facts.missing:
+                    vectors[before] = NONE
+            needed = {one.unique_id for one in self._vectors_of(path, change) if one is not None}
+            if not facts.missing.isdisjoint(needed - vectors.keys()):
+                changes[path] = Gone()
+                unknown.add(path)
+        return changes, vectors, frozenset(unknown)
+
+    @property
+    def changes(self) -> Mapping[str, FileChange]:
+        """By path; files that are left alone are not in it."""
+        return self._decided[0]
+
+    @property
+    def vectors(self) -> Mapping[str, BitMap64]:
+        """What the deletion vectors hide that it takes to decide, by their ids."""
+        return self._decided[1]
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The files about which nothing can be said, as deletion vectors do not exist any more, by path."""
+        return self._decided[2]
+
+    @functools.cached_property
+    def groups(self) -> dict[int, CompactionRebase]:
+        """The groups of which inputs were changed, by number, with the places of rows that were found by their ids."""
+        numbers = {number for path in self._told if (number := self.known.inputs.get(path)) is not None}
+        groups = {number: self.known.groups[number] for number in sorted(numbers)}
+        for number, found in self.facts.own_relocations.items():
+            groups[number] = dataclasses.replace(groups[number], relocations=found)
+        return groups
+
+    @functools.cached_property
+    def outcomes(self) -> dict[str, Outcome]:
+        """What it did to the rows of the files of which rows are known; all :meth:`vectors_needed` are there."""
+        return {
+            path: file_state.outcome(
+                path,
+                self.known.states[path],
+                self._followed(path, change),
+                self.winner,
+                self.vectors,
+                self.facts.relocations,
+            )
+            for path, change in self.changes.items()
+            if path in self.known.states
+        }
+
+    def _followed(self, path: str, change: FileChange) -> FileChange:
+        """A change as far as it can be followed."""
+        if path in self.known.pinned or not self.known.row_level:
+            # Rows can move while files decide over conflicts, too; but not those of files that are replaced.
+            followed = (Renewed,) if path in self.known.pinned else (Renewed, Relocation)
+            return change if isinstance(change, followed) else Gone()
+        return change
+
+    # --- what that means ---
+
+    def lost(self) -> Iterator[tuple[str, Rows]]:
+        """The files of which rows were read that are gone, as the log writes their paths, and these rows."""
+        for path, outcome in self.outcomes.items():
+            if any_of(outcome.lost):
+                yield self._written(path), outcome.lost
+        if self.known.everything:
+            states, unseen, relocations = self.known.states, self.known.unseen, self.facts.relocations
+            for path, remove in self.winner.removed.items():
+                if path not in states and path not in unseen and path not in relocations:
+                    yield remove.path, ALL
+
+    def disputed(self) -> Iterator[str]:
+        """The files that are replaced as a whole and that it has changed, as the log writes their paths."""
+        for path, change in self.changes.items():
+            if path in self.known.pinned and not isinstance(change, Renewed):
+                yield self._written(path)
+        for group in self.groups.values():
+            if (group.scattered and not self.known.drops_sorts) or not self.known.vectors:
+                yield from (group.inputs[path].entry.path for path in group.touched(self.changes))
+
+    def back(self, path: str, add: Add) -> BitMap64 | None:
+        """The rows that a file did not show and shows again, added again with another deletion vector. None where the
+        vectors that say so do not exist any more: it may be any row.
+        """
+        before = self.winner.removed[path].deletion_vector
+        gone = not self.facts.missing.isdisjoint(map(vector_id, (before, add.deletion_vector)))
+        if path in self.unknown or gone:
+            return None
+        if path in self.known.states:
+            return self.outcomes[path].back
+        return bits(before, self.vectors) - bits(add.deletion_vector, self.vectors)
+
+    def unlocated(self) -> list[Remove]:
+        """The files that it has rearranged, without saying where their rows are, and of which that matters."""
+        known, winner = self.known, self.winner
+        if not winner.rearranges or not (known.everything or self._told):
+            return []
+        gone = winner.removed.keys() - winner.added.keys() - self.facts.relocations.keys()
+        wanted = gone if known.everything else gone & known.states.keys()
+        return [winner.removed[path] for path in sorted(wanted - known.pinned.keys())]
+
+    def scattered(self) -> dict[int, CompactionRebase]:
+        """The groups of which it deleted rows that nobody knows the places of, by number."""
+        if not self.known.vectors or not self.known.groups:
+            return {}
+        return {
+            number: group
+            for number, group in self.groups.items()
+            if group.scattered and group.traceable(self.changes, self.winner)
+        }
+
+    def vectors_needed(self, added: Sequence[Add]) -> tuple[DeletionVectorDescriptor, ...]:
+        """The deletion vectors that must be read before it can be said what it did to rows.
+
+        Args:
+            added: those of its adds that matter for what rows they have.
+        """
+        there: Collection[str] = self.facts.vectors.keys() | self.facts.missing
+        needed = {one.unique_id: one for one in self._vectors(added) if one is not None}
+        return tuple(one for name, one in needed.items() if name not in there)
+
+    def _vectors(self, added: Sequence[Add]) -> Iterator[DeletionVectorDescriptor | None]:
+        for path, change in self.changes.items():
+            yield from self._vectors_of(path, change)
+        for add in added:
+            path = same_path(add.path)
+            if path in self.winner.removed and path not in self.known.states:
+                yield from (add.deletion_vector, self.winner.removed[path].deletion_vector)
+
+    def _vectors_of(self, path: str, change: FileChange) -> Iterator[DeletionVectorDescriptor | None]:
+        if path in self.known.states:
+            state = self.known.states[path]
+            yield from file_state.vectors_needed(state, self._followed(path, change), self.winner)
+        if self.known.vectors and path in self.known.inputs:
+            yield from self.groups[self.known.inputs[path]].vectors_needed({path: change})
+
+    def _written(self, path: str) -> str:
+        winner = self.winner
+        return winner.removed[path].path if path in winner.removed else winner.added[path].path
