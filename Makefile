@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features commit-protocol fuzz golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 
 spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
+
+commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md, from the code
+	$(BIN)/python tests/packaging/core_document.py
 
 features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
 	$(BIN)/python tests/packaging/features_table.py

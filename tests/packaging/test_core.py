@@ -1,0 +1,175 @@
+"""The core stands alone: what it loads, how much it is, what its document says of it, and an engine built on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refdelta.errors import ConcurrentModificationError
+from refdelta.spark.replay import play
+from refdelta.spark.scenario_core import OnRefdelta
+from refdelta.spark.scenarios import Case, read_scenarios
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "refdelta" / "core"
+EXAMPLE = ROOT / "docs" / "examples" / "foreign_engine.py"
+
+
+def loaded(file: Path):
+    """A module that stands in no package."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+core_document = loaded(Path(__file__).with_name("core_document.py"))
+
+
+# --- what it loads, and how much it is ------------------------------------------------------------------------------
+
+
+def test_it_loads_few_modules_and_no_library_for_files_or_sql():
+    code = "import sys, json, refdelta.core.commit; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = json.loads(done.stdout)
+    assert not {"pyarrow", "fsspec", "sqlglot", "pandas", "pyspark", "refdelta_storage"} & {*names}
+    ours = [name for name in names if name.partition(".")[0] == "refdelta"]
+    assert not [name for name in ours if name.startswith(("refdelta.protocol", "refdelta.engine"))]
+    assert len(ours) <= 35
+    files = (ROOT / name.replace(".", "/") for name in ours)
+    places = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
+    assert sum(len(place.read_text().splitlines()) for place in places) <= 6_000
+
+
+# --- its document ---------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_what_the_code_says():
+    text = core_document.DOCUMENT.read_text()
+    assert core_document.document(text) == text, "run make commit-protocol"
+
+
+def test_the_document_names_each_module_once_in_an_order_to_read():
+    named = re.findall(
+        r"^\| \[`core/([a-z_/]+)`\]\(\.\./refdelta/core/\1\.py\)", core_document.DOCUMENT.read_text(), re.MULTILINE
+    )
+    there = sorted(
+        str(file.relative_to(CORE).with_suffix("")) for file in CORE.rglob("*.py") if file.name != "__init__.py"
+    )
+    assert sorted(named) == there
+
+
+def test_its_links_lead_somewhere():
+    for document in (ROOT / "docs").glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            if "://" not in link:
+                assert (document.parent / link).exists(), (document.name, link)
+
+
+def test_its_tests_are_there():
+    for name in re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", core_document.DOCUMENT.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+# --- an engine built on it ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def example():
+    return loaded(EXAMPLE)
+
+
+def test_the_example_is_short_and_imports_the_core_alone():
+    text = EXAMPLE.read_text()
+    assert len(text.splitlines()) < 200
+    imported = set(re.findall(r"^(?:from|import) ([a-z_.]+)", text, re.MULTILINE))
+    assert {name for name in imported if name.startswith("refdelta")} == {
+        name for name in imported if name.startswith("refdelta.core.") or name in {"refdelta.core", "refdelta.errors"}
+    }
+
+
+def test_two_processes_of_the_example_lose_nothing(tmp_path):
+    command = [sys.executable, str(EXAMPLE), str(tmp_path / "shop.sqlite")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    versions = [int(number) for text in said for number in re.findall(r"^version (\d+)$", text, re.MULTILINE)]
+    assert len(versions) == len(set(versions))
+    assert sorted(versions) == list(range(len(versions)))
+    assert len(versions) > 20
+
+
+def test_rows_of_one_file_are_deleted_by_two(example, tmp_path):
+    shop = example.Table(str(tmp_path / "shop.sqlite"), ("id", "price"))
+    shop.create()
+    shop.append([{"id": number, "price": number % 3} for number in range(9)])
+    # Both saw version 1: the second one's snapshot is held back.
+    saw = shop.snapshot()
+    late = example.Table(str(tmp_path / "shop.sqlite"), ("id", "price"))
+    late.snapshot = lambda: saw
+    assert shop.delete("price = 0") == 2
+    assert late.delete("price = 1") == 3
+    (add,) = shop.snapshot()[1]
+    assert list(example.hidden(add.deletion_vector)) == [0, 1, 3, 4, 6, 7]
+    with pytest.raises(ConcurrentModificationError) as caught:
+        late.delete("id IN (4, 5)")
+    assert (caught.value.conflict.rule, caught.value.conflict.version) == ("read-file-removed", 3)
+
+
+class OnExample(OnRefdelta):
+    """A scenario's transaction, with the example's predicates and over its log."""
+
+    def __init__(self, module, case, path, transaction):
+        self.module = module
+        super().__init__(case, path, transaction)
+
+    def _parse(self, words):
+        text = re.sub(r"<=>", "IS", re.sub(r"AS STRING", "AS TEXT", words))
+        return self.module.Where(text, ("p", "q", "a"), tuple(self.case.partition_columns))
+
+    def _chosen(self, words):
+        return list(filter(self._parse(words).may_match, self.live.values()))
+
+    def _matching(self, add, words):
+        return self._parse(words).matching(self.case.rows(add.path)) - self._hidden(add)
+
+    def _commit(self, prepared):
+        log = self.module.SqliteLog(str(self.path / "log.sqlite"))
+        files = sorted((self.path / "_delta_log").glob("*.json"))
+        for version, file in enumerate(files[log.newest(-1) + 1 :], log.newest(-1) + 1):
+            log.commit(version, file.read_bytes())
+        version = self.module.commit(log, prepared, self._answer).version
+        if version is not None:
+            (self.path / "_delta_log" / f"{version:020d}.json").write_bytes(log.read(version, version)[0])
+
+    def _answer(self, effect):
+        effects = self.module.effects
+        match effect:
+            case effects.ReadVectors(descriptors):
+                return effects.Vectors(tuple(map(self.module.hidden, descriptors)))
+            case effects.WriteVectors(bitmaps):
+                return effects.Descriptors(tuple(map(self.module.inline, bitmaps)))
+            case effects.MatchRows(rows):
+                return effects.Matches(tuple(self._match_rows(rows)), 0.0)
+        return effects.Relocations({})
+
+
+SCENARIOS = read_scenarios(ROOT / "tests" / "scenarios")
+
+
+@pytest.mark.parametrize("case", SCENARIOS, ids=lambda case: case.id)
+def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
+    def verdict(outcome):
+        return {name: (failure.error, failure.rule) for name, failure in outcome.failures.items()}, outcome.files
+
+    own = play(case, tmp_path / "own", lambda at, transaction: OnRefdelta(case, at, transaction))
+    foreign = play(case, tmp_path / "foreign", lambda at, transaction: OnExample(example, case, at, transaction))
+    assert verdict(foreign) == verdict(own)
