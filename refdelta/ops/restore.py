@@ -22,6 +22,7 @@ from refdelta.ops.clustering import check_not_partitioned
 from refdelta.ops.identity import marks_of, with_marks
 from refdelta.ops.rewrite import remove_files
 from refdelta.ops.row_ids import as_last_known
+from refdelta.ops.vacuum_in_progress import check_no_vacuum_in_progress
 from refdelta.protocol.clustering import DOMAIN, clustering_domain
 from refdelta.protocol.column_mapping import restored
 from refdelta.protocol.features import features_of
@@ -59,6 +60,7 @@ def restore(
         InvalidArgumentError: ``then`` is newer than what the transaction sees; it is partitioned, and the table is
             clustered by now; it had other columns than the rows that the transaction has appended.
         DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
+        ConcurrentDeleteReadException: a VACUUM that has begun may remove them.
         ConstraintViolationError: the table is append-only, and rows would go.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
@@ -78,7 +80,9 @@ def restore(
     back = without_shared(then.files, snapshot.files)
     if back.num_rows:
         # Before the look whether they are there, so that a VACUUM which begins after it is a conflict.
-        txn.rest_on_files(_unreferenced_since(snapshot, back))
+        since_ms = _unreferenced_since(snapshot, back)
+        txn.rest_on_files(since_ms)
+        check_no_vacuum_in_progress(snapshot, since_ms)
     back = _still_there(snapshot.store, back, then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
     remove_files(txn, gone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -12,6 +13,7 @@ import pytest
 import refdelta.staging
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts import precedence
+from refdelta.ops import vacuum_in_progress
 
 LEVELS = ["Serializable", "WriteSerializable"]
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -246,6 +248,47 @@ def test_a_vacuum_that_keeps_the_files_goes_by(path):
     txn.restore(0)
     DeltaTable(path).vacuum(dry_run=False)
     txn.commit()
+    assert held(path) == [1]
+
+
+def start_vacuum(path, retention_ms):
+    """A VACUUM that has begun, and is slow or was interrupted."""
+    start = {"operation": "VACUUM START", "operationParameters": {"specifiedRetentionMillis": str(retention_ms)}}
+    note(path, start | {"timestamp": round(time.time() * 1000)})
+
+
+def note(path, info):
+    version = DeltaTable(path).version() + 1
+    (path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"commitInfo": info}) + "\n")
+
+
+def test_a_vacuum_that_has_begun_may_delete_what_a_restore_brings_back(path):
+    write_deltalake(path, ids(1))
+    write_deltalake(path, ids(2), mode="overwrite")
+    start_vacuum(path, 0)
+    with pytest.raises(errors.ConcurrentDeleteReadException, match="run VACUUM once more") as caught:
+        DeltaTable(path).restore(0)
+    assert (caught.value.conflict.rule, caught.value.conflict.version) == ("files-deleted", 2)
+    assert held(path) == [2]
+    note(path, {"operation": "VACUUM END"})
+    DeltaTable(path).restore(0)
+    assert held(path) == [1]
+
+
+def test_a_vacuum_that_has_begun_and_keeps_the_files_is_in_no_way(path):
+    write_deltalake(path, ids(1))
+    write_deltalake(path, ids(2), mode="overwrite")
+    start_vacuum(path, 3_600_000)
+    DeltaTable(path).restore(0)
+    assert held(path) == [1]
+
+
+def test_a_vacuum_that_began_long_ago_was_interrupted(path, monkeypatch):
+    write_deltalake(path, ids(1))
+    write_deltalake(path, ids(2), mode="overwrite")
+    start_vacuum(path, 0)
+    monkeypatch.setattr(vacuum_in_progress, "LONGEST_MS", -60_000)
+    DeltaTable(path).restore(0)
     assert held(path) == [1]
 
 

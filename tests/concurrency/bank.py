@@ -263,7 +263,20 @@ def audit(txn: WriteTransaction, dice: random.Random, number: int) -> Effect:
 
 
 def keep_in_shape(seed: int, uri: str) -> Counter[str]:
-    """OPTIMIZE in all its forms, checkpoints, VACUUM and RESTORE, each once at least, until the transfers are done.
+    """OPTIMIZE in all its forms, checkpoints and RESTORE, each once at least, until the transfers are done.
+
+    Returns how many of each kind were committed, or refused by which error.
+    """
+    return _in_turns([compact, sort, purge, checkpoint, restore], seed, uri)
+
+
+def clean_up(seed: int, uri: str) -> Counter[str]:
+    """VACUUM, until the transfers are done. Returns how many files it removed."""
+    return _in_turns([vacuum], seed, uri)
+
+
+def _in_turns(kinds: Sequence[Callable[[DeltaTable, random.Random], int]], seed: int, uri: str) -> Counter[str]:
+    """Each kind once at least, in random order, until the transfers are done.
 
     Returns how many of each kind were committed, or refused by which error, and how many files VACUUM removed.
     """
@@ -271,7 +284,7 @@ def keep_in_shape(seed: int, uri: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     todo: list[Any] = []
     while not _shared.over.is_set() or todo or not counts:
-        todo = todo or dice.sample([compact, sort, purge, checkpoint, vacuum, restore], 6)
+        todo = todo or dice.sample(kinds, len(kinds))
         kind = todo.pop()
         for _ in range(4):
             try:
