@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
+from refdelta.core.rows.sets import MOST_ROWS
 from refdelta.engine.state import adds_table
 from refdelta.errors import ExpressionError
 
@@ -78,7 +79,7 @@ def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
 def only(rows: AddedRows) -> Add:
     """A file with no other rows than these, by a deletion vector that hides the others and stands nowhere else."""
     records = num_records(rows.add)
-    if rows.rows is None or records is None:
+    if rows.rows is None or records is None or records > MOST_ROWS:
         return rows.add
     hidden = BitMap64(range(records)) - rows.rows
     hidden.run_optimize()

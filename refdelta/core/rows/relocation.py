@@ -10,7 +10,7 @@ Where there is no record, rows of a table that tracks rows are found by their id
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from pyroaring import BitMap64
@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.paths import same_path
-from refdelta.core.rows.sets import NONE, All, Rows, carry, renumber
+from refdelta.core.rows.sets import MOST_ROWS, NONE, All, Rows, carry, renumber
 
 ROW_PLACES = "rowPlaces"
 """The field of commitInfo with the record: output path to its :class:`CopiedRows` values, in order."""
@@ -203,6 +203,8 @@ def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str
                 raise ValueError(f"places of {place.path!r} that do not go together")
             spans.setdefault(key, []).append(Span(same_path(path), place.start, place.rows, offset))
             offset += place.rows
+            if offset > MOST_ROWS:
+                raise ValueError(f"{path!r} has more than {MOST_ROWS:,} rows")
     found = {}
     for key, parts in spans.items():
         parts.sort(key=lambda span: span.start)
@@ -217,7 +219,7 @@ def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str
 
 
 def record(groups: Iterable[Group]) -> dict[str, Any]:
-    """The fields of commitInfo that say where the rows of these groups went; none where nobody can say."""
+    """The fields of commitInfo that say where the rows of these groups went; none where that is unknown."""
     outputs = [output for group in groups if not group.permuted for output in group.outputs]
     if not outputs:
         return {}
@@ -229,10 +231,14 @@ def _json(place: CopiedRows) -> dict[str, Any]:
     return {"path": place.path, **vector, "start": place.start, "rows": place.rows}
 
 
+# What a log states is a claim: a range of rows is made of no more than a file may have.
+_Rows = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
+
+
 class _Recorded(msgspec.Struct, rename="camel"):
     path: str
-    start: int
-    rows: int
+    start: _Rows
+    rows: _Rows
     deletion_vector: DeletionVectorDescriptor | None = None
 
 

@@ -13,6 +13,9 @@ from pyroaring import BitMap64
 if TYPE_CHECKING:
     import numpy as np
 
+MOST_ROWS: Final = 2**31
+"""How many rows a data file may have. A larger number in a log is no number of rows."""
+
 SHOWN: Final = 3
 """How many positions of a file an error shows."""
 
