@@ -22,6 +22,7 @@ from refdelta.errors import (
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
     ConcurrentModificationError,
+    InvalidLogError,
     StoreError,
 )
 
@@ -82,6 +83,7 @@ _ENDS = {
     CommitFailedError: "failed",
     CommitOutcomeUnknownError: "outcome unknown",
     StoreError: "failed",
+    InvalidLogError: "failed",
 }
 
 
@@ -101,7 +103,6 @@ def diagram() -> str:
 
 
 def _commit(txn: str) -> bytes:
-    # The winner's file is one that the transaction reads, so that it conflicts in some of the ways.
     return encode_commit([CommitInfo({"operation": "WRITE", "txnId": txn})])
 
 

@@ -165,6 +165,7 @@ class OnExample(OnRefdelta):
 SCENARIOS = read_scenarios(ROOT / "tests" / "scenarios")
 
 
+@pytest.mark.sample(check=40)
 @pytest.mark.parametrize("case", SCENARIOS, ids=lambda case: case.id)
 def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
     def verdict(outcome):

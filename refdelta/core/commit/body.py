@@ -1,7 +1,7 @@
 """The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
 
-A put whose outcome is open is repeated with the same bytes, so they change behind a settled loss only. On a table with
-in-commit timestamps, or row ids, they change behind each loss, since both rise with versions; so do changes of type
+A put whose outcome is open is repeated with the same bytes, so they change only after a settled loss. On a table with
+in-commit timestamps, or row ids, they change after each loss, since both rise with versions; so do changes of type
 that note their version, as the preview of type widening has it.
 """
 
@@ -51,17 +51,17 @@ class CommitBody:
         """Whether it turns in-commit timestamps on for a table that has versions without them."""
         return self.clock is not None and self.clock.since is None and not self.clock.creates
 
-    def behind(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
-        """Take note of the timestamps of winners that do not conflict, and of which row ids they gave out.
+    def after(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
+        """Record the timestamps of winners that do not conflict, and the row ids that they gave out.
 
         Raises ``InvalidLogError`` for marks that say nothing of these.
         """
         self.stale = self.stale or self.prepared.metadata_at is not None
         if self.row_ids is not None:
-            self.row_ids, self.stale = self.row_ids.behind(row_marks), True
+            self.row_ids, self.stale = self.row_ids.after(row_marks), True
         if self.clock is not None:
             for winner_ms in timestamps:
-                self.clock, self.stale = self.clock.behind(winner_ms), True
+                self.clock, self.stale = self.clock.after(winner_ms), True
 
     @property
     def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:
@@ -69,7 +69,7 @@ class CommitBody:
         return tuple(descriptor for _, descriptor in self._vectors.values())
 
     def unwritten(self) -> dict[str, BitMap64]:
-        """The deletion vectors that it takes to encode it, by path, less those that are written as they have to be."""
+        """The deletion vectors that are still to be written before the commit can be encoded, by path."""
         if not self.stale:
             return {}
         wanted, known = self.state.vectors_wanted(), self._vectors
@@ -77,12 +77,12 @@ class CommitBody:
         return {path: rows for path, rows in wanted.items() if path not in self._vectors}
 
     def written(self, vectors: Mapping[str, BitMap64], descriptors: Sequence[DeletionVectorDescriptor]) -> None:
-        """Take note of where vectors were written, in their order."""
+        """Record where vectors were written, in their order."""
         for (path, rows), descriptor in zip(vectors.items(), descriptors, strict=True):
             self._vectors[path] = rows, descriptor
 
     def encode(self, version: int, waited_ms: int = 0) -> None:
-        """Make ``data`` what the state is; nothing is :meth:`unwritten`.
+        """Encode the state as ``data``, once nothing is :meth:`unwritten`.
 
         Args:
             version: the version that it is to be.
@@ -118,7 +118,7 @@ class CommitBody:
         return info
 
     def _reads(self) -> dict[str, Any]:
-        """What it read; nothing for a blind append or a compaction."""
+        """The reads, for commitInfo; none for a blind append or a compaction."""
         state = self.state
         if state.blind or state.snapshot_isolation:
             return {}

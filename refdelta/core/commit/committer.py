@@ -36,7 +36,7 @@ class Committer(Protocol):
 
         Returns:
             ``Committed`` where they are it now; ``Exists`` where the version is there already, with the commits from it
-            on where the reply brings them along; ``Unknown`` where nobody can tell, as when no reply came. An error
+            on where the reply brings them along; ``Unknown`` where that is open, as when no reply came. An error
             that is raised says that they are not it and never will be.
         """
 

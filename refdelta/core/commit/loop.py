@@ -21,8 +21,8 @@ between two ``VersionExists(N)``:
 
 * the one before it fails the commit of a stale handle with nothing written;
 * the one after it is for a process that was suspended in between for so long that cleanup went past it. A commit of
-  ours behind which the next version is missing although newer ones exist is dead: it is withdrawn, and the commit
-  failed. Where that cannot be told the outcome is unknown.
+  ours whose next version is missing although newer ones exist is dead: it is withdrawn, and the commit
+  failed. Where that cannot be decided, the outcome is unknown.
 
 The shell may answer ``VersionExists`` from what it saw moments ago: cleanup removes what is hours old at least
 (PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow. On a disk of
@@ -109,7 +109,7 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         CommitRetriesExhaustedError: the limits are used up; nothing was committed.
         CommitFailedError: the handle is too old; nothing was committed.
         InvalidLogError: a winner's file is broken or missing; nothing was committed.
-        CommitOutcomeUnknownError: nobody can tell.
+        CommitOutcomeUnknownError: it may have been committed or not.
         InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
         InvalidArgumentError: what is staged sets the mark of row ids, which commits work out by themselves; it has a
             file to which no row ids can be given.
@@ -144,7 +144,7 @@ class _Loop:
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
-    # Winners behind the next one that the committer has sent along.
+    # Winners after the next one that the committer has sent along.
     sent_along: tuple[bytes, ...] = ()
     # How many bytes a winner has, by those that were seen last.
     winner_bytes: int = 1
@@ -172,8 +172,8 @@ class _Loop:
                 return self._committed(recovered=self.in_doubt)
             self.in_doubt = False
             yield from self._step_over(winner)
-            # The pause comes before the look at the log, not behind it: a put after a pause goes to a version that
-            # others have taken meanwhile, and who has lost often, and waits long, would lose for ever.
+            # The pause comes before the look at the log. After it, the put would go to a version that others have taken
+            # meanwhile, and a transaction that has lost often, and so waits long, would lose for ever.
             used_up = self.attempts >= self.limits.max_attempts
             over = used_up or (yield from self._out_of_time(Pause(self.attempts, "lost")))
             if (yield from self._catch_up()):
@@ -187,7 +187,7 @@ class _Loop:
         if self.body.brings_timestamps and self.base >= 0:
             # Versions without in-commit timestamps have other times, which its own must exceed.
             before = yield from self._insist(CommitTime(self.base), Time)
-            self.body.behind([before.ms], ())
+            self.body.after([before.ms], ())
         vectors = self.body.unwritten()
         if vectors:
             found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)
@@ -261,19 +261,19 @@ class _Loop:
                     case Conflict():
                         raise verdict.error()
                     case NeedVectors(descriptors):
-                        behind = self._vectors_of(following, winner.version)
-                        yield from self.vectors.find(descriptors, winner, behind, facts)
+                        later = self._vectors_of(following, winner.version)
+                        yield from self.vectors.find(descriptors, winner, later, facts)
                     case NeedRows(rows):
                         yield from self._match_rows(rows, facts)
                     case NeedPlaces(unlocated):
                         yield from self._locate_rows(unlocated, winner, facts)
             if state.advance(winner, facts):
                 self.body.stale = True
-        self._go_behind(1, [winner.in_commit_timestamp], winner.row_marks)
+        self._passed(1, [winner.in_commit_timestamp], winner.row_marks)
 
-    def _go_behind(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
-        """Of so many winners, which do not conflict."""
-        self.body.behind(timestamps, row_marks)
+    def _passed(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
+        """Go on after so many winners, which do not conflict."""
+        self.body.after(timestamps, row_marks)
         self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
         self.base += count
 
@@ -290,7 +290,7 @@ class _Loop:
         if self.prepared.txn_id in [info.txn_id for info in infos]:
             return False
         stamps = (whole_number(info.in_commit_timestamp) for info in infos)
-        self._go_behind(len(winners), stamps, together.row_marks)
+        self._passed(len(winners), stamps, together.row_marks)
         return True
 
     def _vectors_of(self, following: Sequence[bytes], winner: int) -> Iterator[DeletionVectorDescriptor]:
@@ -310,7 +310,7 @@ class _Loop:
         match (yield from ask(MatchRows(rows), Matches)):
             case Matches(found, seconds):
                 self.budget.spend(files, seconds)
-                # Files behind the last one were not asked, as one with a row that matches is enough.
+                # The files after one with a row that matches were not asked.
                 facts.matches.update((file_key(add), at < len(found) and found[at]) for at, add in enumerate(files))
             case Failed(error):
                 self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
@@ -324,7 +324,7 @@ class _Loop:
             return
         match (yield from ask(LocateRows(wanted.inputs, wanted.outputs), Relocations)):
             case Relocations(found) if len(found) < len(wanted.inputs):
-                why = f"the ids of rows that were rearranged {wanted.who(winner)} are in none of the new files"
+                why = f"the ids of rows that were rearranged {wanted.by(winner)} are in none of the new files"
                 self.reasons[why] = None
             case Relocations(found):
                 if wanted.group is None:
@@ -332,7 +332,7 @@ class _Loop:
                 else:
                     facts.own_relocations[wanted.group] = found
             case Failed(error):
-                why = f"rows that were rearranged {wanted.who(winner)} cannot be looked for: {error}"
+                why = f"rows that were rearranged {wanted.by(winner)} cannot be looked for: {error}"
                 self.reasons[why] = None
 
     def _catch_up(self) -> Generator[Effect, Reply, bool]:

@@ -32,8 +32,8 @@ class PreparedCommit:
         table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
         changes: the rows that it takes out of files, and the files that it rearranges.
         rests_on: metadata domains whose values its metaData action may make wrong.
-        clock: where the table has in-commit timestamps behind this commit, what it takes to give it one.
-        row_ids: where new files of the table get row ids, what it takes to give them.
+        clock: the time of the commit, where the table has in-commit timestamps after it.
+        row_ids: the row ids that it may give out, where new files of the table get some.
         group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
             None where those of ``commit_info`` hold for them too.
         metadata_at: what its metaData action says where it becomes a version, as one does that notes the version of a
@@ -72,7 +72,7 @@ class CommitOutcome:
         groups: the groups of files that it rearranged.
         unused: data files that were written for it and that it does not name.
         fallbacks: why files decided somewhere and not rows.
-        log: the content of the commit files behind the version that was read, its own the last one; None where the
+        log: the commits after the version that was read, its own the last one; None where the
             shell did not hold them all.
     """
 

@@ -1,7 +1,7 @@
 """The two isolation levels (concurrency.md, "Levels").
 
 Readers see one snapshot at either level. The levels differ in which serial order the transactions that write must be
-equivalent to: the log's own, or some order in which a blind append may move behind a transaction that did not see it.
+equivalent to: the log's own, or some order in which a blind append may come after a transaction that did not see it.
 """
 
 from __future__ import annotations

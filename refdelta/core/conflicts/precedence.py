@@ -2,16 +2,16 @@
 WriteSerializable are not free").
 
 At WriteSerializable a transaction T does not conflict with a blind append I that adds rows T would have read; it takes
-its place before I instead. Whoever read what T writes, and did not see it, must come before T, and so before I. That is
-impossible for a transaction that read I, or that must follow one which did; nor may it move one that asked to be
-Serializable.
+its place before I instead. A transaction that read what T writes, and did not see T, must come before T, and so before
+I. That is impossible for a transaction that read I, or that must follow one which did; nor may it move one that asked to
+be Serializable.
 
 The serial order in mind is that of the log, in which some transactions were moved in front of a blind append, and no
-blind append was moved. T may be moved in front of the first append that it skipped, together with all winners behind
+blind append was moved. T may be moved in front of the first append that it skipped, together with all winners after
 that append which must precede T. These are found backwards from T, by what each read and wrote. As soon as an append
 is among them, T has no place: with I itself there is a cycle, and another one must stay where it is, so that what was
 shown for earlier transactions holds. Where nothing must move but T, this is the contract's sound rule: T's writes
-touch nothing that a transaction behind I read.
+touch nothing that a transaction after I read.
 
 What a winner read is in its ``commitInfo.readPredicates``; one that does not say is taken to have read everything.
 """
@@ -94,24 +94,24 @@ def _recorded(winner: Footprint, table: ReadTable | None) -> tuple[RowPredicate,
 
 @dataclass(slots=True)
 class Precedence:
-    """The winners behind the first blind append that a transaction skipped.
+    """The winners after the first blind append that a transaction skipped.
 
     Attributes:
         staged: the transaction.
         table: the table, for the winners' predicates.
-        behind: the winners from that append on, in the order of the log.
+        since: the winners from that append on, in the order of the log.
         files: how many files they have together.
         first: that append.
     """
 
     staged: Effects
     table: ReadTable | None
-    behind: list[Effects] = field(default_factory=list)
+    since: list[Effects] = field(default_factory=list)
     files: int = 0
     first: Footprint | None = None
 
     def append_in_the_way(self, winner: Footprint) -> Footprint | None:
-        """The blind append that the transaction skipped, or one behind it, which would have to come before it if it
+        """The blind append that the transaction skipped, or one after it, which would have to come before it if it
         committed over this winner too; None if there is none.
         """
         if self.first is None or winner.blind or not winner.writes_values:
@@ -133,14 +133,14 @@ class Precedence:
 
     def _changing(self) -> Iterator[Effects]:
         """From the newest to the oldest, so that all of a winner's successors are known when it is looked at."""
-        return (effects for effects in reversed(self.behind) if effects.commit.writes_values)
+        return (effects for effects in reversed(self.since) if effects.commit.writes_values)
 
     def pass_over(self, winner: Footprint, *, skipped: bool) -> None:
-        """Go behind a winner that does not conflict; ``skipped``: it is a blind append with rows that were not read."""
+        """Advance past a winner that does not conflict. ``skipped``: a blind append with rows that were not read."""
         if self.first is None:
             if not skipped:
                 return
             self.first = winner
         self.files += len(winner.adds) + len(winner.removes)
         if self.files <= _FILES_KEPT:
-            self.behind.append(Effects.of_winner(winner, self.table))
+            self.since.append(Effects.of_winner(winner, self.table))

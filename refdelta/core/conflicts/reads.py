@@ -1,7 +1,7 @@
 """What a transaction read (concurrency.md, "What a transaction reads").
 
-A winner conflicts with a transaction by what the transaction *read*; a read that is not recorded here is a conflict
-that nobody sees. Of a predicate the rules need no more than :class:`RowPredicate` says: an engine brings its own.
+Whether a winner conflicts depends on what the transaction *read*; a read that is not recorded here is a conflict that
+is not found. The rules need of a predicate no more than :class:`RowPredicate` has, so that each engine brings its own.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class ReadSet:
 
 
 def recorded_reads(predicates: Sequence[RowPredicate], domains: Iterable[str] | None) -> dict[str, Any]:
-    """The fields of commitInfo that say what a transaction read, so that those who lose to it need not guess.
+    """The fields of commitInfo that say what a transaction read, so that transactions which lose to it need not guess.
 
     Args:
         predicates: of which each row that was read satisfies one.

@@ -7,8 +7,8 @@ the first rule that fires decides. A transaction is what it read and what it sta
 folded into one, an OPTIMIZE between two of them would be lost.
 
 :func:`check` is a function of three values and changes none of them. A rule may need to know more first: what deletion
-vectors hold, where rows went, or whether rows of new files answer to what was read. Then the verdict names it; who
-asked finds out, adds it to the :class:`~refdelta.core.rows.touched.Facts`, and asks again.
+vectors hold, where rows went, or whether rows of new files answer to what was read. Then the verdict names it; the
+caller finds out, adds it to the :class:`~refdelta.core.rows.touched.Facts`, and asks again.
 
 Number 6 of the contract fires only where VACUUM may delete files that a transaction brings back. A compaction moves
 rows, and :meth:`~refdelta.core.conflicts.state.TransactionState.advance` follows them, by the places that it records or
@@ -42,7 +42,7 @@ _REPLACING = frozenset({
     "CREATE TABLE", "CREATE TABLE AS SELECT", "REPLACE TABLE", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE",
     "CREATE OR REPLACE TABLE AS SELECT",
 })  # fmt: skip
-"""``commitInfo.operation`` of those who create or replace a table, in this engine and in delta-spark."""
+"""``commitInfo.operation`` of operations that create or replace a table, in this engine and in delta-spark."""
 
 
 class Dispute(msgspec.Struct, frozen=True):
@@ -146,7 +146,8 @@ def _protocol_changed(asked: ConflictCheck) -> Found:
 
 
 def _metadata_changed(asked: ConflictCheck) -> Found:
-    # What is written again as it was is no change; but of two who write it one fails, as in delta-spark.
+    # Metadata that is written again unchanged is no change; but of two transactions that write it one fails, as in
+    # delta-spark.
     state, metadata = asked.state, asked.winner.metadata
     if metadata is None or (not state.staged.changes_metadata and state.has_seen(metadata)):
         return None

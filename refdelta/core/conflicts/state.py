@@ -1,8 +1,8 @@
-"""How a transaction stands behind the winners that were checked so far, and one of them against it.
+"""The state of a transaction after the winners that were checked so far, and the check of the next one.
 
-What it read never changes. What changes from winner to winner is where the rows are that it knows, what it will write,
-and where in the serial order it can still stand: :meth:`TransactionState.advance` alone does that. The rules ask a
-:class:`ConflictCheck`, which changes nothing.
+The reads never change. From winner to winner, the places of the rows change that the transaction knows, and so do the
+actions that it will write and its place in a serial order: :meth:`TransactionState.advance` alone does that. The rules
+ask a :class:`ConflictCheck`, which changes nothing.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Unlocated:
     outputs: tuple[Add, ...]
     group: int | None = None
 
-    def who(self, winner: Footprint) -> str:
-        """Who rearranged them, for a reason."""
+    def by(self, winner: Footprint) -> str:
+        """The transaction that rearranged them, for a message."""
         return f"by version {winner.version}" if self.group is None else "by this transaction"
 
 
 @dataclass(slots=True)
 class TransactionState:
-    """One transaction on its way through its winners.
+    """One transaction after the winners that were checked.
 
     Attributes:
         read: what it read.
@@ -92,7 +92,7 @@ class TransactionState:
         table: the table as it saw it; without it no winner's file is ruled out.
         changes: what else it does.
         rests_on: metadata domains whose values its metaData action may make wrong: those that name columns, where it
-            removes or retypes one. It conflicts with who sets them as if it had read them.
+            removes or retypes one. It conflicts with transactions that set them, as if it had read them.
         staged: all of it, folded like a winner's. The files that it removes have the statistics with which they were
             read, though a remove is written without.
         rows: asks files for rows that it would have read.
@@ -184,8 +184,8 @@ class TransactionState:
         return self.table is not None and self.table.metadata == metadata
 
     def is_apart(self, winner: Footprint) -> bool:
-        """Whether the winner's files are surely none that concern it: then no rule fires, and it stands behind the
-        winner as it stands now. Most winners are such, and this is quick to see.
+        """Whether the winner's files are surely none that concern it: then no rule fires, and the state after
+        the winner is the state before it. Most winners are such, and this is quick to see.
         """
         return (
             winner.only_files
@@ -199,14 +199,14 @@ class TransactionState:
     # --- going on ---
 
     def advance(self, winner: Footprint, facts: Facts) -> bool:
-        """Go behind a winner that does not conflict and is not :meth:`apart <is_apart>`.
+        """Advance past a winner that does not conflict and is not :meth:`apart <is_apart>`.
 
         Args:
             winner: the commit.
             facts: those with which the rules said that it does not conflict.
 
         Returns:
-            Whether what is to be written changed.
+            Whether the commit must be encoded anew.
         """
         passed = ConflictCheck(self, winner, facts)
         if not self.blind and not self.snapshot_isolation:
@@ -247,7 +247,7 @@ class TransactionState:
 
     @property
     def rearranged(self) -> tuple[Group, ...]:
-        """The same groups as they were staged, by which the places of all their rows are told."""
+        """The same groups as they were staged, with the places of all their rows."""
         return tuple(group.group for group in self.files.groups.values())
 
     @property

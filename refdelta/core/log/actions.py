@@ -39,7 +39,7 @@ class DeletionVectorDescriptor(msgspec.Struct, frozen=True, kw_only=True, omit_d
 
     @property
     def unique_id(self) -> str:
-        """The derived id by which a logical file is told from another over the same data file."""
+        """The id of the vector. With the path it identifies the logical file."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
 

@@ -2,7 +2,7 @@
 (PROTOCOL.md, "In-Commit Timestamps", "Row Tracking").
 
 A file's rows have ids counted from its ``baseRowId``. The highest id that was ever given out is the value of a metadata
-domain, so each commit of new files takes the ids behind those of the versions before it. Neither depends on what a
+domain, so each commit of new files takes the ids that follow those of the versions before it. Neither depends on what a
 transaction read, but on where it lands: after each winner both are given anew.
 """
 
@@ -42,12 +42,12 @@ class Enablement(msgspec.Struct, frozen=True):
 
 
 class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit has to know of time, on a table that has in-commit timestamps behind it.
+    """The time of a commit to a table that has in-commit timestamps after it.
 
     Attributes:
         now_ms: the time of the first attempt.
         latest: the timestamp of the version before; before the first of all, or where no commit that was passed over
-            has told a later one, that of the version that was read.
+            had a later one, that of the version that was read.
         since: since when the table has them, as before the commit; None where the commit itself brings them.
         creates: whether the commit creates the table, which then has had them from its creation.
     """
@@ -57,14 +57,14 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
     since: Enablement | None = None
     creates: bool = False
 
-    def behind(self, winner_ms: int | None) -> CommitClock:
-        """The clock behind another writer's commit, with the timestamp that this one has."""
+    def after(self, winner_ms: int | None) -> CommitClock:
+        """The clock after another writer's commit, given the timestamp of that commit."""
         return (
             self if winner_ms is None or winner_ms <= self.latest else msgspec.structs.replace(self, latest=winner_ms)
         )
 
     def stamp(self, waited_ms: int) -> int:
-        """The timestamp of an attempt so many milliseconds after the first: the time, or just behind the version
+        """The timestamp of an attempt so many milliseconds after the first: the time, or just after the version
         before where clocks disagree.
 
         Raises:
@@ -89,9 +89,9 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
             since = Enablement(version, stamp)
         else:
             since = self.since if self.since.timestamp is not None else None
-        told = {} if since is None else {SINCE_VERSION: str(since.version), SINCE_TIMESTAMP: str(since.timestamp)}
+        noted = {} if since is None else {SINCE_VERSION: str(since.version), SINCE_TIMESTAMP: str(since.timestamp)}
         kept = {k: v for k, v in (metadata.configuration or {}).items() if k not in (SINCE_VERSION, SINCE_TIMESTAMP)}
-        return msgspec.structs.replace(metadata, configuration={**kept, **told})
+        return msgspec.structs.replace(metadata, configuration={**kept, **noted})
 
 
 def mark_of(domain: DomainMetadata) -> int:
@@ -111,7 +111,7 @@ def mark_of(domain: DomainMetadata) -> int:
 
 
 class RowIds(msgspec.Struct, frozen=True):
-    """What a commit has to know to give ids to the rows that it adds.
+    """The row ids that a commit may give to the rows that it adds.
 
     Attributes:
         mark: the highest id that was given out; -1 where there is none.
@@ -125,8 +125,8 @@ class RowIds(msgspec.Struct, frozen=True):
         domain = domains.get(DOMAIN)
         return cls() if domain is None else cls(mark_of(domain))
 
-    def behind(self, marks: Iterable[DomainMetadata]) -> RowIds:
-        """The ids behind other writers' commits, with the marks that these set."""
+    def after(self, marks: Iterable[DomainMetadata]) -> RowIds:
+        """The ids after other writers' commits, given the marks that these set."""
         return RowIds(max([self.mark, *map(mark_of, marks)]))
 
     def assigned(self, actions: Iterable[AnyAction], version: int) -> list[AnyAction]:

@@ -26,7 +26,7 @@ read satisfies one. A transaction that read nothing says so by ``isBlindAppend``
 
 READ_DOMAINS = "readDomains"
 """The field of commitInfo in which this engine records which metadata domains a transaction read; a list of names. Of a
-commit without it nobody knows, unless it is a blind append.
+commit without it they are unknown, unless it is a blind append.
 """
 
 VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
@@ -260,7 +260,7 @@ def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] 
 
 def fold_together(version: int, commits: Sequence[Sequence[FileLine]]) -> tuple[Footprint, list[LeanInfo]] | None:
     """Fold commits in a row into one, which has all their files, and of other things those of the last one; and what
-    their commitInfos say. None where that cannot be told, since not all of them have nothing but files.
+    their commitInfos say. None where one of them has other actions than of files.
 
     Args:
         version: of the last one.

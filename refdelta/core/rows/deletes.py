@@ -85,7 +85,7 @@ def with_vector(add: Add, vector: DeletionVectorDescriptor, *, records: int | No
     return msgspec.structs.replace(add, deletion_vector=vector, stats=stats, data_change=data_change)
 
 
-# --- files that somebody else has refreshed -----------------------------------------------------------------------
+# --- files that a winner has refreshed ----------------------------------------------------------------------------
 #
 # A winner that adds a file again as it was, to say other words about it (statistics, tags, row ids), conflicts with
 # nothing. What we say about the file takes over its words.

@@ -1,4 +1,4 @@
-"""Files of which a transaction knows rows, and what a winner did to them.
+"""One file of which a transaction knows rows, and the change that a winner made to it.
 
 What is read and what is deleted are kept apart (a MERGE may match a row and leave it alone), and both are carried on:
 into a larger deletion vector, and through a compaction to the places where its record says that the rows are now.
@@ -25,7 +25,7 @@ Vectors: TypeAlias = Mapping[str, BitMap64]
 
 
 def vector_id(vector: DeletionVectorDescriptor | None) -> str | None:
-    """By what a logical file is told from another over the same data file."""
+    """The id of a deletion vector. With the path it identifies the logical file."""
     return None if vector is None else vector.unique_id
 
 
@@ -49,7 +49,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file of which a transaction knows rows, as it stands behind the winners that were checked.
+    """A file of which a transaction knows rows, after the winners that were checked.
 
     Attributes:
         vector: its deletion vector.
@@ -90,12 +90,12 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """It is no longer there, or nobody can say where its rows are."""
+    """It was removed, or its rows were moved to where they cannot be traced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """It was added again as it was, with other words about it."""
+    """It was added again with the same rows, and other statistics, tags or row ids."""
 
     add: Add
 

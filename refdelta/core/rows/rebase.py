@@ -37,7 +37,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRebase:
-    """One group, as it stands behind the winners that were checked.
+    """One group, after the winners that were checked.
 
     Attributes:
         group: as it was staged.
@@ -66,12 +66,12 @@ class CompactionRebase:
 
     @property
     def scattered(self) -> bool:
-        """Whether nobody knows yet where a row of the inputs is."""
+        """Whether the places of its rows are unknown: they were sorted, and not found by their ids yet."""
         return self.group.permuted and not self.relocations
 
     def survives(self, change: FileChange, winner: Footprint) -> bool:
-        """Whether it can be what it is to be behind a winner that did this to an input, where rows are found by their
-        ids. What the winner kept of the rows of a file that it removed is in files of its own.
+        """Whether it can still be committed after a winner that changed an input like this, where rows are found by
+        their ids. The rows that the winner kept of a file that it removed are in files of its own.
         """
         removed = isinstance(change, Gone) and not winner.rearranges
         return isinstance(change, Revised) or (removed and self.group.permuted)
@@ -88,14 +88,14 @@ class CompactionRebase:
         return {path: change for path, change in found if not isinstance(change, Renewed)}
 
     def vectors_needed(self, changes: FileChanges) -> Iterator[DeletionVectorDescriptor | None]:
-        """The deletion vectors without which :meth:`behind` cannot say."""
+        """The deletion vectors without which :meth:`after` cannot be computed."""
         if not self.scattered:
             for change in self.touched(changes).values():
                 if isinstance(change, Revised):
                     yield change.add.deletion_vector
 
-    def behind(self, changes: FileChanges, winner: Footprint, vectors: Vectors) -> CompactionRebase | None:
-        """The group behind a winner that does not conflict with it; None where it is dropped."""
+    def after(self, changes: FileChanges, winner: Footprint, vectors: Vectors) -> CompactionRebase | None:
+        """The group after a winner that does not conflict with it; None where it is dropped."""
         if self.scattered and self.touched(changes):
             return None
         inputs, hidden = dict(self.inputs), dict(self.hidden)

@@ -1,7 +1,7 @@
-"""The files that a transaction knows, and what one winner did to them.
+"""The files of which a transaction knows rows, and the changes that one winner made to them.
 
-:class:`KnownFiles` is what changes from winner to winner; :class:`TouchedFiles` is one winner against them. The second
-is made anew for each question and remembers nothing: what the winner's log file does not say is in :class:`Facts`.
+:class:`KnownFiles` changes from winner to winner. :class:`TouchedFiles` compares one winner with them; it is made for
+one question and remembers nothing. What the winner's log file does not say is in :class:`Facts`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from refdelta.core.rows.sets import ALL, NONE, Rows, any_of, union
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """What was found out about one winner, beyond what its log file says.
+    """Facts about one winner that its log file does not say.
 
-    The rules name what they lack (``NeedVectors``, ``NeedRows``, ``NeedPlaces``); who asks them adds it here, or that
-    it cannot be had, and asks again.
+    The rules name the facts that they lack (``NeedVectors``, ``NeedRows``, ``NeedPlaces``). The caller adds them here,
+    or that they cannot be had, and asks again.
 
     Attributes:
         vectors: deletion vectors by their ids.
@@ -53,7 +53,7 @@ class Facts:
 
     @classmethod
     def of(cls, winner: Footprint, reasons: dict[str, None] | None = None) -> Facts:
-        """What a winner itself says."""
+        """The facts that a winner records itself."""
         return cls(relocations=recorded_relocations(winner), reasons={} if reasons is None else reasons)
 
 
@@ -114,21 +114,21 @@ class KnownFiles:
     # --- going on ---
 
     def advance(self, touched: TouchedFiles) -> bool:
-        """Go behind a winner that does not conflict. Returns whether what is to be written changed."""
+        """Advance past a winner that does not conflict. Returns whether the commit must be encoded anew."""
         relocations = touched.facts.relocations
         if not touched.changes and not (self.everything and relocations):
             return False
         groups = touched.groups
         changed = self._advance_states(touched)
         for number, group in groups.items():
-            behind = group.behind(touched.changes, touched.winner, touched.vectors)
+            after = group.after(touched.changes, touched.winner, touched.vectors)
             changed = True
-            for path in group.inputs.keys() - (behind.inputs.keys() if behind else ()):
+            for path in group.inputs.keys() - (after.inputs.keys() if after else ()):
                 del self.inputs[path]
-            if behind is None:
+            if after is None:
                 del self.groups[number]
             else:
-                self.groups[number] = behind
+                self.groups[number] = after
         return changed
 
     def _advance_states(self, touched: TouchedFiles) -> bool:
@@ -148,7 +148,7 @@ class KnownFiles:
     def _advance_everything(
         self, winner: Footprint, relocations: Mapping[str, Relocation], now: dict[str, FileState]
     ) -> None:
-        """Of a compacted file, who read every row knows those that come from files which it saw."""
+        """A transaction that read every row knows, in a compacted file, the rows that come from files which it saw."""
         moved = self.unseen & relocations.keys()
         mixed = {output for path in moved for output in relocations[path].outputs} | now.keys()
         seen = dict.fromkeys(mixed, NONE)
@@ -168,7 +168,7 @@ class KnownFiles:
 
 
 class TouchedFiles:
-    """What one winner did to the files that a transaction knows.
+    """The changes that one winner made to the files of which a transaction knows rows.
 
     Args:
         known: the files; they are left as they are.
@@ -179,11 +179,11 @@ class TouchedFiles:
     def __init__(self, known: KnownFiles, winner: Footprint, facts: Facts) -> None:
         self.known, self.winner, self.facts = known, winner, facts
 
-    # --- what it did ---
+    # --- the changes ---
 
     @functools.cached_property
-    def _told(self) -> Mapping[str, FileChange]:
-        """What it did to files that are known, as the log says; the others cost nothing."""
+    def _logged(self) -> Mapping[str, FileChange]:
+        """The changes to known files, as the log says; other files cost nothing."""
         known, winner = self.known, self.winner
         if known.are_left_alone(winner):
             return {}
@@ -199,14 +199,14 @@ class TouchedFiles:
 
     @functools.cached_property
     def _decided(self) -> tuple[Mapping[str, FileChange], Mapping[str, BitMap64], frozenset[str]]:
-        """What it did, as far as deletion vectors tell that still exist; these vectors; and the files about which they
-        do not tell, which count as removed.
+        """The changes, as far as deletion vectors still exist that show them; these vectors; and the files for which
+        they do not, which count as removed.
         """
-        told, facts = self._told, self.facts
+        logged, facts = self._logged, self.facts
         if not facts.missing:
-            return told, facts.vectors, frozenset()
-        changes, vectors, unknown = dict(told), dict(facts.vectors), set[str]()
-        for path, change in told.items():
+            return logged, facts.vectors, frozenset()
+        changes, vectors, unknown = dict(logged), dict(facts.vectors), set[str]()
+        for path, change in logged.items():
             if path in self.known.states and isinstance(change, Revised) and self.winner.only_hides(change.add):
                 # Of the vector as it was read, it suffices that no row was read that it hides.
                 before = vector_id(self.known.states[path].vector)
@@ -225,18 +225,18 @@ class TouchedFiles:
 
     @property
     def vectors(self) -> Mapping[str, BitMap64]:
-        """What the deletion vectors hide that it takes to decide, by their ids."""
+        """The deletion vectors that it takes to decide, by their ids."""
         return self._decided[1]
 
     @property
     def unknown(self) -> frozenset[str]:
-        """The files about which nothing can be said, as deletion vectors do not exist any more, by path."""
+        """The files that count as removed because deletion vectors do not exist any more, by path."""
         return self._decided[2]
 
     @functools.cached_property
     def groups(self) -> dict[int, CompactionRebase]:
         """The groups of which inputs were changed, by number, with the places of rows that were found by their ids."""
-        numbers = {number for path in self._told if (number := self.known.inputs.get(path)) is not None}
+        numbers = {number for path in self._logged if (number := self.known.inputs.get(path)) is not None}
         groups = {number: self.known.groups[number] for number in sorted(numbers)}
         for number, found in self.facts.own_relocations.items():
             groups[number] = dataclasses.replace(groups[number], relocations=found)
@@ -244,7 +244,7 @@ class TouchedFiles:
 
     @functools.cached_property
     def outcomes(self) -> dict[str, Outcome]:
-        """What it did to the rows of the files of which rows are known; all :meth:`vectors_needed` are there."""
+        """The effect on the rows of known files, once all :meth:`vectors_needed` are there."""
         return {
             path: file_state.outcome(
                 path,
@@ -266,7 +266,7 @@ class TouchedFiles:
             return change if isinstance(change, followed) else Gone()
         return change
 
-    # --- what that means ---
+    # --- their meaning ---
 
     def lost(self) -> Iterator[tuple[str, Rows]]:
         """The files of which rows were read that are gone, as the log writes their paths, and these rows."""
@@ -303,14 +303,14 @@ class TouchedFiles:
     def unlocated(self) -> list[Remove]:
         """The files that it has rearranged, without saying where their rows are, and of which that matters."""
         known, winner = self.known, self.winner
-        if not winner.rearranges or not (known.everything or self._told):
+        if not winner.rearranges or not (known.everything or self._logged):
             return []
         gone = winner.removed.keys() - winner.added.keys() - self.facts.relocations.keys()
         wanted = gone if known.everything else gone & known.states.keys()
         return [winner.removed[path] for path in sorted(wanted - known.pinned.keys())]
 
     def scattered(self) -> dict[int, CompactionRebase]:
-        """The groups of which it deleted rows that nobody knows the places of, by number."""
+        """The groups of which it deleted rows whose places are unknown, by number."""
         if not self.known.vectors or not self.known.groups:
             return {}
         return {
