@@ -41,7 +41,7 @@ demo-s3: setup servers  ## the same on S3: versitygw is started for it and serve
 check: setup  ## what needs no Java, Go or npm, for after every change (a minute and a half)
 	$(PYTEST) --tier check
 
-test: setup  ## tests of all kinds, real Spark and real servers, too (a quarter of an hour); what needs Java 17, Go or npm skips without
+test: setup  ## tests of all kinds, real Spark and real servers, too (ten minutes); what needs Java 17, Go or npm skips without
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier test
 

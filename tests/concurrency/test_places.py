@@ -120,6 +120,19 @@ def test_a_field_of_that_name_that_is_something_else_is_no_record(field):
     assert recorded(field, remove("a", changes=False), add("x", changes=False)) == {}
 
 
+@pytest.mark.parametrize(
+    "claim", [{"rows": 2**62}, {"rows": 2**65}, {"rows": 2**31 + 1}, {"start": -1}, {"start": 2**40}]
+)
+def test_a_claim_of_more_rows_than_a_file_has_is_no_record(claim):
+    field = {"x": [{"path": "a", "start": 0, "rows": 2**31} | claim]}
+    assert recorded(field, remove("a", changes=False), add("x", changes=False)) == {}
+
+
+def test_outputs_of_more_rows_than_a_file_has_are_no_record():
+    field = {"x": [{"path": name, "start": 0, "rows": 2**31} for name in "ab"]}
+    assert recorded(field, remove("a", changes=False), remove("b", changes=False), add("x", changes=False)) == {}
+
+
 def test_a_record_beside_a_change_of_rows_is_none():
     field = record([two_files()])[ROW_PLACES]
     assert recorded(field, *two_files_moved())

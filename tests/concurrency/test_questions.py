@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_deltalake
+from refdelta.core.conflicts.state import AddedRows
+from refdelta.core.log.actions import Add
+from refdelta.core.rows.deletion_vector import locate, parse_bitmap
+from refdelta.questions import only
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"}
 
@@ -127,6 +132,21 @@ def test_files_that_cannot_be_looked_at_are_in_the_way(tmp_path):
     new.write_bytes(b"not Parquet")
     with pytest.raises(errors.ConcurrentAppendException, match="cannot be looked at"):
         late.commit()
+
+
+@pytest.mark.parametrize("claim", [2**31 + 1, 2**62, 2**65, -1])
+def test_a_number_of_rows_that_no_file_has_makes_no_bitmap(claim):
+    file = Add(
+        path="f", partition_values={}, size=1, modification_time=0, data_change=True, stats=f'{{"numRecords":{claim}}}'
+    )
+    assert only(AddedRows(file, BitMap64([1]))) is file
+
+
+def test_some_rows_of_a_file_are_asked_by_a_vector_that_hides_the_others():
+    file = Add(path="f", partition_values={}, size=1, modification_time=0, data_change=True, stats='{"numRecords":4}')
+    assert only(AddedRows(file)) is file
+    vector = only(AddedRows(file, BitMap64([1, 3]))).deletion_vector
+    assert list(parse_bitmap(locate(vector).data, file="f")) == [0, 2]
 
 
 def test_a_predicate_that_fails_over_a_new_row_matches_it(tmp_path):

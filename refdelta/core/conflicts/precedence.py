@@ -3,8 +3,8 @@ WriteSerializable are not free").
 
 At WriteSerializable a transaction T does not conflict with a blind append I that adds rows T would have read; it takes
 its place before I instead. A transaction that read what T writes, and did not see T, must come before T, and so before
-I. That is impossible for a transaction that read I, or that must follow one which did; nor may it move one that asked to
-be Serializable.
+I. That is impossible for a transaction that read I, or that must follow one which did; nor may it move one that asked
+to be Serializable.
 
 The serial order in mind is that of the log, in which some transactions were moved in front of a blind append, and no
 blind append was moved. T may be moved in front of the first append that it skipped, together with all winners after
