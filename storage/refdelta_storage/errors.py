@@ -63,7 +63,15 @@ _SIGNED = re.compile(
 )
 _HEADER = re.compile(r"(?i)\b(bearer|basic|sharedkey|sharedkeylite|x-amz-security-token:)(\s+)(?!\*\*\*)[^\s,;'\"<>]+")
 _AWS_ID = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{12,}\b")
-_USERINFO = re.compile(r"://[^/\s@'\"]*:[^/\s'\"]*@")
+# A name and a password before an @, which may be escaped; a password may hold a slash. Neither the port of a host nor
+# the colons of an ARN are the beginning of one.
+_PORT = r"(?:[\w.-]*@)?(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9a-f:]+\]):\d+(?:[/?\s'\"]|$)"
+_LOGIN = re.compile(rf"(?i)://(?!arn:|{_PORT})[^/\s@'\"]*(?::|%3a)[^\s'\"]*(?:@|%40)")
+
+
+def holds_login(uri: str) -> bool:
+    """Whether a URI holds a name and a password."""
+    return _LOGIN.search(uri) is not None
 
 
 def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
@@ -75,7 +83,7 @@ def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text = text.replace(form, "***")
     text = _SIGNED.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
     text = _HEADER.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
-    return _USERINFO.sub("://***@", _AWS_ID.sub("***", text))
+    return _LOGIN.sub("://***@", _AWS_ID.sub("***", text))
 
 
 def _forms(secret: str) -> set[str]:

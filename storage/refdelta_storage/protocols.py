@@ -13,7 +13,7 @@ from refdelta_storage.azure import PROMISES as AZURE_PROMISES
 from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
-from refdelta_storage.errors import InvalidOptionError, redact
+from refdelta_storage.errors import InvalidOptionError, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.options import truth
 from refdelta_storage.probe import Probed
@@ -203,11 +203,9 @@ def _refuse_http(arguments: Mapping[str, Any]) -> None:
 
 
 def _refuse_credentials(uri: str) -> None:
-    authority = uri.partition("://")[2].partition("/")[0]
-    userinfo = authority.rpartition("@")[0]
     # After a "?" only: "token=x" may be the name of a folder.
     query = uri.partition("?")[2]
-    if ":" in userinfo or redact(query) != query:
+    if holds_login(uri) or redact(query) != query:
         raise InvalidOptionError(
             f"no credentials in a URI, they would be shown with it; use storage options: {redact(uri)}"
         )

@@ -19,6 +19,7 @@ from refdelta_storage import (
     open_store,
     protocols,
 )
+from refdelta_storage.errors import holds_login, redact
 from refdelta_storage.probe import Probed
 
 
@@ -125,12 +126,34 @@ class TestOthers:
             "s3://AKIA:hunter2secret@bucket/t",
             "abfss://c@a.dfs.core.windows.net/t?sv=1&sig=hunter2secret",
             "https://u:hunter2secret@host/t",
+            "s3a://AKIA:x/hunter2secret@bucket/t",
+            "s3a://AKIA:x/hunter2secret%40bucket/t",
+            "s3://AKIA%3Ahunter2secret@bucket/t",
+            "s3://AKIA:12/hunter2secret@bucket",
+            "abfss://AKIA:a@b/hunter2secret@account.dfs.core.windows.net/t",
         ],
     )
     def test_credentials_in_uris_are_refused_and_not_shown(self, uri):
         with pytest.raises(InvalidOptionError, match="no credentials in a URI") as error:
             open_store(uri)
         assert "hunter2secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://bucket/a:b@c/t",
+        "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/name/x@y",
+        "http://localhost:9000/bucket/x@y",
+        "https://host.example:443/a@b",
+        "abfss://c@account.dfs.core.windows.net:10000/t@x",
+        "http://127.0.0.1:10000/devstoreaccount1/c@d",
+        "http://[::1]:9000/b@c",
+    ],
+)
+def test_a_port_or_an_at_in_a_path_is_no_login(uri):
+    assert not holds_login(uri)
+    assert redact(uri) == uri
 
 
 def _import_error(_name):
