@@ -129,6 +129,22 @@ def test_after_an_error_the_output_file_is_as_it_was(fails, table, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "table"]
 
 
+def test_a_link_beside_the_output_leads_nowhere(cli, table, tmp_path):
+    precious, target = tmp_path / "precious", tmp_path / "rows.csv"
+    precious.write_text("mine")
+    for name in (".rows.csv.part", "rows.csv.part", "rows.csv"):
+        (tmp_path / name).symlink_to(precious)
+    cli("read", table, "--output", target)
+    assert precious.read_text() == "mine"
+    assert not target.is_symlink()
+    assert target.read_text().startswith('"')
+    assert target.stat().st_mode == precious.stat().st_mode
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.endswith(".part")) == [
+        ".rows.csv.part",
+        "rows.csv.part",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
