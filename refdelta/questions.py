@@ -79,7 +79,7 @@ def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
 def only(rows: AddedRows) -> Add:
     """A file with no other rows than these, by a deletion vector that hides the others and stands nowhere else."""
     records = num_records(rows.add)
-    if rows.rows is None or records is None or records > MOST_ROWS:
+    if rows.rows is None or records is None or not 0 <= records <= MOST_ROWS:
         return rows.add
     hidden = BitMap64(range(records)) - rows.rows
     hidden.run_optimize()

@@ -10,7 +10,7 @@ import msgspec
 from refdelta import DeltaTable
 from refdelta.cli.app import app, at_a_version, on_a_table, open_table
 from refdelta.cli.output import numeric
-from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, size
+from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, rows_of, size
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import commit_key
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
@@ -46,7 +46,9 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
 
 
 def _brief(values: Any) -> str:
-    """``name=value`` pairs without those that say nothing."""
+    """``name=value`` pairs without those that say nothing; what is no mapping, as it is."""
+    if not isinstance(values, (dict, type(None))):
+        return cell(values)
     return ", ".join(f"{name}={value}" for name, value in (values or {}).items() if value not in (None, "", "[]", "{}"))
 
 
@@ -84,7 +86,7 @@ def _listed(value: Any) -> str:
 def files(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
     """List the data files that make up TABLE, with their sizes, rows and partition values."""
     live = open_table(table, storage_options, version).files()
-    rows = live.to_pylist(maps_as_pydicts="lossy")
+    rows = rows_of(live)
     if as_json:
         echo_json(rows)
     else:

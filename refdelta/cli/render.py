@@ -10,10 +10,13 @@ from typing import Any
 
 import click
 import msgspec
+import pyarrow as pa
 
 from refdelta.cli import printable
 
 _SHOWN = 20
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DIGITS = 24
 
 
 def to_json(value: Any) -> str:
@@ -49,12 +52,31 @@ def cell(value: Any) -> str:
     return printable(to_json(value))
 
 
-def moment(milliseconds: int | None) -> str | None:
-    """Milliseconds since 1970 as a time for people."""
+def moment(milliseconds: Any) -> str | None:
+    """Milliseconds since 1970 as a time for people; as they are, where they are no time of the calendar."""
     if milliseconds is None:
         return None
-    time = dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.UTC)
+    if type(milliseconds) is not int:
+        return cell(milliseconds)
+    try:
+        time = _EPOCH + dt.timedelta(seconds=milliseconds // 1000)
+    except OverflowError:
+        text = str(milliseconds)
+        return f"{text[:_DIGITS]}... ms" if len(text) > _DIGITS else f"{text} ms"
     return f"{time:%Y-%m-%d %H:%M:%S}.{milliseconds % 1000:03} UTC"
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table; times that are none of the calendar are milliseconds."""
+    rows: list[dict[str, Any]]
+    try:
+        rows = table.to_pylist(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError):
+        for at, field in enumerate(table.schema):
+            if pa.types.is_timestamp(field.type):
+                table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
+        rows = table.to_pylist(maps_as_pydicts="lossy")
+    return rows
 
 
 def counted(count: int, noun: str) -> str:
@@ -82,7 +104,7 @@ def size(count: int | None) -> str:
     """A number of bytes for people: ``8.3 MB``, in powers of ten."""
     if count is None:
         return ""
-    number = float(count)
+    number = float(min(max(count, -(2**1000)), 2**1000))
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(number) < 1000 or unit == "TB":
             break

@@ -72,11 +72,10 @@ def _differences(stored: VersionChecksum, ours: VersionChecksum) -> Iterator[str
         ("inCommitTimestampOpt", stored.in_commit_timestamp, ours.in_commit_timestamp),
         ("numDeletedRecordsOpt", stored.num_deleted_records, ours.num_deleted_records),
         ("numDeletionVectorsOpt", stored.num_deletion_vectors, ours.num_deletion_vectors),
-        ("deletedRecordCountsHistogramOpt", stored.deleted_record_counts, ours.deleted_record_counts),
     ]
-    theirs, own = stored.file_size_histogram, ours.file_size_histogram
-    if theirs is not None and own is not None and theirs.sorted_bin_boundaries == own.sorted_bin_boundaries:
-        pairs.append(("fileSizeHistogram", theirs, own))
+    counts, own_counts = stored.deleted_record_counts, ours.deleted_record_counts
+    sizes, own_sizes = stored.file_size_histogram, ours.file_size_histogram
+    bins_differ = sizes is None or own_sizes is None or sizes.sorted_bin_boundaries != own_sizes.sorted_bin_boundaries
     yield from (
         f"{name} is {there} by the checksum, {here} by the log"
         for name, there, here in pairs
@@ -91,6 +90,8 @@ def _differences(stored: VersionChecksum, ours: VersionChecksum) -> Iterator[str
         ),
         "protocol": _needs(stored.protocol) == _needs(ours.protocol),
         "metadata": _says(stored.metadata) == _says(ours.metadata),
+        "deletedRecordCountsHistogramOpt": counts is None or own_counts is None or counts == own_counts,
+        "fileSizeHistogram": bins_differ or sizes == own_sizes,
     }
     yield from (f"{name} is another by the checksum" for name, equal in same.items() if not equal)
 

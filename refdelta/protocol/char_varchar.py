@@ -23,7 +23,7 @@ _NESTED = re.compile(r"(struct|array|map)<")
 _FIELD = re.compile(r"(?:`((?:[^`]|``)+)`|([^`:<>,]+)):")
 _PLAIN = re.compile(r"(?:[^<>,()]|\([^()]*\))+")
 # A collation may stand behind it.
-_LENGTH = re.compile(r"(char|varchar)\((\d+)\)(?: collate \S+)?", re.IGNORECASE)
+_LENGTH = re.compile(r"(char|varchar)\((\d{1,10})\)(?: collate \S+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ _COLUMNS: Final = "clusteringColumns"
 ColumnPath = tuple[str, ...]
 """The names that lead to a column, from the outermost struct inwards."""
 
+_SHOWN: Final = 200
+"""How many characters of a domain that says something else an error shows."""
+
 
 def clustering_columns(domains: Mapping[str, DomainMetadata], schema: StructType) -> tuple[ColumnPath, ...]:
     """The clustering columns of a table, by logical names and in their order; none where it is not clustered.
@@ -63,7 +66,7 @@ def _physical_paths(domain: DomainMetadata) -> list[list[str]]:
     paths = [[path] if isinstance(path, str) else path for path in listed] if isinstance(listed, list) else [None]
     good = [path for path in paths if isinstance(path, list) and path and all(isinstance(name, str) for name in path)]
     if len(good) != len(paths):
-        raise InvalidLogError(f"the metadata domain {DOMAIN} does not list columns: {domain.configuration}")
+        raise InvalidLogError(f"the metadata domain {DOMAIN} does not list columns: {domain.configuration[:_SHOWN]}")
     return good
 
 

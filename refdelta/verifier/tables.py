@@ -198,7 +198,7 @@ def check_clustering_domain(state: State, domain: DomainMetadata, where: str, li
                 break
             here = found.type
     if clustering_paths(domain) == [()]:
-        message = f"it does not list columns: {domain.configuration}"
+        message = f"it does not list columns: {domain.configuration[:200]}"
         report.find("cluster-1", message, version=state.version, file=where, line=line)
 
 
@@ -208,5 +208,5 @@ def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
         content = json.loads(domain.configuration)
         listed = content["clusteringColumns"]
         return [(path,) if isinstance(path, str) else tuple(map(str, path)) for path in listed]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return [()]

@@ -106,7 +106,7 @@ def mark_of(domain: DomainMetadata) -> int:
         content = None
     mark = content.get(_MARK) if isinstance(content, dict) else None
     if type(mark) is not int:
-        raise InvalidLogError(f"the metadata domain {DOMAIN} has no {_MARK}: {domain.configuration}")
+        raise InvalidLogError(f"the metadata domain {DOMAIN} has no {_MARK}: {domain.configuration[:200]}")
     return mark
 
 

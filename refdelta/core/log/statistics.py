@@ -25,7 +25,7 @@ class FileStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
         null_count: nulls by column; with wide bounds meaningful only where it is 0 or ``num_records``.
     """
 
-    num_records: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    num_records: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     tight_bounds: bool | None = None
     min_values: dict[str, Any] | None = None
     max_values: dict[str, Any] | None = None
