@@ -284,8 +284,13 @@ D = bounds({"d": 1.0}, {"d": "NaN"})
     ],
 )
 def test_skipping_by_statistics(sql, stats, keep):
-    result = prune(table(stats, A), TABLE, ["p"], parse_predicate(sql, TABLE))
-    assert result.keep.to_pylist()[0] is keep
+    predicate = parse_predicate(sql, TABLE)
+    assert prune(table(stats, A), TABLE, ["p"], predicate).keep.to_pylist()[0] is keep
+    text = stats if stats is None or isinstance(stats, str) else json.dumps(stats)
+    file = Add(
+        path="f", partition_values={"p": "2020-01-01"}, size=1, modification_time=0, data_change=True, stats=text
+    )
+    assert may_match(predicate, file, TABLE, ["p"]) is keep
 
 
 def test_the_reason_is_the_first_that_holds():
