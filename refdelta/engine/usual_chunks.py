@@ -13,13 +13,14 @@ import functools
 import re
 
 # A field of a kind, its number by one to fifteen greater than the last one's. They are no more than forty, so that
-# numbers stay small: no field can be there twice.
+# numbers stay small: no field can be there twice. Repetitions are atomic groups: the possessive ones of Python before
+# 3.11.5 do not match what they should.
 _INTEGER, _BINARY, _LIST, _STRUCT, _TRUTH, _BYTE = (
     b"[" + b"".join(re.escape(bytes([delta << 4 | kind])) for delta in range(1, 16) for kind in kinds) + b"]"
     for kinds in ((5, 6), (8,), (9,), (12,), (1, 2), (3,))
 )
 _NUMBER = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
-_INTEGERS = b"(?:" + _INTEGER + _NUMBER + b"){0,40}+"
+_INTEGERS = b"(?>(?:" + _INTEGER + _NUMBER + b"){0,40})"
 _LONG = 128  # a length from here on takes two bytes
 _OFTEN = 500  # so many times the loop takes less time than it takes to compile a pattern
 
@@ -63,18 +64,18 @@ def _rest(width: int) -> _Pattern:
     """
     bound = re.escape(bytes([width])) + b".{%d}" % width if width else _lengths()
     part = b"|".join([_BINARY + b"(?:" + bound + b")", _INTEGER + _NUMBER, _TRUTH])
-    statistics = _STRUCT + b"(?:" + part + rb"){0,40}+\x00"
+    statistics = _STRUCT + b"(?>(?:" + part + rb"){0,40})\x00"
     pages = _LIST + _list(12, _INTEGERS + rb"\x00")
     # Of repetition levels, then of definition levels: fields 2 and 3, of which either may be missing.
     both = rb"(?:\x16" + _NUMBER + rb"(?:\x19(?P<a>L)(?:\x19(?P<b>L))?|\x29(?P<c>L))?"
     both += rb"|\x29(?P<d>L)(?:\x19(?P<e>L))?|\x39(?P<f>L))?"
     sizes = _STRUCT + both.replace(b"L", _list(6, _NUMBER)) + rb"\x00"
-    meta = b"(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40}+(?:" + sizes + rb")?\x00"
+    meta = b"(?>(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40})(?:" + sizes + rb")?\x00"
     return _Pattern(meta + _INTEGERS + rb"\x00")
 
 
 def _struct(parts: list[bytes]) -> bytes:
-    return b"(?:" + b"|".join(parts) + rb"){0,40}+\x00"
+    return b"(?>(?:" + b"|".join(parts) + rb"){0,40})\x00"
 
 
 @functools.cache
