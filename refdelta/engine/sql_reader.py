@@ -55,6 +55,8 @@ from refdelta.protocol.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID,
 
 # Levels of the tree: whoever walks it needs some frames for each, and Python has about a thousand.
 _MAX_DEPTH = 150
+# Nodes that operands which are used more than once may add to a tree.
+_MOST_REPEATED = 20_000
 _T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
 
@@ -99,11 +101,11 @@ class Reader:
 
     def read(self) -> Predicate:
         """The text as a predicate, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
-        return self._read(lambda tree: bind(self._condition(tree), self.scope))
+        return self._read(lambda tree: bind(self._bounded(self._condition(tree)), self.scope))
 
     def read_value(self) -> Value:
         """The text as a value, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
-        return self._read(lambda tree: bind_value(self._value(tree), self.scope))
+        return self._read(lambda tree: bind_value(self._bounded(self._value(tree)), self.scope))
 
     def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
         tree = self.text.parsed()
@@ -121,6 +123,15 @@ class Reader:
         if _depth(found) > _MAX_DEPTH:
             raise self.text.too_deep()
         return found
+
+    def _bounded(self, tree: _T) -> _T:
+        """The tree, if it does not stand for far more nodes than it has: BETWEEN, nullif, IN and CASE with an operand
+        use an operand several times, and nested in each other they would use it thousands of times.
+        """
+        distinct, all_in_all = _sizes(tree)
+        if all_in_all - distinct > _MOST_REPEATED:
+            raise PredicateError("operands of BETWEEN, nullif, IN or CASE are nested in each other too deeply")
+        return tree
 
     # --- conditions ---
 
@@ -295,11 +306,12 @@ class Reader:
 
     def _case(self, node: exp.Case) -> Value:
         branches = []
+        operand = None if node.this is None else self._value(node.this)
         for branch in node.args["ifs"]:
-            if node.this is None:
+            if operand is None:
                 condition = self._condition(branch.this)
             else:
-                condition = Comparison("=", self._value(node.this), self._value(branch.this))
+                condition = Comparison("=", operand, self._value(branch.this))
             branches.append((condition, self._value(branch.args["true"])))
         default = node.args.get("default")
         return Case(tuple(branches), _NOTHING if default is None else self._value(default))
@@ -352,6 +364,23 @@ class Reader:
     def _substring(self, node: exp.Substring) -> Value:
         parts = (node.this, node.args.get("start"), node.args.get("length"))
         return Call("substring", tuple(self._value(part) for part in parts if part is not None))
+
+
+def _sizes(root: Expression) -> tuple[int, int]:
+    """How many nodes a tree has, and how many it stands for if one that is used several times counts each time."""
+    found: dict[int, int] = {}
+    todo: list[tuple[Expression, bool]] = [(root, False)]
+    while todo:
+        node, below_is_known = todo.pop()
+        if id(node) in found:
+            continue
+        below = children(node)
+        if below_is_known:
+            found[id(node)] = 1 + sum(found[id(child)] for child in below)
+        else:
+            todo.append((node, True))
+            todo.extend((child, False) for child in below)
+    return len(found), found[id(root)]
 
 
 def _depth(node: Expression) -> int:

@@ -36,6 +36,9 @@ from refdelta.protocol.types import BOOLEAN, DATE, INTEGRAL, is_exact
 _MOST = 4096
 """So many pairs of alternatives are looked at; of more, nothing is said."""
 
+_STEPS = 100_000
+"""So many conditions are looked at, over all pairs of alternatives; of more, nothing is said."""
+
 _ORDERS = {"=": {0}, "<>": {-1, 1}, "<": {-1}, "<=": {-1, 0}, ">": {1}, ">=": {0, 1}}
 
 
@@ -48,6 +51,8 @@ def disjoint(one: Predicate, other: Predicate) -> bool:
     """
     left, right = _alternatives(push_not(one)), _alternatives(push_not(other))
     if left is None or right is None or len(left) * len(right) > _MOST:
+        return False
+    if sum(map(len, left)) * len(right) + sum(map(len, right)) * len(left) > _STEPS:
         return False
     return all(_Row().contradicts((*a, *b)) for a, b in itertools.product(left, right))
 
@@ -72,13 +77,21 @@ def _alternatives(predicate: Predicate) -> list[tuple[Predicate, ...]] | None:
 
 
 def _product(children: Iterable[Predicate]) -> list[tuple[Predicate, ...]] | None:
+    common: list[Predicate] = []
     found: list[tuple[Predicate, ...]] = [()]
     for child in children:
         parts = _alternatives(child)
         if parts is None or len(found) * len(parts) > _MOST:
             return None
+        if len(parts) == 1:
+            common.extend(parts[0])
+            continue
+        if sum(map(len, found)) * len(parts) + sum(map(len, parts)) * len(found) > _STEPS:
+            return None
         found = [(*a, *b) for a in found for b in parts]
-    return found
+    if len(common) * len(found) > _STEPS and len(found) > 1:
+        return None
+    return [(*common, *one) for one in found]
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from predicate_strategies import COLUMNS, PREDICATES, SCHEMA, VALUES, rows
 from refdelta.engine.sql import parse_predicate
+from refdelta.protocol import disjoint as disjoint_module
 from refdelta.protocol.binding import bind
 from refdelta.protocol.disjoint import disjoint
 from refdelta.protocol.predicate import And, Column, Comparison, In, Literal, Not, Or, evaluate
@@ -113,3 +114,15 @@ def test_what_is_seen(one, other, expected):
 def test_too_many_alternatives_say_nothing():
     many = " and ".join(f"(i = {n} or l = {n})" for n in range(20))
     assert not disjoint(parse_predicate(many, SCHEMA), parse_predicate("i = 1", SCHEMA))
+
+
+def test_the_conditions_that_are_looked_at_are_bounded(monkeypatch):
+    looked = []
+    add = disjoint_module._Row._add
+    monkeypatch.setattr(disjoint_module._Row, "_add", lambda row, one: looked.append(one) or add(row, one))
+    two_ways = parse_predicate(" AND ".join(f"(i = {n} OR i = {n + 100})" for n in range(11)), SCHEMA)
+    many = parse_predicate(" AND ".join(f"i <> {n}" for n in range(1600)), SCHEMA)
+    assert not disjoint(two_ways, many)
+    assert len(looked) <= 2 * disjoint_module._STEPS
+    # One alternative may be long.
+    assert disjoint(many, parse_predicate("i = 3", SCHEMA))

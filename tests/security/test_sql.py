@@ -12,6 +12,7 @@ from refdelta.errors import DeltaError, PredicateError
 from refdelta.protocol.expression import Literal
 from refdelta.protocol.functions import FUNCTIONS
 from refdelta.protocol.like import like_matches
+from refdelta.protocol.predicate import evaluate
 from refdelta.protocol.types import BOOLEAN, LONG, STRING, StructField, StructType
 from refdelta_storage import LocalStore
 
@@ -134,6 +135,34 @@ DEEP = {
     "digits": lambda n: "a = " + "9" * n,
     "exponent": lambda n: "a = 1e" + "9" * n,
 }
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "nullif({}, 1)",
+        "(({}) BETWEEN false AND true)",
+        "CASE {} WHEN 1 THEN 2 WHEN 3 THEN 4 END",
+        "(({}) IN (a, a, a))",
+    ],
+)
+@pytest.mark.parametrize("levels", [20, 40])
+def test_operands_that_are_used_twice_at_each_level_are_refused(form, levels):
+    text = "a"
+    for _ in range(levels):
+        text = form.format(text)
+    with pytest.raises(PredicateError, match=r"nested in each other|nests too deeply"):
+        parse_predicate(f"{text} = 1", StructType((StructField("a", LONG),)))
+
+
+def test_operands_that_are_used_twice_a_few_times_are_taken():
+    text = "a"
+    for _ in range(5):
+        text = f"nullif({text}, 1)"
+    schema = StructType((StructField("a", LONG),))
+    assert evaluate(parse_predicate(f"{text} = 3", schema), {"a": 3}) is True
+    many = " OR ".join(f"a BETWEEN {low} AND {low + 5}" for low in range(0, 3000, 10))
+    assert evaluate(parse_predicate(many, schema), {"a": 1234}) is True
 
 
 @pytest.mark.sample(check=10)
