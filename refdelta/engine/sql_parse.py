@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from refdelta.arguments import is_unicode
@@ -13,6 +13,9 @@ from refdelta.engine.sql_words import NAMES, SUBQUERIES, SUBQUERY_ADVICE, Dialec
 from refdelta.errors import PredicateError
 
 _MAX_LENGTH = 1_000_000
+_MOST_TYPES = 8
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class SqlText:
         if len(self.sql) > _MAX_LENGTH:
             raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
         try:
+            self._check_types()
             return sqlglot.parse_one(self.sql, dialect=Dialect, into=exp.Condition)
         except ParseError as error:
             raise PredicateError(f"{self.quoted}: {_complaint(error)}") from None
@@ -43,6 +47,24 @@ class SqlText:
             raise self.too_deep() from None
         except SqlglotError as error:
             raise PredicateError(f"{self.quoted} is not SQL: {_first_line(error)}") from None
+
+    def _check_types(self) -> None:
+        """Refuse names of types that open brackets in each other's brackets, as in ``int(int(...``. The parser tries
+        each of them as a type and as a function, which takes twice as long, or longer, for each level.
+        """
+        if sum(map(self.sql.count, "([")) <= _MOST_TYPES:
+            return
+        levels: list[bool] = []
+        types, before = 0, False
+        for token in Dialect().tokenize(self.sql):
+            if token.token_type in _OPENING:
+                levels.append(before)
+                types += before
+                if types > _MOST_TYPES:
+                    raise self.too_deep()
+            elif token.token_type in _CLOSING and levels:
+                types -= levels.pop()
+            before = token.token_type in Dialect.parser_class.TYPE_TOKENS
 
     def too_deep(self) -> PredicateError:
         """The error that it nests too deeply."""

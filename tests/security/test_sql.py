@@ -155,6 +155,27 @@ def test_operands_that_are_used_twice_at_each_level_are_refused(form, levels):
         parse_predicate(f"{text} = 1", StructType((StructField("a", LONG),)))
 
 
+@pytest.mark.parametrize(
+    "form", ["int({})", "array[{}]", "cast(bigint({}) AS int)", "char(1, {})", "date({})", "map[{}]"]
+)
+@pytest.mark.parametrize("levels", [12, 40])
+def test_names_of_types_in_each_other_are_refused_before_they_are_parsed(form, levels):
+    text = "a"
+    for _ in range(levels):
+        text = form.format(text)
+    with pytest.raises(PredicateError, match="nests too deeply"):
+        parse_predicate(f"{text} = 1", StructType((StructField("a", LONG),)))
+
+
+def test_some_types_in_each_other_and_many_beside_each_other_are_taken():
+    schema = StructType((StructField("a", LONG),))
+    text = " AND ".join(f"int(double(cast(a AS decimal(10, 2)))) <> {n}" for n in range(30))
+    assert evaluate(parse_predicate(text, schema), {"a": 99}) is True
+    dates = StructType((StructField("date", LONG),))
+    text = " AND ".join(f"(date < {n} OR date > (3))" for n in range(30))
+    assert evaluate(parse_predicate(text, dates), {"date": 99}) is True
+
+
 def test_operands_that_are_used_twice_a_few_times_are_taken():
     text = "a"
     for _ in range(5):
