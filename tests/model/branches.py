@@ -15,9 +15,10 @@ from typing import Any
 
 from model.cases import Case
 from model.entries import Entries, Wrong, entries_behind
+from model.facts import facts_in, facts_of
 from model.judge import SERIALIZABLE, History, State, Transaction, accepts, play
 from model.layouts import START, Layout
-from model.operations import Values, data_of
+from model.operations import Values, data_of, in_order
 from refdelta import errors
 
 
@@ -31,6 +32,8 @@ class Version:
         entries: what the log says is live.
         transactions: those since the root.
         state: its rows, in the judge's world.
+        start: those of the root.
+        gone: the keys of the files that VACUUM has deleted.
         rows: its rows by file, once it was asked for them.
     """
 
@@ -39,6 +42,8 @@ class Version:
     entries: Entries
     transactions: tuple[Transaction, ...] = ()
     state: State = START
+    start: State = START
+    gone: frozenset[str] = frozenset()
     rows: dict[str, list[Values]] | None = None
     staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
     children: dict[Staged, Version | Refusal] = field(default_factory=dict)
@@ -85,11 +90,23 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Committed:
-    """A commit that happened: its file, what the version is known by, and over which versions it was rebased."""
+    """A commit that happened.
 
-    data: bytes
+    Attributes:
+        data: its file; VACUUM makes two.
+        content: what the version is known by.
+        rebased_over: which versions.
+        gone: the keys of the files that VACUUM has deleted, now or before.
+    """
+
+    data: tuple[bytes, ...]
     content: Any
     rebased_over: list[int]
+    gone: frozenset[str] = frozenset()
+
+
+FAILED = object()
+"""Stands for a transaction that raised before its commit."""
 
 
 class Branches(abc.ABC):
@@ -137,6 +154,8 @@ class Branches(abc.ABC):
         return version.children[staged]
 
     def _commit(self, version: Version, staged: Staged) -> Version | Refusal:
+        if staged.transaction is FAILED:
+            return version
         try:
             committed = self.attempt(version, staged)
         except errors.ConcurrentModificationError as error:
@@ -146,15 +165,20 @@ class Branches(abc.ABC):
                 raise Wrong(f"{staged.name} wrote nothing; before it: {staged.at}")
             return version
         history = supposed(version, staged)
-        entries = entries_behind(version.entries, committed.data, f"{staged.name}, behind {version}")
+        entries = version.entries
+        for data in committed.data:
+            entries = entries_behind(entries, data, f"{staged.name}, behind {version}")
         states, happened = play(history)
-        made = Version((*version.log, committed.data), committed.content, entries, history.transactions, states[-1])
-        if committed.rebased_over != list(range(staged.at.in_log + 1, made.in_log)):
+        log = (*version.log, *committed.data)
+        made = Version(log, committed.content, entries, history.transactions, states[-1], version.start, committed.gone)
+        if committed.rebased_over != list(range(staged.at.in_log + 1, version.in_log + 1)):
             raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
         if not accepts(history, self.level):
             raise Wrong(f"at {self.level}, accepted though no serial order explains it: {made}")
         if self.contents(made) != data_of(made.state):
             raise Wrong(f"the rows are {self.contents(made)}, they should be {data_of(made.state)}: {made}")
+        if self.layout.wide and facts_in(log) != facts_of(made.state):
+            raise Wrong(f"the log says {facts_in(log)}, and should say {facts_of(made.state)}: {made}")
         if self.layout.vectors and not staged.case.rearranges and staged.case.kind != "RESTORE":
             effect = happened[history.transactions[-1].name]
             left, came = self.changes(version, made), self.changes(made, version)
@@ -171,13 +195,13 @@ class Branches(abc.ABC):
 
     def contents(self, version: Version) -> list[Values]:
         """The rows of a version, in order."""
-        return sorted(row for rows in self.rows(version).values() for row in rows)
+        return in_order(row for rows in self.rows(version).values() for row in rows)
 
     def changes(self, version: Version, other: Version) -> list[Values]:
         """The rows that a version has in files in which the other one has them not, in order."""
         theirs = self.rows(other)
         found = [Counter(rows) - Counter(theirs.get(path, ())) for path, rows in self.rows(version).items()]
-        return sorted(row for rows in found for row in rows.elements())
+        return in_order(row for rows in found for row in rows.elements())
 
     def rows(self, version: Version) -> dict[str, list[Values]]:
         if version.rows is None:
@@ -205,4 +229,4 @@ def supposed(version: Version, staged: Staged) -> History:
     number = version.number + 1
     name = f"V{number} {staged.case.name}"
     made = Transaction(name, staged.case.statement, staged.at.number, number, strict=staged.strict)
-    return History(START, (*version.transactions, made))
+    return History(version.start, (*version.transactions, made))

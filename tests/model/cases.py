@@ -9,6 +9,7 @@ from itertools import count
 import msgspec
 import pyarrow as pa
 
+from model.calls import Program, Programmed
 from model.layouts import CREATED
 from model.operations import (
     Statement,
@@ -18,6 +19,7 @@ from model.operations import (
     copy,
     delete,
     everything,
+    in_order,
     insert,
     insert_once,
     key,
@@ -25,6 +27,7 @@ from model.operations import (
     merge_all,
     merge_within,
     paint,
+    plus,
     read_then_insert,
     rearrange,
     replace,
@@ -55,20 +58,22 @@ class Case:
         asks: columns and the constants to which they are compared: what a plain checker of files goes by. None where
             nothing is read, and empty where everything is.
         application: whose version 1 it records.
+        program: its calls, where it has been written as a program.
     """
 
     name: str
     kind: str
-    statement: Statement
+    statement: Statement | Programmed
     call: Callable[[WriteTransaction], list[Values] | None]
     sql: str | None
     asks: Mapping[str, tuple[int, ...]] | None
     application: str | None = None
+    program: Program | None = None
 
     @property
     def rearranges(self) -> bool:
-        """Whether it moves rows only."""
-        return self in (COMPACT, SORT, PURGE, BY_HAND, REFRESH)
+        """Whether it moves rows and changes none."""
+        return self in (COMPACT, SORT, PURGE, BY_HAND, REFRESH) or self.kind == "OPTIMIZE"
 
 
 def table(*values: Values) -> pa.Table:
@@ -76,7 +81,7 @@ def table(*values: Values) -> pa.Table:
 
 
 def values_of(rows: pa.Table) -> list[Values]:
-    return sorted(zip(rows["k"].to_pylist(), rows["a"].to_pylist(), strict=True))
+    return in_order(zip(rows["k"].to_pylist(), rows["a"].to_pylist(), strict=True))
 
 
 def _insert(*values: Values) -> Case:
@@ -93,10 +98,10 @@ def _copy(before: int, after: int) -> Case:
     def call(txn):
         found = values_of(txn.read(predicate=f"a = {before}"))
         if found:
-            txn.append(table(*((k + 20, after) for k, _ in found)))
+            txn.append(table(*((plus(k, 20), after) for k, _ in found)))
         return found
 
-    statement = copy(colour(before), lambda k, _: (k + 20, after))
+    statement = copy(colour(before), lambda k, _: (plus(k, 20), after))
     return Case(f"copy a={before} as {after}", "INSERT SELECT", statement, call, f"a = {before}", {"a": (before,)})
 
 
@@ -239,6 +244,7 @@ def _restore() -> Case:
 
 
 INSERT_0 = _insert((10, 0))
+INSERT_ONCE = _insert_once((18, 0))
 COPY_0_1 = _copy(0, 1)
 DELETE_0 = _delete_colour(0)
 DELETE_K2 = _delete_key(2)
@@ -264,7 +270,7 @@ BASIC = (
 ALL = (
     *BASIC,
     _insert((11, 1)),
-    _insert_once((18, 0)),
+    INSERT_ONCE,
     _copy(1, 0),
     _copy(0, 0),
     _delete_colour(1),
@@ -300,7 +306,7 @@ MORE = (
     _merge_within(1, 2, 12),
     _truncate(),
     _delete_key(3),
-    _ask("ask k<2", "k < 2", lambda k, _: k < 2, {}, (16, 4)),
+    _ask("ask k<2", "k < 2", lambda k, _: k is not None and k < 2, {}, (16, 4)),
     BY_HAND,
     REFRESH,
 )

@@ -10,19 +10,20 @@ import array
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyroaring import BitMap64
 
-from model.branches import Branches, Committed, Staged, Version
-from model.cases import BY_HAND, PURGE, REFRESH, SORT, Case, refreshed
+from model.branches import FAILED, Branches, Committed, Staged, Version
+from model.calls import CLUSTERING, DOMAIN, DOMAINS, Condition, Failed, On, Played, Setting
+from model.cases import BY_HAND, COMPACT, PURGE, REFRESH, SORT, Case, refreshed
 from model.entries import entries_of
 from model.judge import WRITE_SERIALIZABLE, Effect
-from model.layouts import CREATED, HIDDEN, START, WRITES, Layout
-from model.operations import METADATA, Values, data_of, delete
+from model.layouts import HIDDEN, START, Layout
+from model.operations import METADATA, Values, Where, data_of, delete
 from model.operations import key as key_is
 from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
@@ -36,6 +37,7 @@ from refdelta.core.log.actions import (
     AnyAction,
     CommitInfo,
     DeletionVectorDescriptor,
+    DomainMetadata,
     Metadata,
     Protocol,
     Remove,
@@ -51,13 +53,15 @@ from refdelta.engine.sql import parse_predicate
 from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import parse_schema
 
-SCHEMA_STRING = json.dumps(
-    {
-        "type": "struct",
-        "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("k", "a")],
-    }
-)
-SCHEMA = parse_schema(SCHEMA_STRING)
+FIELDS = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("k", "a")]
+ADDED_FIELD = {"name": "s", "type": "integer", "nullable": True, "metadata": {}}
+
+
+def _schema_string(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+SCHEMA = parse_schema(_schema_string(*FIELDS))
 
 T = TypeVar("T")
 
@@ -93,12 +97,13 @@ class File:
 
 @dataclass
 class _Staging:
-    """What a transaction stages, and what it read."""
+    """What a transaction stages, what it read, and what a program asks of new rows."""
 
     reads: ReadSet
     actions: list[AnyAction] = field(default_factory=list)
     edits: list[RowDelete] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    asks: list[Where] = field(default_factory=list)
 
     def read_rows(self, file: File, rows: BitMap64) -> None:
         if rows:
@@ -122,27 +127,36 @@ class Core(Branches):
         self._rows: dict[str, tuple[Values, ...]] = {}
         self._ids: dict[str, tuple[int, ...]] = {}
         self._bitmaps: dict[str, BitMap64] = {}
+        self._asks: dict[str, list[Where]] = {}
         self._table = ReadTable(
             parse=self._parse,
             tracks_rows=layout.tracked,
         )
-        adds = [add for rows in WRITES for add in self._write(rows)]
-        created = encode_commit(
-            [
-                CommitInfo({"operation": "CREATE TABLE"}),
-                Protocol(min_reader_version=1, min_writer_version=2),
-                self._metadata(),
-                *adds,
-            ]
-        )
+        adds = [add for rows in layout.writes for add in self._write(rows)]
+        created = encode_commit([CommitInfo({"operation": "CREATE TABLE"}), *self._table_created(), *adds])
         self.created = self._behind({}, created)
-        first = Version((created,), self.created, entries_of(created), state=CREATED)
+        first = Version((created,), self.created, entries_of(created), state=layout.created)
         key = HIDDEN[0]
         case = Case("hide", "DELETE", delete(key_is(key)), lambda _: None, f"k = {key}", {"k": (key,)})
         hidden = self.attempt(first, Staged(case, first, False, self.stage(first, case, None)))
         assert hidden is not None
-        log = (created, hidden.data)
-        self.root = Version(log, hidden.content, entries_of(*log))
+        log = (created, *hidden.data)
+        if layout.wide:
+            added = encode_commit([CommitInfo({"operation": "ADD COLUMNS"}), self._metadata(ADDED_FIELD)])
+            log = (*log, added)
+        self.root = Version(log, hidden.content, entries_of(*log), state=layout.start, start=layout.start)
+
+    def _table_created(self) -> Iterator[AnyAction]:
+        if not self.layout.wide:
+            yield Protocol(min_reader_version=1, min_writer_version=2)
+            yield self._metadata()
+            return
+        features = [DOMAINS, "clustering"] if self.layout.clustered else [DOMAINS]
+        yield Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
+        yield self._metadata()
+        yield _domain("x", "0")
+        if self.layout.clustered:
+            yield _domain(CLUSTERING, "k")
 
     def _parse(self, sql: str):
         if sql not in self._predicates:
@@ -150,10 +164,10 @@ class Core(Branches):
             self._predicates[sql] = row_predicate(parse_predicate(sql, SCHEMA), SCHEMA, columns)
         return self._predicates[sql]
 
-    def _metadata(self) -> Metadata:
+    def _metadata(self, *fields: dict[str, Any]) -> Metadata:
         return Metadata(
             id="table",
-            schema_string=SCHEMA_STRING,
+            schema_string=_schema_string(*FIELDS, *fields),
             partition_columns=["a"] if self.layout.partitioned else [],
             configuration={},
         )
@@ -170,19 +184,22 @@ class Core(Branches):
 
     def _file(self, a: int | None, held: Sequence[tuple[Values, int]], data_change: bool) -> Add:
         rows = tuple(row for row, _ in held)
-        columns = {"k": [k for k, _ in rows]} | ({} if a is not None else {"a": [a for _, a in rows]})
+        columns = {"k": [k for k, _ in rows]}
+        if not self.layout.partitioned:
+            columns["a"] = [a for _, a in rows]
+        given = {name: [value for value in values if value is not None] for name, values in columns.items()}
         stats = {
             "numRecords": len(rows),
-            "minValues": {name: min(values) for name, values in columns.items()},
-            "maxValues": {name: max(values) for name, values in columns.items()},
-            "nullCount": dict.fromkeys(columns, 0),
+            "minValues": {name: min(values) for name, values in given.items() if values},
+            "maxValues": {name: max(values) for name, values in given.items() if values},
+            "nullCount": {name: len(rows) - len(values) for name, values in given.items()},
         }
         path = f"file-{next(self._numbers)}"
         self._rows[path] = rows
         self._ids[path] = tuple(row_id for _, row_id in held)
         return Add(
             path=path,
-            partition_values={} if a is None else {"a": str(a)},
+            partition_values={"a": None if a is None else str(a)} if self.layout.partitioned else {},
             size=1,
             modification_time=1,
             data_change=data_change,
@@ -208,14 +225,16 @@ class Core(Branches):
 
     # --- statements ---
 
-    def stage(self, version: Version, case: Case, isolation: str | None) -> PreparedCommit | None:
+    def stage(self, version: Version, case: Case, isolation: str | None) -> Any:
         effect = case.statement("T", version.state)
         staging = _Staging(ReadSet(version=version.in_log))
+        if case.program is not None:
+            return self._run(staging, version, case, isolation)
         if case.application and effect.writes:
             staging.actions.append(Txn(app_id=case.application, version=1))
             staging.reads = dataclasses.replace(staging.reads, app_ids=frozenset({case.application}))
         if case.statement.alters:
-            staging.actions.append(self._metadata())
+            staging.actions.append(self._metadata(*([ADDED_FIELD] if self.layout.wide else [])))
         elif case is BY_HAND:
             self._compact_by_hand(staging, version)
         elif case is REFRESH:
@@ -230,6 +249,18 @@ class Core(Branches):
             return None
         return self._prepared(staging, version, case, isolation)
 
+    def _run(self, staging: _Staging, version: Version, case: Case, isolation: str | None) -> Any:
+        assert case.program is not None
+        try:
+            case.program(_Calls(self, version, staging))
+        except Failed:
+            return FAILED
+        if not (staging.actions or staging.edits or staging.groups):
+            return None
+        prepared = self._prepared(staging, version, case, isolation)
+        self._asks[prepared.txn_id] = staging.asks
+        return prepared
+
     def _prepared(self, staging: _Staging, version: Version, case: Case, isolation: str | None) -> PreparedCommit:
         table_level = None if self.level == WRITE_SERIALIZABLE else self.level
         return PreparedCommit(
@@ -240,7 +271,7 @@ class Core(Branches):
                 "operation": case.kind,
                 "readVersion": version.in_log,
                 "isolationLevel": self.level,
-                "isBlindAppend": case.sql is None and case.kind == "INSERT",
+                "isBlindAppend": _is_blind(staging) if case.program else case.sql is None and case.kind == "INSERT",
             },
             txn_id=str(next(self._numbers)),
             level=level_of(table_level, isolation),
@@ -350,13 +381,13 @@ class Core(Branches):
                 break
             if isinstance(effect, effects.TryCommit):
                 data = effect.data
-            reply = self._reply(version, staged.case, effect)
+            reply = self._reply(version, staged, effect)
         if outcome.version is None:
             return None
         assert outcome.version == version.in_log + 1
-        return Committed(data, self._behind(version.content, data), list(outcome.rebased_over))
+        return Committed((data,), self._behind(version.content, data), list(outcome.rebased_over))
 
-    def _reply(self, version: Version, case: Case, effect: effects.Effect) -> effects.Reply:
+    def _reply(self, version: Version, staged: Staged, effect: effects.Effect) -> effects.Reply:
         match effect:
             case effects.VersionExists():
                 return effects.Yes()
@@ -371,13 +402,14 @@ class Core(Branches):
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(_inline, bitmaps)))
             case effects.MatchRows(asked):
-                reads = case.statement.reads
-                assert reads is not None
+                asks = self._asks.get(staged.transaction.txn_id) or [staged.case.statement.reads]
                 found = (
                     [row for at, row in self._standing(one.add).numbered() if one.rows is None or at in one.rows]
                     for one in asked
                 )
-                return effects.Matches(tuple(any(reads(*row) for row in rows) for rows in found), 0.0)
+                return effects.Matches(
+                    tuple(any(_answers(one, row) for row in rows for one in asks) for rows in found), 0.0
+                )
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self._traces(inputs, outputs))
             case effects.Pause():
@@ -430,3 +462,142 @@ def _inline(rows: BitMap64) -> DeletionVectorDescriptor:
     return DeletionVectorDescriptor(
         storage_type="i", path_or_inline_dv=encode_inline(body), size_in_bytes=len(body), cardinality=len(rows)
     )
+
+
+def _answers(asks: Where, row: Values) -> bool:
+    """Whether a row is one that was asked for, or one over which the statement would have failed."""
+    try:
+        return bool(asks(*row))
+    except ZeroDivisionError:
+        return True
+
+
+def _is_blind(staging: _Staging) -> bool:
+    removes = staging.edits or staging.groups or any(isinstance(action, Remove) for action in staging.actions)
+    return staging.reads.blind and not removes
+
+
+def _domain(name: str, value: str | None) -> DomainMetadata:
+    if name != CLUSTERING:
+        return DomainMetadata(domain=name, configuration=value or "", removed=value is None)
+    configuration = json.dumps({"clusteringColumns": [[value]]})
+    return DomainMetadata(domain="delta.clustering", configuration=configuration, removed=False)
+
+
+class _Calls(Played):
+    """The calls of a program: what they do is known from the judge's world, and here it is staged and recorded."""
+
+    def __init__(self, core: Core, version: Version, staging: _Staging) -> None:
+        super().__init__("T", version.state, core.layout.created)
+        self.core, self.staging = core, staging
+        self.files = list(version.content.values())
+        self.version = version
+
+    # --- rows ---
+
+    def read(self, where: Condition) -> list[Values]:
+        self._look(where)
+        return super().read(where)
+
+    def append(self, *values: Values) -> None:
+        super().append(*values)
+        self.staging.actions += self.core._write(values)
+
+    def append_own(self, way: str) -> None:
+        self.staging.reads = self.staging.reads.with_everything()
+        super().append_own(way)
+        self.staging.actions += self.core._write(row for file in self.files for row in file.live)
+
+    def delete(self, where: Condition) -> None:
+        found = self._look(where)
+        super().delete(where)
+        self._rewrite(found, {}, [], whole="k" not in where.sql)
+
+    def update(self, where: Condition, to: Setting) -> None:
+        found = self._look(where)
+        super().update(where, to)
+        changed = {row: (row[0], to.makes(row[0])) for row in found}
+        self._rewrite(found, changed, [], whole="k" not in where.sql)
+
+    def merge(self, source: Sequence[Values], on: On, *, update: bool = False, insert: bool = True) -> None:
+        keys = [k for k, _ in source if k is not None] if on.sql == "t.k = s.k" else None
+        sql = "TRUE" if keys is None else f"k IN ({', '.join(map(str, keys))})"
+        colours = self._match(sql, on, source)
+        super().merge(source, on, update=update, insert=insert)
+        missing = [one for one in source if not any(on.holds(row[0], one[0]) for row in self._all())]
+        found = set(colours) if update else set()
+        changed = {row: (row[0], colours[row]) for row in found}
+        self._rewrite(found, changed, missing if insert else [])
+
+    def merge_own(self, on: On, shift: int) -> None:
+        self.staging.reads = self.staging.reads.with_everything()
+        rows = self._all()
+        self._match("TRUE", on, rows)
+        super().merge_own(on, shift)
+        missing = [one for one in rows if not any(on.holds(row[0], one[0]) for row in rows)]
+        self.staging.actions += self.core._write((k if k is None else k + shift, a) for k, a in missing)
+
+    def fails(self, call: Callable[[], object]) -> bool:
+        staging = self.staging
+        before = list(staging.actions), list(staging.edits), list(staging.groups)
+        failed = super().fails(call)
+        if failed:
+            staging.actions, staging.edits, staging.groups = before
+        return failed
+
+    def _all(self) -> list[Values]:
+        return [row for file in self.files for row in file.live]
+
+    def _look(self, where: Condition) -> set[Values]:
+        """Record a read of these rows, and return them. Where it fails, any row may have been seen."""
+        staging = self.staging
+        staging.reads = staging.reads.with_predicate(self.core._parse(where.sql))
+        staging.asks.append(where.holds)
+        try:
+            found = {row for row in self._all() if where.holds(*row)}
+        except ZeroDivisionError:
+            staging.reads = staging.reads.with_files(file.add for file in self.files)
+            raise Failed from None
+        for file in self.files:
+            staging.read_rows(file, file.positions(found))
+        return found
+
+    def _match(self, sql: str, on: On, source: Sequence[Values]) -> dict[Values, int | None]:
+        """Record what a MERGE reads, and return the rows that match, with the colours of the source's rows."""
+        staging = self.staging
+        staging.reads = staging.reads.with_predicate(self.core._parse(sql), finer=True)
+        staging.asks.append(lambda k, _: any(on.holds(k, one) for one, _ in source))
+        found = {row: a for row in self._all() for k, a in source if on.holds(row[0], k)}
+        for file in self.files:
+            staging.read_rows(file, file.positions(found))
+        return found
+
+    def _rewrite(
+        self, gone: set[Values], changed: dict[Values, Values], new: list[Values], *, whole: bool = False
+    ) -> None:
+        """Rows go from their files, and others come, with what is left of the files where these are written anew."""
+        core, staging = self.core, self.staging
+        touched = [file for file in self.files if gone.intersection(file.live)]
+        for file in touched:
+            core._take(staging, file, ALL if whole and core.layout.partitioned else file.positions(gone))
+        kept = [] if core.layout.vectors else [row for file in touched for row in file.live if row not in gone]
+        came = [changed[row] for file in touched for row in file.live if row in changed]
+        staging.actions += core._write([*kept, *came, *new])
+
+    # --- the rest of the table ---
+
+    def domains(self) -> dict[str, str]:
+        self.staging.reads = dataclasses.replace(self.staging.reads, every_domain=True)
+        return super().domains()
+
+    def compact(self) -> None:
+        self.staging.groups = [self.core._group(inputs, COMPACT) for inputs in self.core._inputs(self.version, COMPACT)]
+
+    def _set_domain(self, name: str, value: str | None) -> None:
+        super()._set_domain(name, value)
+        if self._of(DOMAIN, name, value or ""):
+            reads = self.staging.reads
+            domain = _domain(name, value).domain
+            self.staging.reads = dataclasses.replace(reads, domains=reads.domains | {domain})
+        else:
+            self.staging.actions.append(_domain(name, value))

@@ -2,53 +2,76 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from unittest import mock
 
-from model.branches import Branches, Committed, Staged, Version
+import pyarrow as pa
+
+from model.branches import FAILED, Branches, Committed, Staged, Version
 from model.cases import SCHEMA, Case, table, values_of
 from model.entries import Wrong, entries_of
-from model.layouts import HIDDEN, WRITES, Layout
+from model.facts import check_times
+from model.layouts import HIDDEN, Layout
 from model.operations import Values, data_of
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import decode_commit, encode_commit
-from refdelta.core.log.paths import LOG, commit_key, data_key
+from refdelta.core.log.paths import LOG, commit_key, data_key, parse_log_name
 from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine import dv
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
 from refdelta.engine.state import to_adds
+from refdelta.ops.vacuum import Vacuum, vacuum
 from refdelta.protocol.stats import load_stats
 from refdelta.staging import Staging
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
+from refdelta_storage.base import Created, ObjectInfo, PutOutcome
+from refdelta_storage.errors import not_found
 
 FILES_OF_VECTORS = mock.patch.object(dv, "INLINE_BYTES", 0)
 """Vectors in files, small as they are: so that it is seen which ones are written and removed."""
 
+_AHEAD = 4_102_444_800_000
+
+
+def time_of_file(version: int) -> int:
+    """When the commit file of a version was made, in milliseconds since 1970. The clock of the store is decades
+    ahead of those of the writers.
+    """
+    return _AHEAD + 1_000_000 * version
+
 
 class BranchingStore(MemoryStore):
     """A store in which data files stay, since other branches may need what one of them drops; and a log of nothing but
-    commits.
+    commits, whose files have the times of :func:`time_of_file`.
 
     Attributes:
         written: the keys of files apart from the log that were written since it was last emptied.
         dropped: likewise of those that were deleted, and are there all the same.
+        gone: likewise of those that VACUUM has deleted in this branch; they are not found.
+        listed: the keys that a listing has apart from the log; None for all.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.written: set[str] = set()
         self.dropped: set[str] = set()
+        self.gone: frozenset[str] = frozenset()
+        self.listed: set[str] | None = None
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        # A checksum would be found in other branches, too.
+        return Created() if key.endswith(".crc") else super().put_if_absent(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         if key.startswith(LOG):
-            if not key.endswith(".crc"):
-                super().put(key, data)
+            super().put(key, data)
             return
         self.written.add(key)
         super().put(key, data)
@@ -63,6 +86,25 @@ class BranchingStore(MemoryStore):
         keys = set(keys)
         self.dropped |= {key for key in keys if not key.startswith(LOG)}
         super().delete(keys - self.dropped)
+
+    def _find(self, key: str) -> tuple[bytes, int]:
+        if key in self.gone:
+            raise not_found(key, self.uri)
+        return super()._find(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        return _timed(super().head(key))
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
+        found = map(_timed, super().list(prefix, after))
+        return (one for one in found if self.listed is None or one.key.startswith(LOG) or one.key in self.listed)
+
+
+def _timed(info: ObjectInfo) -> ObjectInfo:
+    name = parse_log_name(info.key)
+    if name is None or name.kind != "commit":
+        return info
+    return ObjectInfo(info.key, info.size, time_of_file(name.version))
 
 
 @dataclass(frozen=True)
@@ -91,8 +133,17 @@ class Engine(Branches):
         with FILES_OF_VECTORS, WriteTransaction(Staging(self.store, snapshot), snapshot) as transaction:
             transaction.delete(f"k = {HIDDEN[0]}")
             transaction.commit()
-        self._log = (created, self.store.get(commit_key(1)))
-        self.root = Version(self._log, load_snapshot(self.store), entries_of(*self._log))
+        if layout.wide:
+            self._add_column()
+        self._log = tuple(self.store.get(commit_key(version)) for version in range(3 if layout.wide else 2))
+        entries, start = entries_of(*self._log), layout.start
+        self.root = Version(self._log, load_snapshot(self.store), entries, state=start, start=start)
+
+    def _add_column(self) -> None:
+        snapshot = load_snapshot(self.store)
+        with WriteTransaction(Staging(self.store, snapshot), snapshot) as transaction:
+            transaction.add_columns([pa.field("s", pa.int32())])
+            transaction.commit()
 
     def _created(self) -> bytes:
         """Version 0: files that the engine wrote, as one commit."""
@@ -101,15 +152,21 @@ class Engine(Branches):
             made.uri,
             SCHEMA,
             partition_by=["a"] if self.layout.partitioned else None,
+            cluster_by=["k"] if self.layout.clustered else None,
             configuration={
                 "delta.isolationLevel": self.level,
                 "delta.enableDeletionVectors": str(self.layout.vectors).lower(),
                 "refdelta.inlineDeletionVectors": "true",
                 "delta.enableRowTracking": str(self.layout.tracked).lower(),
+                "delta.checkpointInterval": "1000",
             },
         )
-        for values in WRITES:
+        for values in self.layout.writes:
             write_deltalake(made.uri, table(*values), mode="append")
+        if self.layout.wide:
+            alter = DeltaTable(made.uri).alter
+            alter.set_table_properties({"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"})
+            alter.set_domain_metadata("x", "0")
         snapshot = load_snapshot(made)
         for info in list(made.list()):
             if not info.key.startswith(LOG):
@@ -119,8 +176,9 @@ class Engine(Branches):
         small = [snapshot.protocol, snapshot.metadata, *snapshot.domains.values()]
         return encode_commit([created, *small, *to_adds(snapshot.files)])
 
-    def check_out(self, log: tuple[bytes, ...]) -> None:
-        """Make this the log of the store."""
+    def check_out(self, log: tuple[bytes, ...], gone: frozenset[str] = frozenset()) -> None:
+        """Make this the log of the store, in which these files are not found."""
+        self.store.gone = gone
         same = 0
         while same < min(len(log), len(self._log)) and log[same] is self._log[same]:
             same += 1
@@ -129,22 +187,31 @@ class Engine(Branches):
             self.store.put(commit_key(version), log[version])
         self._log = log
 
-    def stage(self, version: Version, case: Case, isolation: str | None) -> Begun:
-        self.check_out(version.log)
+    def stage(self, version: Version, case: Case, isolation: str | None) -> Any:
+        self.check_out(version.log, version.gone)
         self.store.written.clear()
         application = {"app_id": case.application, "app_version": 1} if case.application else {}
         properties = CommitProperties(row_level=self.layout.asked)
         staging = Staging(self.store, version.content, isolation=isolation, commit_properties=properties, **application)
         transaction = WriteTransaction(staging, version.content)
-        shown = case.call(transaction)
+        try:
+            shown = case.call(transaction)
+        except errors.DeltaError as error:
+            if not (case.statement.fails(version.state) or _lacks(error, version)):
+                raise
+            return FAILED
+        if case.statement.fails(version.state):
+            raise Wrong(f"{case.name} did not fail; before it: {version}")
         if shown is not None:
             assert shown == data_of(case.statement.found(version.state)), (case.name, str(version))
         return Begun(transaction, frozenset(self.store.written))
 
     def attempt(self, version: Version, staged: Staged) -> Committed | None:
-        self.check_out(version.log)
+        self.check_out(version.log, version.gone)
         self.store.written.clear()
         self.store.dropped.clear()
+        if staged.case.kind == "VACUUM":
+            return self._vacuum(version, staged)
         transaction = _fork(staged.transaction.transaction)
         try:
             with FILES_OF_VECTORS:
@@ -158,12 +225,39 @@ class Engine(Branches):
         data = self.store.get(commit_key(result.version))
         self._log = (*version.log, data)
         assert result.version == version.in_log + 1
-        self._left_behind(version, staged, self._named(data))
-        return Committed(data, transaction._staging.result_snapshot, list(result.rebased_over))
+        named = self._named(_adds(data))
+        self._left_behind(version, staged, named)
+        if named & version.gone:
+            raise Wrong(f"{staged.name} names files that VACUUM has deleted: {named & version.gone}, {version}")
+        if self.layout.wide:
+            check_times(self._log, time_of_file)
+        return Committed((data,), transaction._staging.result_snapshot, list(result.rebased_over), version.gone)
 
-    def _named(self, data: bytes) -> set[str]:
-        """The keys of all files that a commit adds."""
-        adds = [action for action in decode_commit(data, "a commit") if isinstance(action, Add)]
+    def _vacuum(self, version: Version, staged: Staged) -> Committed | None:
+        """VACUUM looks for files at the version at which it began, and deletes them when it commits."""
+        time.sleep(0.002)  # until what was removed, and what was written, is older than the retention
+        self.store.listed = {key for data in version.log for key in self._named(_adds(data))}
+        try:
+            request = Vacuum(retention_hours=0, enforce_retention_duration=False)
+            vacuum(staged.at.content, request, dry_run=False)
+        finally:
+            self.store.listed = None
+        versions = range(version.in_log + 1, load_snapshot(self.store).version + 1)
+        data = tuple(self.store.get(commit_key(number)) for number in versions)
+        self._log = (*version.log, *data)
+        if not data:
+            return None
+        live = self._named(version.entries.values())
+        if live & self.store.dropped:
+            raise Wrong(f"VACUUM deletes {live & self.store.dropped}, which {version} needs")
+        if self.layout.wide:
+            check_times(self._log, time_of_file)
+        passed = list(range(staged.at.in_log + 1, version.in_log + 1))
+        return Committed(data, load_snapshot(self.store), passed, version.gone | self.store.dropped)
+
+    def _named(self, adds: Iterable[Add]) -> set[str]:
+        """The keys of all files that these actions name."""
+        adds = list(adds)
         vectors = [add.deletion_vector for add in adds]
         return {data_key(add.path, self.store.uri) for add in adds} | {
             relative_key(one.path_or_inline_dv) for one in vectors if one is not None
@@ -192,17 +286,25 @@ class Engine(Branches):
         return found
 
 
+def _adds(data: bytes) -> list[Add]:
+    return [action for action in decode_commit(data, "a commit") if isinstance(action, Add)]
+
+
+def _lacks(error: errors.DeltaError, version: Version) -> bool:
+    """Whether it says that a file is not found that VACUUM has deleted."""
+    return isinstance(error, errors.DataFileNotFoundError) and error.file in version.gone
+
+
 def _check_statistics(add: Add, rows: list[Values]) -> None:
     """Raise ``Wrong`` where the statistics of a file are not of these live rows."""
     stats = load_stats(add.stats)
     hidden = add.deletion_vector.cardinality if add.deletion_vector else 0
     if stats["numRecords"] - hidden != len(rows):
         raise Wrong(f"{add} should have {len(rows)} rows")
+    least, greatest = stats.get("minValues", {}), stats.get("maxValues", {})
     for index, column in enumerate("ka"):
-        values = [row[index] for row in rows]
-        if column in stats["minValues"] and not (
-            stats["minValues"][column] <= min(values) and max(values) <= stats["maxValues"][column]
-        ):
+        values = [row[index] for row in rows if row[index] is not None]
+        if values and column in least and not (least[column] <= min(values) and max(values) <= greatest[column]):
             raise Wrong(f"{add} holds {values} in column {column}")
     if hidden and stats.get("tightBounds", True):
         raise Wrong(f"{add} says that its bounds are tight")

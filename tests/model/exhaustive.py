@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 
 from model.branches import Branches, Refusal, Staged, Version
@@ -37,15 +37,23 @@ class Tally(Counter[str]):
         return ", ".join(f"{count:,} {what}" for what, count in self.items())
 
 
-def explore(engine: Branches, cases: Sequence[Case], count: int) -> Tally:
+def explore(engine: Branches, cases: Sequence[Case], count: int, among: Collection[Case] = ()) -> Tally:
     """Run every sequence of ``count`` operations in every interleaving.
 
     The engine checks each version that it makes, and raises at the first that is wrong.
+
+    Args:
+        engine: the table.
+        cases: the operations.
+        count: how many of them make a history.
+        among: only histories in which one of these takes part; none of them: all histories.
     """
     tally = Tally({"histories": 0, "distinct": 0, "in which all commit": 0, "refusals": 0})
     memo: dict[object, int] = {}
     all_shapes = shapes(count)
     for chosen in product(cases, repeat=count):
+        if among and not any(case in among for case in chosen):
+            continue
         for (order, began), times in all_shapes.items():
             tried = tuple(chosen[i] for i in order), began
             if tried not in memo:

@@ -1,18 +1,18 @@
 """What transactions do in the judge's world, where a row is ``(key, colour)``; one more row stands for the metadata,
-and one for an application's version.
+and one for an application's version. Tables with more than that have further rows, see :mod:`model.calls`.
 
 Every operation but one that only shows the table also reads the metadata, as each writer of Delta does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from model.judge import Effect, Row, State
 
-Values = tuple[int, int]
-Where = Callable[[int, int], bool]
+Values = tuple[int | None, int | None]
+Where = Callable[[int | None, int | None], bool]
 
 METADATA = "metadata"
 APPLICATION = "application"
@@ -30,11 +30,22 @@ def metadata(*settings: str) -> Row:
 
 def data_of(state: State) -> list[Values]:
     """The values of the table's rows, in order."""
-    return sorted(row.values for row in state if _is_data(row))
+    return in_order(row.values for row in state if is_data(row))
 
 
-def _is_data(row: Row) -> bool:
-    return row.values[0] not in (METADATA, APPLICATION)
+def in_order(rows: Iterable[Values]) -> list[Values]:
+    """The rows in order, nulls last."""
+    return sorted(rows, key=lambda row: [(value is None, value or 0) for value in row])
+
+
+def is_data(row: Row) -> bool:
+    """Whether it is a row of the table: the others begin with a word that says what they stand for."""
+    return not isinstance(row.values[0], str)
+
+
+def plus(value: int | None, more: int) -> int | None:
+    """A sum, null where the value is."""
+    return None if value is None else value + more
 
 
 def colour(wanted: int) -> Where:
@@ -74,10 +85,14 @@ class Statement:
         removed, added = self.does(name, found)
         return Effect(removed, added, (header, found if self.lists else None))
 
+    def fails(self, state: State) -> bool:
+        """Whether it raises where the table is so."""
+        return False
+
     def found(self, state: State) -> State:
         if self.reads is None:
             return frozenset()
-        return frozenset(row for row in state if _is_data(row) and self.reads(*row.values))
+        return frozenset(row for row in state if is_data(row) and self.reads(*row.values))
 
 
 @dataclass(frozen=True)

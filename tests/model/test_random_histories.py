@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from model import tables
 from model.branches import Refusal
-from model.cases import BY_HAND, MORE
+from model.cases import BY_HAND, MORE, values_of
 from model.judge import LEVELS, SERIALIZABLE
-from model.layouts import LAYOUTS, TRACKING
+from model.layouts import LAYOUTS, TRACKING, WIDER
 from model.operations import data_of
+from model.program_cases import STATEMENTS, of_rows_and_domains, programs
 from refdelta.engine.scan import plan_scan
 from refdelta.engine.snapshot import load_snapshot
 from tiers import examples
@@ -80,10 +81,22 @@ def test_through_the_engine_where_rows_are_tracked(level, layout, schedule):
     through_the_engine(level, layout, schedule)
 
 
+@examples(MANY // 5)
+@given(st.sampled_from(LEVELS), st.sampled_from(WIDER), st.data())
+def test_programs_through_the_rules(level, layout, data):
+    run(tables.core(level, layout), data.draw(schedules(6, (*of_rows_and_domains(layout), *STATEMENTS))))
+
+
+@examples(MANY // 20)
+@given(st.sampled_from(LEVELS), st.sampled_from(WIDER), st.data())
+def test_programs_through_the_engine(level, layout, data):
+    through_the_engine(level, layout, data.draw(schedules(5, (*programs(layout), *STATEMENTS))))
+
+
 def through_the_engine(level, layout, schedule):
     engine = tables.engine(level, layout)
     version = run(engine, schedule)
     # Once more with nothing kept from before: the log as it is in the store, and each file read anew.
-    engine.check_out(version.log)
+    engine.check_out(version.log, version.gone)
     rows = plan_scan(load_snapshot(engine.store)).to_table()
-    assert sorted(zip(rows["k"].to_pylist(), rows["a"].to_pylist(), strict=True)) == data_of(version.state)
+    assert values_of(rows) == data_of(version.state)
