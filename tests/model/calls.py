@@ -283,10 +283,13 @@ class Played:
         pass
 
     def restore(self) -> None:
-        """All but the versions of applications, the domains of users, and features that came later."""
+        """All but the versions of applications, the domains of users, and features that came later. The metadata stays
+        as it is where columns, rules and properties are what they were then.
+        """
         now, then = ({row for row in state if not _stays(row)} for state in (self.state, self.created))
-        self.removed |= {row for row in now - then if row.values[0] != FEATURE}
-        self.added |= then - now
+        kept = {FEATURE} if _table(now) != _table(then) or self._lost(FEATURE) else {FEATURE, METADATA}
+        self.removed |= {row for row in now - then if row.values[0] not in kept}
+        self.added |= {row for row in then - now if row.values[0] not in kept - {FEATURE}}
 
     # --- small parts ---
 
@@ -296,6 +299,10 @@ class Played:
     def _of(self, *values: str) -> set[Row]:
         """The rows that begin with these words."""
         return {row for row in self.state if row.values[: len(values)] == values}
+
+    def _lost(self, kind: str) -> bool:
+        """Whether the table has lost something of a kind since version 0."""
+        return any(row.values[0] == kind and not self._of(*row.values) for row in self.created)
 
     def _column(self) -> set[Row]:
         found = self._of(COLUMN, "s")
@@ -325,7 +332,7 @@ class Played:
         """Other metadata, and further rows that stand for what the table has now."""
         for row in self._of(METADATA):
             self.removed.add(row)
-            self.added.add(Row((self.name, row.identity), (*row.values, self.name)))
+            self.added.add(Row((self.name, row.identity), row.values))
         self.added |= {Row((self.name, values), values) for values in others}
 
     def _replace(self, row: Row, values: tuple[str, ...]) -> None:
@@ -346,6 +353,11 @@ class Played:
 def _stays(row: Row) -> bool:
     kind, *rest = row.values
     return kind == APPLICATION or (kind == DOMAIN and rest[0] != CLUSTERING)
+
+
+def _table(rows: Iterable[Row]) -> set[tuple[str, ...]]:
+    """What the metadata says: all but rows, domains and features."""
+    return {row.values for row in rows if not is_data(row) and row.values[0] not in (DOMAIN, FEATURE)}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ START = frozenset(row for row in CREATED if row.values != HIDDEN)
 WIDE_WRITES = (*WRITES, ((None, 1), (4, 2)))
 """The same of a wide table, which has a row without a key."""
 
-ADDED_COLUMN = frozenset({Row(COLUMN, (COLUMN, "s", "integer")), Row("metadata of version 2", (METADATA, "s"))})
+ADDED_COLUMN = frozenset({Row(COLUMN, (COLUMN, "s", "integer")), Row("metadata of version 2", (METADATA,))})
 """What a wide table has from version 2 on, at which its histories begin: a column, and so other metadata."""
 
 

@@ -62,9 +62,10 @@ def say(capsys, request):
 @each(*WIDER)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
-    """Each program with each, and with some statements of the other tables."""
-    some = tiers.some(programs(layout), check=9, test=13)
-    cases = [*some, *tiers.some(STATEMENTS[::2], check=2, test=4)]
+    """Changes of the table, RESTORE and VACUUM with each program, and with some statements of the other tables."""
+    known = of_rows_and_domains(layout)
+    some = tiers.some([case for case in programs(layout) if case not in known], check=5, test=8)
+    cases = [*some, *tiers.some(known, check=5, test=8), *tiers.some(STATEMENTS[::2], check=2, test=3)]
     say(f"2 of {len(cases)}: {explore(tables.engine(level, layout), cases, 2, among=some)}")
 
 
@@ -78,7 +79,7 @@ def test_pairs_through_the_rules(level, layout, say):
 
 
 @pytest.mark.sample(check=1, test=2)
-@pytest.mark.sample(all=6, daily=True)
+@pytest.mark.sample(all=4, daily=True)
 @pytest.mark.parametrize("part", range(3))
 @each(WIDE_ROWS, CLUSTERED, WIDE_PARTITIONED)
 @pytest.mark.parametrize("level", LEVELS)
