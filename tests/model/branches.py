@@ -18,7 +18,7 @@ from model.entries import Entries, Wrong, entries_behind
 from model.facts import facts_in, facts_of
 from model.judge import SERIALIZABLE, History, State, Transaction, accepts, play
 from model.layouts import START, Layout
-from model.operations import Values, data_of, in_order
+from model.operations import Values, data_of, in_order, rearrange
 from refdelta import errors
 
 
@@ -228,5 +228,9 @@ def supposed(version: Version, staged: Staged) -> History:
     """The history in which this transaction commits as the next version."""
     number = version.number + 1
     name = f"V{number} {staged.case.name}"
-    made = Transaction(name, staged.case.statement, staged.at.number, number, strict=staged.strict)
+    operation = staged.case.statement
+    if not operation(name, staged.at.state).writes:
+        # It has moved rows at most. What it was shown was the version at which it began, as of one that only reads.
+        operation = rearrange()
+    made = Transaction(name, operation, staged.at.number, number, strict=staged.strict)
     return History(version.start, (*version.transactions, made))

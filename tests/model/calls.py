@@ -143,6 +143,9 @@ class Calls(Protocol):
     def compact(self) -> None:
         """OPTIMIZE."""
 
+    def cluster(self) -> None:
+        """OPTIMIZE of a clustered table."""
+
     def restore(self) -> None:
         """RESTORE version 0."""
 
@@ -281,6 +284,10 @@ class Played:
 
     def compact(self) -> None:
         pass
+
+    def cluster(self) -> None:
+        if not self._of(DOMAIN, CLUSTERING):
+            raise Failed
 
     def restore(self) -> None:
         """All but the versions of applications, the domains of users, and features that came later. The metadata stays

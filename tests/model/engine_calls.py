@@ -109,6 +109,9 @@ class EngineCalls:
     def compact(self) -> None:
         self.txn.compact()
 
+    def cluster(self) -> None:
+        self.txn.cluster(full=True)
+
     def restore(self) -> None:
         self.txn.restore(0)
 

@@ -110,3 +110,6 @@ WIDE_ROWS, CLUSTERED = Layout(vectors=True, wide=True), Layout(vectors=True, wid
 
 WIDER = (WIDE_ROWS, CLUSTERED, WIDE, WIDE_PARTITIONED)
 """Likewise of wide tables."""
+
+CLUSTERED_TRACKED = replace(CLUSTERED, tracked=True)
+"""A clustered table as it is made by default: OPTIMIZE is followed by the ids of rows."""

@@ -184,6 +184,8 @@ OF_CLUSTERING: tuple[Named, ...] = (
     ("cluster by a", "ALTER", lambda txn: txn.cluster_by("a")),
 )
 
+CLUSTER: Named = ("cluster", "OPTIMIZE", lambda txn: txn.cluster())
+
 VACUUM = Case("vacuum", "VACUUM", rearrange(), lambda _: None, None, None)
 """It is two commits, between which files are deleted, and no transaction of the public API."""
 
@@ -196,7 +198,7 @@ def programs(layout: Layout) -> tuple[Case, ...]:
     """The programs for a table of this kind, and VACUUM."""
     known = [*NULLS_AND_MERGES, *SEVERAL_READS, *OF_DOMAINS, *OF_THE_TABLE]
     if layout.clustered:
-        known += OF_CLUSTERING
+        known += [*OF_CLUSTERING, CLUSTER]
     return (*(as_case(layout, *one) for one in known), VACUUM)
 
 

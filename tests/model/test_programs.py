@@ -17,14 +17,14 @@ import pytest
 
 import tiers
 from model import tables
-from model.branches import Branches, Refusal
+from model.branches import Branches, Refusal, Version
 from model.cases import BY_HAND, DELETE_0, INSERT_0, INSERT_ONCE
 from model.core import Core
 from model.engine import Engine
 from model.entries import Wrong
 from model.exhaustive import explore, pairs
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
-from model.layouts import CLUSTERED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout
+from model.layouts import CLUSTERED, CLUSTERED_TRACKED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout
 from model.program_cases import STATEMENTS, named, of_rows_and_domains, programs
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
@@ -59,7 +59,7 @@ def say(capsys, request):
 
 @pytest.mark.sample(check=1, test=2)
 @pytest.mark.sample(all=2, daily=True)
-@each(*WIDER)
+@each(*WIDER, CLUSTERED_TRACKED)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
     """Changes of the table, RESTORE and VACUUM with each program, and with some statements of the other tables."""
@@ -119,6 +119,22 @@ def test_vacuum_between_changes_of_one_file(layout):
     """Those who pass over changes whose deletion vectors VACUUM has deleted."""
     cases = named(layout, "vacuum", "delete k=null", "delete a = 0", "count twice")
     explore(tables.engine(SERIALIZABLE, layout), cases, 3, among=cases[:1])
+
+
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
+@pytest.mark.parametrize("level", LEVELS)
+def test_clustering_and_changes_of_rows_do_not_conflict(level):
+    """Where rows have ids, as on clustered tables by default, each is followed to where the other one has put it."""
+    table, (cluster,) = tables.engine(level, CLUSTERED_TRACKED), named(CLUSTERED_TRACKED, "cluster")
+    changes = [
+        case for case in (*programs(CLUSTERED_TRACKED), *STATEMENTS) if case.kind in {"UPDATE", "DELETE", "MERGE"}
+    ]
+    assert len(changes) > 12
+    for change in changes:
+        for first, second in ((cluster, change), (change, cluster)):
+            winner = table.commit(table.root, table.begin(table.root, first))
+            assert isinstance(table.commit(winner, table.begin(table.root, second)), Version), change.name
 
 
 # --- they would show it -------------------------------------------------------------------------------------------
