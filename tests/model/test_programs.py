@@ -97,7 +97,7 @@ def test_triples_of_changes_of_the_table_through_the_engine(level, say):
 
 
 @pytest.mark.sample(check=1, test=1)
-@pytest.mark.sample(all=2, daily=True)
+@pytest.mark.sample(all=1, daily=True)
 @each(*WIDER)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):
