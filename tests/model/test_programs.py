@@ -352,7 +352,7 @@ PROTECTIONS = {
     ],
     "the first timestamp is later than the file before it": [
         Needed(["insert a=0", "enable times"], "was committed at", [(CommitBody, "brings_timestamps", False)]),
-        Needed(["enable times", "insert a=0"], "was committed at", [(CommitClock, "behind", lambda clock, _: clock)]),
+        Needed(["enable times", "insert a=0"], "was committed at", [(CommitClock, "after", lambda clock, _: clock)]),
     ],
     "RESTORE rests on the files that it brings back": [
         Needed(
