@@ -1,4 +1,7 @@
-"""``python -m serial --seed N`` or ``--seeds A-B``: play programs, and print those that go wrong."""
+"""``python -m serial --seed N`` or ``--seeds A-B``: play programs, and print those that go wrong.
+
+``--words wider`` takes the programs of the second vocabulary, ``--without NAME`` removes a part of the engine first.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from collections import Counter, defaultdict
 
 from serial.check import judged, serially, smaller
 from serial.play import Outcome, play
-from serial.programs import Program, draw
+from serial.programs import Program
+from serial.removals import REMOVALS, without
+from serial.wider import DRAWS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,16 +22,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m serial", description=__doc__)
     parser.add_argument("--seed", type=int, help="the program of one seed")
     parser.add_argument("--seeds", help="the programs of seeds A-B")
+    parser.add_argument("--words", choices=DRAWS, default="first", help="the vocabulary of which programs are drawn")
+    parser.add_argument("--without", choices=REMOVALS, action="append", default=[], help="what the engine is to lack")
     parser.add_argument("--theme", help="only the programs of these themes, by commas")
     parser.add_argument("--smaller", action="store_true", help="print also a smaller program that goes wrong likewise")
     parser.add_argument("--brief", action="store_true", help="one line for each program that goes wrong")
     asked = parser.parse_args(arguments)
+    with without(*asked.without):
+        return _play(asked)
+
+
+def _play(asked: argparse.Namespace) -> int:
     first, _, last = (asked.seeds or str(asked.seed if asked.seed is not None else "0-99")).partition("-")
     seeds = range(int(first), int(last or first) + 1)
     played, wrong, outcomes, began = 0, 0, Counter(), time.monotonic()
     kinds: dict[str, list[int]] = defaultdict(list)
     for seed in seeds:
-        program = draw(seed)
+        program = DRAWS[asked.words](seed)
         if asked.theme and program.theme not in asked.theme.split(","):
             continue
         played += 1
@@ -45,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         if len(seeds) > 1:
             print(described(program, outcome))
         print(*found, sep="\n")
-        print(f"to replay: PYTHONPATH=tests python -m serial --seed {seed}")
+        print(f"to replay: PYTHONPATH=tests python -m serial --words {asked.words} --seed {seed}")
         print(f"one after the other: {alone(program, outcome)}")
         if asked.smaller:
             less = smaller(program, {finding.kind for finding in found})

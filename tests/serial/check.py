@@ -51,7 +51,7 @@ def judged(outcome: Outcome) -> list[Finding]:
 def _versions(outcome: Outcome) -> list[Finding]:
     """At Serializable each version is that of a prefix of the order; and what failed by itself has to fail there."""
     found = []
-    worlds = {0: outcome.start}
+    worlds = {-1: outcome.start}
     world = outcome.start
     for one in sorted(outcome.history, key=lambda one: one.place):
         if one.version is None:
@@ -63,7 +63,7 @@ def _versions(outcome: Outcome) -> list[Finding]:
             found.append(Finding("version", f"{text}, and not {sorted(world.rows, key=str)}"))
     for one in outcome.running:
         if one.outcome == "failed" and type(one.error).__name__ != "DataFileNotFoundError":
-            seen = worlds[max(version for version in worlds if version <= max(one.began, 0))]
+            seen = worlds[max(version for version in worlds if version <= one.began)]
             try:
                 one.transaction.on(seen)
             except UserError:
@@ -129,6 +129,7 @@ def _smaller(program: Program):
         {"lags": (0,) * len(program.lags)},
         {"linked": False},
         {"forgetful": False},
+        {"numbered": False},
     ):
         if any(getattr(program, name) != value for name, value in change.items()):
             yield dataclasses.replace(program, **change)

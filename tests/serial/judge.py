@@ -35,6 +35,11 @@ class Committed:
         """Its place in the order of the log; one that wrote nothing stands at its snapshot."""
         return (self.began, 1) if self.version is None else (self.version, 0)
 
+    @property
+    def blind(self) -> bool:
+        """Whether it is a blind append. One that creates the table is not."""
+        return self.began >= 0 and self.transaction.blind
+
 
 def orders(history: Sequence[Committed]) -> Iterator[tuple[Committed, ...]]:
     """The orders that WriteSerializable allows, that of the log first.
@@ -54,7 +59,7 @@ def _allowed(log: Sequence[Committed], place: dict[str, int], first: Committed, 
     if second.transaction.isolation == SERIALIZABLE:
         return False
     return any(
-        append.transaction.blind
+        append.blind
         and place[second.name] < place[append.name]
         and (second.began < append.place[0] or _carried(log, place, append, second))
         for append in log[: log.index(first) + 1]

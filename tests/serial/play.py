@@ -21,11 +21,11 @@ from unittest import mock
 
 import pyarrow as pa
 
-from refdelta import DeltaTable, errors, verify, write_deltalake
+from refdelta import CommitProperties, DeltaTable, Identity, errors, verify, write_deltalake
 from refdelta_storage import memory, open_store
 from serial import world as w
 from serial.judge import Committed
-from serial.programs import ALONE, COLUMNS, FEW_FILES, Program
+from serial.programs import ALONE, COLUMNS, FEW_FILES, NUMBER, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,9 +40,12 @@ USER_ERRORS = (
     errors.ConstraintViolationError,
     errors.UnsupportedFeatureError,
 )
+PLACE_ERRORS = (errors.TableNotFoundError, errors.TableAlreadyExistsError)
+"""Errors of those who find no table, or one: expected where the program begins without a table."""
 BOUNDS = (("refdelta.core.conflicts.precedence", "_FILES_KEPT"),)
 """The engine's bounds on what it remembers of winners' files."""
 _CONSTRAINT = "delta.constraints."
+_BY = "transactionOfProgram"
 _AGO = 10 * 24 * 3600 * 1000
 _START = 1_800_000_000_000
 _TICK = 1000
@@ -190,13 +193,16 @@ class _Player:
 
     def set_up(self) -> None:
         program = self.program
+        if program.absent:
+            return
         configuration = dict(program.properties) | {f"delta.feature.{name}": "supported" for name in program.features}
         table = DeltaTable.create(
             self.uri,
-            pa.schema([(name, pa.int64()) for name in COLUMNS]),
+            _schema((*COLUMNS, *([NUMBER] if program.numbered else []))),
             configuration=configuration,
             partition_by=["p"] if program.partitioned else None,
             cluster_by=list(program.clustering) or None,
+            identity={NUMBER: Identity()} if program.numbered else None,
         )
         for version, step in enumerate(program.setup, start=1):
             self.tick()
@@ -240,6 +246,11 @@ class _Player:
                 self.give_up(one, error)
             else:
                 one.outcome, one.error = "error", error
+        except PLACE_ERRORS as error:
+            if self.program.absent:
+                self.give_up(one, error)
+            else:
+                one.outcome, one.error = "error", error
         except Exception as error:
             one.outcome, one.error = "error", error
 
@@ -262,8 +273,8 @@ class _Player:
 
     def run_alone(self, one: Running) -> None:
         """A step of several commits. The others go on between these."""
-        table = DeltaTable(self.uri)
-        one.began, one.outcome = table.version(), "begun"
+        one.began, one.outcome = self.newest(), "begun"
+        table = None if self.program.absent else DeltaTable(self.uri)
         [step] = one.transaction.steps
 
         def pause() -> None:
@@ -278,7 +289,7 @@ class _Player:
                 _pausing(table, pause)
                 self.finish(one, table.alter.drop_feature(name).version)
             case w.Write(rows, columns, mode, schema_mode, predicate):
-                schema = pa.schema([(name, pa.int64()) for name in columns])
+                schema = _schema(columns)
 
                 def batches() -> Iterator[pa.RecordBatch]:
                     for row in rows:
@@ -286,9 +297,32 @@ class _Player:
                         pause()
 
                 result = write_deltalake(
-                    table, batches(), mode=mode, schema_mode=schema_mode, predicate=_sql(predicate)
+                    self.uri if table is None else table,
+                    batches(),
+                    mode=mode,
+                    schema_mode=schema_mode,
+                    predicate=_sql(predicate),
+                    configuration=self.program.properties if self.program.absent else None,
                 )
                 self.finish(one, result.version)
+            case w.Create(columns, mode, properties):
+                DeltaTable.create(
+                    self.uri,
+                    _Late(_schema(columns), pause),
+                    mode,
+                    configuration={**self.program.properties, **properties},
+                    commit_properties=CommitProperties(custom_metadata={_BY: str(one.number)}),
+                )
+                history = DeltaTable(self.uri).history()
+                made = [entry["version"] for entry in history if entry.get(_BY) == str(one.number)]
+                self.finish(one, made[0] if made else None)
+        if one.version is None and isinstance(step, w.Create | w.Write):
+            # A table was there, or came to be there meanwhile: with that one it has done nothing.
+            one.began = self.newest()
+
+    def newest(self) -> int:
+        """The newest version; -1 where there is no table."""
+        return DeltaTable(self.uri).version() if DeltaTable.is_deltatable(self.uri) else -1
 
     # --- afterwards ---
 
@@ -303,6 +337,7 @@ class _Player:
                         then = DeltaTable(self.uri, version=one.version)
                         outcome.rows[one.version] = _counted(then.to_pyarrow_table())
             unsound += _broken(table)
+            unsound += _given_twice(table) if self.program.numbered else []
             report = verify(self.uri, sample=None)
             unsound += [f"verify: {finding.clause}: {finding.message}" for finding in report.errors]
             unsound += [f"verify, unchecked: {what}" for what in report.unchecked]
@@ -316,9 +351,9 @@ class _Player:
         domains = table.domain_metadata()
         applications = {name: table.transaction_version(name) for name in "xy"}
         return w.World(
-            columns=tuple(data.column_names),
+            columns=tuple(name for name in data.column_names if name != NUMBER),
             rows=tuple(_counted(data).elements()),
-            not_null=frozenset(item.name for item in pa.schema(table.schema()) if not item.nullable),
+            not_null=frozenset(item.name for item in pa.schema(table.schema()) if not item.nullable) - {NUMBER},
             constraints={name[len(_CONSTRAINT) :]: None for name in conditions},
             properties={name: value for name, value in configuration.items() if name.startswith("user.")},
             clustering=tuple(table.detail()["clustering_columns"]),
@@ -345,8 +380,24 @@ def _pausing(table: DeltaTable, pause: Callable[[], None]) -> None:
     table.begin = paused
 
 
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, pa.int64()) for name in columns])
+
+
+class _Late:
+    """A schema that lets others go on before it is read: after the writer has looked whether there is a table."""
+
+    def __init__(self, schema: pa.Schema, pause: Callable[[], None]) -> None:
+        self.schema, self.pause = schema, pause
+
+    def __arrow_c_schema__(self) -> Any:
+        self.pause()
+        return self.schema.__arrow_c_schema__()
+
+
 def _counted(data: pa.Table) -> Counter[w.Row]:
-    columns = [column.to_pylist() for column in data.columns]
+    """The rows, without the numbers that the table gives them."""
+    columns = [data[name].to_pylist() for name in data.column_names if name != NUMBER]
     return Counter(zip(*columns, strict=True))
 
 
@@ -367,6 +418,12 @@ def _broken(table: DeltaTable) -> Iterator[str]:
                 yield f"the clustering domain names the column {path[0]}, and the table has {sorted(physical)}"
     if table.detail()["num_deletion_vectors"] and "deletionVectors" not in features:
         yield "files have deletion vectors, and the table has not the feature"
+
+
+def _given_twice(table: DeltaTable) -> Iterator[str]:
+    numbers = Counter(table.to_pyarrow_table()[NUMBER].to_pylist())
+    if wrong := [number for number, count in numbers.items() if number is None or count > 1]:
+        yield f"rows have no number of their own in the identity column: {wrong} of {numbers}"
 
 
 def _physical_names(table: DeltaTable) -> set[str]:
@@ -396,6 +453,13 @@ def act(step: w.Step, one: Running, player: _Player) -> None:
             txn.set_domain_metadata(domain, str(txn.read(predicate=_sql(predicate)).num_rows))
         case w.SetDomain(domain, configuration):
             txn.set_domain_metadata(domain, configuration)
+        case w.Count(domain, by_transaction):
+            domains = (txn if by_transaction else one.source).domain_metadata()
+            txn.set_domain_metadata(domain, step.next_of(domains))
+        case w.RemoveDomain(domain):
+            txn.set_domain_metadata(domain, None)
+        case w.TallyDomains():
+            txn.append(_data(one, [step.row(txn.domain_metadata())]))
         case w.Append(rows):
             txn.append(_data(one, rows))
         case w.Copy():
@@ -452,6 +516,10 @@ def _alter(step: w.Step, txn: WriteTransaction) -> None:
             txn.cluster()
         case w.Rearrange("purge"):
             txn.reorg_purge()
+        case w.Backfill():
+            txn.backfill_row_ids(1)
+        case w.AddFeature(name):
+            txn.add_feature(name, True)
         case _:
             raise TypeError(step)
 
@@ -466,7 +534,7 @@ def _texts(values: Mapping[str, Expression]) -> dict[str, str]:
 
 def _data(one: Running, rows: Sequence[w.Given]) -> pa.Table:
     """Rows with the columns that the table has."""
-    schema = pa.schema([(name, pa.int64()) for name in pa.schema(one.source.schema()).names])
+    schema = _schema([name for name in pa.schema(one.source.schema()).names if name != NUMBER])
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
 
@@ -482,7 +550,15 @@ def _source(copy: w.Copy, one: Running) -> Any:
             return [one.source.scan(None, sql)]
         case "generator":
             return (scan for scan in [one.source.scan(None, sql)])
+        case "late":
+            return _later(one.source.scan(None, sql))
     return one.source.scan(None, sql)
+
+
+def _later(scan: Any) -> Iterator[Any]:
+    """The scan after a table without rows, so that it is opened when the rows are written already."""
+    yield scan.to_reader().schema.empty_table()
+    yield scan
 
 
 def _merge(merger: Any, clauses: Sequence[w.Clause]) -> None:

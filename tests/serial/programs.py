@@ -16,6 +16,8 @@ from serial.world import (
     Clause,
     ClusterBy,
     Copy,
+    Count,
+    Create,
     Delete,
     DropColumn,
     DropConstraint,
@@ -33,6 +35,7 @@ from serial.world import (
     Step,
     Tally,
     TallyDomain,
+    TallyDomains,
     Transaction,
     Update,
     Vacuum,
@@ -46,7 +49,10 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "k", "v", "p")
 LEVELS = ("Serializable", "WriteSerializable")
 MAPPED = {"delta.columnMapping.mode": "name"}
-ALONE = (Vacuum, DropFeature, Write)
+NUMBER = "n"
+"""The identity column of a table that numbers its rows. The oracle does not know it."""
+
+ALONE = (Vacuum, DropFeature, Write, Create)
 """Steps that begin and commit by themselves, some several times, so that each is a transaction by itself."""
 
 PAUSES = 4
@@ -74,6 +80,8 @@ class Program:
         lags: by how many milliseconds the clock of each is behind the store's.
         linked: whether the table is in a folder that has another name, too.
         forgetful: whether the engine remembers :data:`FEW_FILES` only.
+        absent: whether there is no table before the transactions. Then there is no setup either.
+        numbered: whether the table has the identity column :data:`NUMBER`.
     """
 
     seed: int
@@ -89,6 +97,8 @@ class Program:
     lags: tuple[int, ...] = ()
     linked: bool = False
     forgetful: bool = False
+    absent: bool = False
+    numbered: bool = False
 
     @property
     def world(self) -> World:
@@ -96,7 +106,8 @@ class Program:
         features = set(self.features).union(*(FEATURES.get(name, ()) for name in self.properties))
         features |= {"clustering", "domainMetadata"} if self.clustering else set()
         world = World(
-            COLUMNS,
+            () if self.absent else COLUMNS,
+            exists=not self.absent,
             clustering=self.clustering or None,
             features=frozenset(features),
             partitioned=self.partitioned,
@@ -114,6 +125,8 @@ class Program:
         told += [f"clustered by {', '.join(self.clustering)}"] if self.clustering else []
         told += ["the folder has a second name"] if self.linked else []
         told += ["few files are remembered"] if self.forgetful else []
+        told += ["there is no table"] if self.absent else []
+        told += [f"{NUMBER} is an identity column"] if self.numbered else []
         told += [f"version {version}: {shown(step)}" for version, step in enumerate(self.setup, start=1)]
         for number, one in enumerate(self.transactions):
             asked = f" at {one.isolation}" if one.isolation else ""
@@ -140,6 +153,12 @@ def shown(step: object) -> str:
             return f"domain {domain} = count of read({predicate or ''})"
         case SetDomain(domain, configuration):
             return f"domain {domain} = {configuration!r}"
+        case Count(domain, by_transaction):
+            return f"domain {domain} + 1, as {'the transaction' if by_transaction else 'a handle'} reads it"
+        case TallyDomains(id_):
+            return f"append(id={id_}, count and sum of all domains)"
+        case Create(columns, mode, properties):
+            return f"create table({', '.join(columns)}; {mode}, {dict(properties)})"
         case Append(rows):
             return f"append{_rows(rows)}"
         case Copy(form, predicate):
@@ -202,14 +221,18 @@ THEMES = (
 
 def draw(seed: int) -> Program:
     """The program of a seed."""
-    return _Draw(seed).program()
+    return Draw(seed).program()
 
 
-class _Draw:
+class Draw:
+    """Draws the program of a seed, by the first vocabulary. :mod:`serial.wider` has another one."""
+
+    themes = THEMES
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
-        self.theme = self.dice.choice(THEMES)
+        self.theme = self.dice.choice(self.themes)
         self.ids = iter(range(1, 1000))
         self.domain_names = ("a", "b")
 

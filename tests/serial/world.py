@@ -34,6 +34,7 @@ class World:
         features: those of the table's features that programs drop or rely on.
         partitioned: whether ``p`` is a partition column.
         versions: the table at the versions that can be restored.
+        exists: whether there is a table at all.
     """
 
     columns: tuple[str, ...]
@@ -47,6 +48,7 @@ class World:
     features: frozenset[str] = frozenset()
     partitioned: bool = False
     versions: Mapping[int, World] = field(default_factory=dict)
+    exists: bool = True
 
     def named(self, row: Row, alias: str = "") -> dict[str, Value]:
         """A row as expressions see it."""
@@ -104,14 +106,14 @@ class Staged:
         seen: the table at its beginning.
         after: that table after the transaction's statement.
         appended: rows that it appends.
-        domains: the domains that it sets.
+        domains: the domains that it sets, and with None those that it removes.
         observed: what it saw, in order.
     """
 
     seen: World
     after: World
     appended: list[Row] = field(default_factory=list)
-    domains: dict[str, str] = field(default_factory=dict)
+    domains: dict[str, str | None] = field(default_factory=dict)
     observed: list[object] = field(default_factory=list)
 
     def append(self, rows: Sequence[Given]) -> None:
@@ -171,6 +173,54 @@ class SetDomain:
         if "domainMetadata" not in staged.seen.features:
             raise UserError("no domains")
         staged.domains[self.domain] = self.configuration
+
+
+@dataclass(frozen=True)
+class Count:
+    """Add one to the number in a metadata domain; a domain that is not there counts as 0.
+
+    Attributes:
+        domain: its name.
+        by_transaction: whether the transaction reads the number; else a handle of the same version does, and the
+            transaction knows no more than that it sets the domain.
+    """
+
+    domain: str
+    by_transaction: bool = True
+
+    def on(self, staged: Staged) -> None:
+        SetDomain(self.domain, self.next_of(staged.seen.domains)).on(staged)
+
+    def next_of(self, domains: Mapping[str, str]) -> str:
+        """What the domain is to say."""
+        return str(int(domains.get(self.domain, "0")) + 1)
+
+
+@dataclass(frozen=True)
+class RemoveDomain:
+    domain: str
+
+    def on(self, staged: Staged) -> None:
+        if self.domain in staged.domains:
+            raise UserError("set already")
+        if self.domain not in staged.seen.domains:
+            raise UserError("no such domain")
+        staged.domains[self.domain] = None
+
+
+@dataclass(frozen=True)
+class TallyDomains:
+    """Read all metadata domains of users, and append one row that holds how many there are and their sum."""
+
+    id: int
+
+    def on(self, staged: Staged) -> None:
+        staged.append([self.row(staged.seen.domains)])
+
+    def row(self, domains: Mapping[str, str]) -> Given:
+        """The row to append."""
+        values = [int(text) for name, text in domains.items() if not name.startswith("delta.")]
+        return {"id": self.id, "k": len(values), "v": sum(values), "p": self.id % 2}
 
 
 @dataclass(frozen=True)
@@ -323,7 +373,7 @@ class Write:
     Attributes:
         rows: the rows.
         columns: their columns.
-        mode: ``append`` or ``overwrite``.
+        mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
         schema_mode: None, ``merge`` or ``overwrite``.
         predicate: which rows are replaced.
     """
@@ -336,6 +386,14 @@ class Write:
 
     def on(self, staged: Staged) -> None:
         world = staged.seen
+        if not world.exists:
+            new = _made(world, self.columns)
+            staged.after = new.with_rows([new.row(row) for row in self.rows])
+            return
+        if self.mode == "ignore":
+            return
+        if self.mode == "error":
+            raise UserError("there already")
         new = [name for name in self.columns if name not in world.columns]
         if self.schema_mode is None and new:
             raise UserError(f"no column {new[0]}")
@@ -355,6 +413,46 @@ class Write:
                     raise UserError("outside of the predicate")
             after = after.with_rows(list((Counter(after.rows) - Counter(after.where(self.predicate))).elements()))
         staged.after = after.with_rows([*after.rows, *added])
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create a table without rows, or replace the one that is there.
+
+    Attributes:
+        columns: its columns.
+        mode: where there is a table: ``error``, ``ignore``, or ``overwrite``, which replaces it.
+        properties: what users set, beside the properties of the program.
+    """
+
+    columns: tuple[str, ...]
+    mode: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def on(self, staged: Staged) -> None:
+        world = staged.after
+        if world.exists and self.mode == "ignore":
+            return
+        if world.exists and self.mode == "error":
+            raise UserError("there already")
+        staged.after = dataclasses.replace(_made(world, self.columns), properties=self.properties)
+
+
+def _made(world: World, columns: tuple[str, ...]) -> World:
+    """A new table without rows, in the place of another one or of none. The history goes on, with its features, the
+    domains of users and the versions of applications.
+    """
+    return dataclasses.replace(
+        world,
+        exists=True,
+        columns=columns,
+        rows=(),
+        not_null=frozenset(),
+        constraints={},
+        properties={},
+        clustering=None if world.clustering is None else (),
+        partitioned=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -557,6 +655,24 @@ class Rearrange:
 
 
 @dataclass(frozen=True)
+class Backfill:
+    """Give row ids to some files that have none, on a table that supports row tracking."""
+
+    def on(self, staged: Staged) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class AddFeature:
+    name: str
+
+    def on(self, staged: Staged) -> None:
+        world = staged.after
+        brings = {self.name, *({"domainMetadata"} if self.name == "rowTracking" else ())}
+        staged.after = dataclasses.replace(world, features=world.features | brings)
+
+
+@dataclass(frozen=True)
 class Vacuum:
     """VACUUM, by the table's own retention."""
 
@@ -594,9 +710,13 @@ _DROPPED_WITH = {"deletionVectors": ("delta.enableDeletionVectors",), "rowTracki
 
 Statement = (
     Delete | Update | Merge | Overwrite | AddConstraint | DropConstraint | DropColumn | RenameColumn | AddColumn
-    | SetNotNull | SetProperty | ClusterBy | Restore | Rearrange
+    | SetNotNull | SetProperty | ClusterBy | Restore | Rearrange | Backfill | AddFeature
 )  # fmt: skip
-Step = Read | Tally | TallyDomain | SetDomain | Append | Copy | Attempt | Statement | Write | Vacuum | DropFeature
+Step = (
+    Read | Tally | TallyDomain | SetDomain | Count | RemoveDomain | TallyDomains | Append | Copy | Attempt | Statement
+    | Write | Create | Vacuum | DropFeature
+)  # fmt: skip
+_REARRANGING = {Rearrange, Backfill}
 
 
 @dataclass(frozen=True)
@@ -619,8 +739,9 @@ class Transaction:
         first = self.steps[0]
         if isinstance(first, Write):
             return first.mode == "append" and first.schema_mode is None
+        reads = any(isinstance(step, Count) and step.by_transaction for step in self.steps)
         kinds = set(map(type, self.steps))
-        return Append in kinds and kinds <= {Append, SetDomain}
+        return Append in kinds and kinds <= {Append, SetDomain, RemoveDomain, Count} and not reads
 
     @property
     def moves_rows_only(self) -> bool:
@@ -628,7 +749,7 @@ class Transaction:
         under snapshot isolation.
         """
         kinds = set(map(type, self.steps))
-        return Rearrange in kinds and kinds <= {Rearrange, Read} and self.application is None
+        return bool(kinds & _REARRANGING) and kinds <= _REARRANGING | {Read} and self.application is None
 
     def on(self, world: World) -> tuple[World, list[object]]:
         """Run it by itself.
@@ -639,6 +760,8 @@ class Transaction:
         Raises:
             UserError: a step fails and the transaction does not expect it.
         """
+        if not world.exists and not isinstance(self.steps[0], Create | Write):
+            raise UserError("no table")
         recorded = world.applications
         skipped = self.application is not None and recorded.get(self.application[0], -1) >= self.application[1]
         staged = Staged(world, world)
@@ -647,7 +770,8 @@ class Transaction:
         if skipped:
             return world, staged.observed
         after = staged.after.with_rows([*staged.after.rows, *staged.appended])
-        after = dataclasses.replace(after, domains={**after.domains, **staged.domains})
+        domains = {**after.domains, **staged.domains}
+        after = dataclasses.replace(after, domains={name: text for name, text in domains.items() if text is not None})
         if self.application is not None:
             after = dataclasses.replace(after, applications={**recorded, self.application[0]: self.application[1]})
         return after, staged.observed

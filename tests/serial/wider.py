@@ -1,0 +1,195 @@
+"""Programs of a second vocabulary, by seeds of their own: the seeds of the first one stay what they are.
+
+It has what the first lacks: domains that are counted up and removed, files that get row ids beside statements which
+remove them, features that are added beside writes, files rewritten without deletion vectors, tables that several
+transactions create or replace, identity columns, and sources that turn out late to be the table itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from serial.programs import COLUMNS, LEVELS, Draw, Program, draw, points
+from serial.world import (
+    AddFeature,
+    Append,
+    Backfill,
+    Count,
+    Create,
+    Delete,
+    DropFeature,
+    Read,
+    Rearrange,
+    RemoveDomain,
+    SetDomain,
+    Step,
+    TallyDomains,
+    Transaction,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from serial.expressions import Expression
+
+
+class Wider(Draw):
+    """Draws the program of a seed."""
+
+    themes = (
+        "counts", "counts", "backfills", "additions", "rewrites", "replacements", "creations", "numbers", "sources",
+        "applications",
+    )  # fmt: skip
+
+    def program(self) -> Program:
+        """The program."""
+        dice, theme = self.dice, self.theme
+        level = dice.choice(LEVELS)
+        properties = {"delta.isolationLevel": level}
+        if theme != "rewrites" and self.chance(0.5):
+            properties["delta.enableDeletionVectors"] = "true"
+        if self.chance(0.1):
+            properties["delta.enableChangeDataFeed"] = "true"
+        if theme in ("counts", "rewrites") and self.chance(0.2):
+            properties["delta.enableRowTracking"] = "true"
+        self.partitioned = theme in ("rewrites", "backfills", "sources") and self.chance(0.4)
+        self.clustering = ()
+        self.has_domains = theme == "counts"
+        features = ("domainMetadata",) if theme == "counts" and "delta.enableRowTracking" not in properties else ()
+        setup = () if theme == "creations" else self.setup()
+        transactions = tuple(self.transaction(number) for number in range(dice.choices((2, 3, 4), (4, 4, 2))[0]))
+        tokens = [number for number, one in enumerate(transactions) for _ in range(points(one))]
+        return Program(
+            seed=self.seed,
+            theme=theme,
+            level=level,
+            properties=properties,
+            features=features,
+            partitioned=self.partitioned,
+            setup=setup,
+            transactions=transactions,
+            schedule=tuple(self.schedule(tokens)),
+            lags=(0,) * len(transactions),
+            absent=theme == "creations",
+            numbered=theme == "numbers",
+            linked=theme == "sources" and self.chance(0.3),
+        )
+
+    def schedule(self, tokens: list[int]) -> list[int]:
+        """The order of the points; where there is no table, one that creates it comes first."""
+        turns = super().schedule(tokens)
+        if self.theme == "creations" and self.chance(0.7):
+            turns.remove(0)
+            return [0, *turns]
+        return turns
+
+    def setup(self) -> tuple[Step, ...]:
+        """The transactions before the others."""
+        if self.theme == "replacements" and self.chance(0.5):
+            return ()
+        steps: list[Step] = [Append(self.rows(1, 2)) for _ in range(self.dice.choice((1, 2, 3)))]
+        if self.theme == "counts":
+            steps += [SetDomain(name, str(self.dice.randint(0, 2))) for name in self.domain_names if self.chance(0.6)]
+        if self.theme == "backfills":
+            steps.append(Append(self.rows(1, 2)))
+            steps += [AddFeature("rowTracking")] if self.chance(0.9) else []
+        return tuple(steps)
+
+    def transaction(self, number: int) -> Transaction:
+        """One of the transactions."""
+        kinds: list[tuple[Callable[[], list[Step]], int]] = {
+            "counts": [(self.counted, 6), (self.removed, 2), (self.tallied_domains, 4), (self.plain, 2)],
+            "backfills": [(self.backfilled, 5), (self.changed, 6), (self.compacted, 2)],
+            "additions": [(self.added, 4), (self.appended, 4), (self.plain, 4)],
+            "rewrites": [(self.compacted, 5), (self.changed, 7), (self.tallied, 2)],
+            "replacements": [(self.replaced, 6), (self.appended, 4), (self.plain, 2), (self.tallied, 1)],
+            "creations": [(self.made, 6), (self.appended, 3), (self.statement_only, 2), (self.tallied, 1)],
+            "numbers": [(self.appended_once, 6), (self.changed, 3), (self.statement_only, 2), (self.compacted, 1)],
+            "sources": [(self.copied, 5), (self.plain, 4)],
+            "applications": [(self.appended, 5), (self.plain, 4), (self.tallied, 2)],
+        }[self.theme]
+        if self.theme == "creations" and number == 0:
+            kinds = [(self.made, 1)]
+        if self.theme == "backfills" and number == 0:
+            kinds = [(self.backfilled, 1)]
+        steps = self.pick(kinds)()
+        alone = isinstance(steps[0], Create | Write | DropFeature)
+        isolation = "Serializable" if not alone and self.theme != "creations" and self.chance(0.12) else None
+        application = None
+        if self.theme == "applications" and self.chance(0.8):
+            application = (self.dice.choice("xy"), self.dice.choice((1, 2)))
+        return Transaction(tuple(steps), isolation, application)
+
+    def counted(self) -> list[Step]:
+        """A domain is counted up, perhaps beside something else."""
+        steps: list[Step] = [Count(self.dice.choice(self.domain_names), self.chance(0.5))]
+        if self.chance(0.4):
+            more = [Append(self.rows(1, 1)), self.statement(), Rearrange("compact"), Read(self.predicate())]
+            steps.insert(self.dice.randint(0, 1), self.dice.choice(more))
+        return steps
+
+    def removed(self) -> list[Step]:
+        """A domain is removed."""
+        return [RemoveDomain(self.dice.choice(self.domain_names))]
+
+    def tallied_domains(self) -> list[Step]:
+        """A row that holds what domains say."""
+        return [TallyDomains(next(self.ids))]
+
+    def backfilled(self) -> list[Step]:
+        """Files get row ids."""
+        return [*([Read(self.predicate())] if self.chance(0.1) else []), Backfill()]
+
+    def changed(self) -> list[Step]:
+        """Rows are changed, or removed file by file."""
+        draws = [(self.delete, 4), (self.update, 3), (lambda: Delete(None), 2), (self.overwrite, 1)]
+        return [self.pick(draws)()]
+
+    def added(self) -> list[Step]:
+        """A feature is added, or goes."""
+        if self.chance(0.15):
+            return [DropFeature("rowTracking")]
+        return [AddFeature(self.dice.choice(("rowTracking", "rowTracking", "domainMetadata", "deletionVectors")))]
+
+    def appended_once(self) -> list[Step]:
+        """Rows are appended by one statement: a transaction numbers rows once."""
+        return [Append(self.rows(1, 3))]
+
+    def copy_source(self) -> tuple[str, Expression | None]:
+        """How rows of the table itself are given."""
+        form = self.dice.choice(("late", "late", "link", "link", "scan", "list"))
+        return form, self.predicate()
+
+    # --- tables that are made ---
+
+    def replaced(self) -> list[Step]:
+        """The table is replaced by an empty one, or its rows and schema are overwritten."""
+        if self.chance(0.2):
+            return [Write(self.rows(1, 2), self.columns(), "overwrite", "overwrite")]
+        return [Create(self.columns(), "overwrite", self.own_properties())]
+
+    def made(self) -> list[Step]:
+        """A table is created, by whoever comes first."""
+        if self.chance(0.4):
+            mode = self.dice.choice(("error", "append", "append", "overwrite", "ignore"))
+            return [Write(self.rows(1, 2), COLUMNS, mode)]
+        mode = self.dice.choice(("error", "error", "overwrite", "ignore"))
+        return [Create(COLUMNS, mode, self.own_properties())]
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the new table."""
+        return self.dice.choice((COLUMNS, COLUMNS, ("id", "k", "p"), (*COLUMNS, "w")))
+
+    def own_properties(self) -> dict[str, str]:
+        """What users set."""
+        return {"user.x": str(self.dice.randint(0, 2))} if self.chance(0.5) else {}
+
+
+def draw_wider(seed: int) -> Program:
+    """The program of a seed, of the second vocabulary."""
+    return Wider(seed).program()
+
+
+DRAWS: dict[str, Callable[[int], Program]] = {"first": draw, "wider": draw_wider}
+"""How programs are drawn, by the name of the vocabulary."""
