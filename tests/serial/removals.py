@@ -15,10 +15,9 @@ import msgspec
 from refdelta import inserter, staging, transaction
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
-from refdelta.core.conflicts import precedence, rules
+from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
-from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.footprint import Footprint
 from refdelta.ops import source
 from refdelta.questions import Questions
@@ -51,7 +50,7 @@ _RULE = "rule "
 def _check_without(missing: list[str]) -> Any:
     left = tuple(rule for rule in rules.RULES if rule.id not in missing)
     assert len(left) == len(rules.RULES) - len(missing), missing
-    return mock.patch.object(loop, "check", lambda state, winner, facts: rules.check(state, winner, facts, left))
+    return mock.patch.object(loop, "check", lambda asked, winner, facts: rules.check(asked, winner, facts, left))
 
 
 def _nothing(*_given: Any, **_named: Any) -> None:
@@ -83,6 +82,12 @@ def _applications_not_read() -> Patches:
         return prepared(read_set=dataclasses.replace(read_set, app_ids=frozenset()), **others)
 
     return [mock.patch.object(staging, "PreparedCommit", without_applications)]
+
+
+def _applications_not_written() -> Patches:
+    """The transaction's own footprint has no application ids; those of winners have."""
+    fold = state.fold
+    return [mock.patch.object(state, "fold", lambda *given: msgspec.structs.replace(fold(*given), app_ids=frozenset()))]
 
 
 def _only_the_finest() -> Patches:
@@ -229,6 +234,7 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "read of a domain": _some_domains(named=True),
     "read of all domains": _some_domains(named=False),
     "read of application ids": _applications_not_read,
+    "write of application ids": _applications_not_written,
     "rest on files of others": _method(ReadRecord, "rest_on_files", _nothing),
     "reads beside a finer one": _only_the_finest,
     "reads of a statement that fails": _failed_forgotten,
@@ -236,7 +242,7 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "reads by a source under another name": _sources_unknown(_by_uri),
     "reads by a source that is opened late": _sources_unknown(_at_once),
     "reads of what is stored in a domain beside a compaction": _method(
-        TransactionState, "_writes_what_it_read", lambda _: False
+        state.TransactionState, "_writes_what_it_read", lambda _: False
     ),
     "domains that name columns": _method(Staging, "_rests_on", lambda _: frozenset()),
     "the time before the first timestamp": _method(CommitBody, "brings_timestamps", False),
