@@ -7,25 +7,32 @@ import pytest
 
 from serial.expressions import All, Any, Column, Compare, Compute, IsNull, Literal, UserError
 from serial.judge import Committed, explain, orders
-from serial.programs import COLUMNS, draw
+from serial.programs import COLUMNS
+from serial.wider import DRAWS
 from serial.world import (
     AddConstraint,
     Append,
     Attempt,
     Clause,
     Copy,
+    Count,
+    Create,
     Delete,
     DropColumn,
     Merge,
     Overwrite,
     Read,
     Rearrange,
+    RemoveDomain,
     Restore,
+    SetDomain,
     Tally,
     TallyDomain,
+    TallyDomains,
     Transaction,
     Update,
     World,
+    Write,
 )
 
 S, W = "Serializable", "WriteSerializable"
@@ -170,6 +177,74 @@ def test_what_wrote_nothing_stands_at_its_snapshot():
     assert verdict(S, start, table(row(1, k=1), row(2)), insert, dataclasses.replace(nothing, began=1))
 
 
+@pytest.mark.parametrize("level", [S, W])
+@pytest.mark.parametrize("by_transaction", [True, False])
+def test_a_lost_count_in_a_domain(level, by_transaction):
+    start = table(row(1))
+    one, two = did("A", Count("a", by_transaction), version=1), did("B", Count("a", by_transaction), version=2)
+    lost = dataclasses.replace(start, domains={"a": "1"})
+    assert "domains" in verdict(level, start, lost, one, two)
+    assert verdict(level, start, dataclasses.replace(start, domains={"a": "2"}), one, two) is None
+
+
+@pytest.mark.parametrize("level", [S, W])
+def test_a_domain_is_removed_once(level):
+    start = dataclasses.replace(table(row(1)), domains={"a": "1"})
+    one, two = did("A", RemoveDomain("a"), version=1), did("B", RemoveDomain("a"), version=2)
+    assert "would have failed" in verdict(level, start, table(row(1)), one, two)
+    assert verdict(level, start, table(row(1)), one) is None
+
+
+@pytest.mark.parametrize("level", [S, W])
+def test_a_row_of_domains_that_another_has_set(level):
+    start = table(row(1))
+    one, two = did("A", SetDomain("a", "3"), version=1), did("B", TallyDomains(10), version=2)
+    stale = dataclasses.replace(table(row(1), row(10, 0, 0)), domains={"a": "3"})
+    assert verdict(level, start, stale, one, two)
+    right = dataclasses.replace(table(row(1), row(10, 1, 3)), domains={"a": "3"})
+    assert verdict(level, start, right, one, two) is None
+
+
+NO_TABLE = World((), exists=False)
+
+
+@pytest.mark.parametrize("level", [S, W])
+def test_two_create_one_table(level):
+    one = did("A", Create(COLUMNS, "error"), began=-1, version=0)
+    two = did("B", Create(COLUMNS, "error"), began=-1, version=1)
+    assert "would have failed" in verdict(level, NO_TABLE, World(COLUMNS), one, two)
+    assert verdict(level, NO_TABLE, World(COLUMNS), one) is None
+
+
+def test_an_append_that_creates_the_table_is_not_moved():
+    """What came before it would have found no table."""
+    one = did("A", Write((row(1),), COLUMNS, "append"), began=-1, version=0)
+    two = did("B", Write((row(2),), COLUMNS, "append"), began=-1, version=1)
+    delete = did("C", Delete(K_IS_0), began=-1, version=2)
+    assert [[one.name for one in order] for order in orders([one, two, delete])] == [["A", "B", "C"]]
+
+
+def test_rows_that_were_replaced_are_gone():
+    start = table(row(1))
+    append = did("A", Append((row(2),)), version=1)
+    replace = did("B", Create(("id", "k"), "overwrite", {"user.x": "1"}), began=0, version=2)
+    end = World(("id", "k"), properties={"user.x": "1"})
+    assert verdict(S, start, end, append, replace) is None
+    assert "rows" in verdict(S, start, dataclasses.replace(end, rows=((2, 0),)), append, replace)
+
+
+def test_a_table_that_is_there_is_ignored():
+    start = table(row(1))
+    nothing = did("A", Create(COLUMNS, "ignore"), began=0)
+    assert verdict(S, start, start, nothing) is None
+    assert "would have written" in verdict(S, NO_TABLE, NO_TABLE, dataclasses.replace(nothing, began=-1))
+
+
+def test_without_a_table_nothing_can_be_done():
+    with pytest.raises(UserError):
+        Transaction((Append((row(1),)),)).on(NO_TABLE)
+
+
 # --- what statements mean -------------------------------------------------------------------------------------------
 
 
@@ -227,6 +302,8 @@ def test_a_compaction_changes_nothing():
     assert Transaction((Rearrange("compact"),)).on(start)[0].outcome() == start.outcome()
 
 
-def test_a_seed_gives_the_same_program_each_time():
+@pytest.mark.parametrize("words", DRAWS)
+def test_a_seed_gives_the_same_program_each_time(words):
+    draw = DRAWS[words]
     assert draw(7) == draw(7)
     assert str(draw(7)) == str(draw(7))

@@ -8,14 +8,19 @@ from serial.__main__ import alone, described
 from serial.check import judged
 from serial.expressions import All, Column, Compare, Compute, Literal
 from serial.play import play
-from serial.programs import COLUMNS, MAPPED, Program, draw
+from serial.programs import COLUMNS, MAPPED, Program
+from serial.wider import DRAWS
 from serial.world import (
     AddConstraint,
+    AddFeature,
     Append,
     Attempt,
+    Backfill,
     Clause,
     ClusterBy,
     Copy,
+    Count,
+    Create,
     Delete,
     DropColumn,
     DropFeature,
@@ -27,6 +32,7 @@ from serial.world import (
     SetProperty,
     Tally,
     TallyDomain,
+    TallyDomains,
     Transaction,
     Update,
     Vacuum,
@@ -39,14 +45,17 @@ SEEDS = 600
 LATE_MS = 60_000
 
 
-def test_programs_by_seed():
+@pytest.mark.parametrize("words", DRAWS)
+def test_programs_by_seed(words):
     wrong = []
     for seed in range(budget(SEEDS)):
-        program = draw(seed)
+        program = DRAWS[words](seed)
         outcome = play(program)
         if found := judged(outcome):
             told = [described(program, outcome), *map(str, found), f"one after the other: {alone(program, outcome)}"]
-            wrong.append("\n".join([*told, f"to replay: PYTHONPATH=tests python -m serial --seed {seed}"]))
+            wrong.append(
+                "\n".join([*told, f"to replay: PYTHONPATH=tests python -m serial --words {words} --seed {seed}"])
+            )
     assert not wrong, f"{len(wrong)} programs went wrong\n\n" + "\n\n".join(wrong)
 
 
@@ -180,6 +189,36 @@ HISTORIES = {
         "0 0 1 1 1 0",
         clustering=("k",),
     ),
+    "two count in one domain": program(
+        W, ONE, [(Count("a", False),), (Count("a", False),)], "0 0 1 1 1 0", features=DOMAINS
+    ),
+    "one reads all domains, another sets one": program(
+        W, ONE, [(TallyDomains(10),), (SetDomain("a", "1"),)], "0 0 1 1 1 0", features=DOMAINS
+    ),
+    "a file gets row ids that goes": program(
+        W, (*TWO, AddFeature("rowTracking")), [(Backfill(),), (Delete(None),)], "0 0 1 1 1 0"
+    ),
+    "row tracking is added beside an append": program(
+        W, ONE, [(Append((row(2),)),), (AddFeature("rowTracking"),)], "0 0 1 1 1 0"
+    ),
+    "files are rewritten without vectors beside a delete": program(
+        W, TWO, [(Rearrange("compact"),), (Delete(K_IS_0),)], "0 0 1 1 1 0"
+    ),
+    "two create one table": program(
+        S,
+        (),
+        [(Create(COLUMNS, "error"),), (Write((row(1), row(2)), COLUMNS, "append"),)],
+        "0 1 1 1 1 1 0 0 0 0",
+        absent=True,
+    ),
+    "two replace one table": program(
+        S,
+        (),
+        [(Create(("id", "k"), "overwrite"),), (Create(COLUMNS, "overwrite"),), (Append((row(1),)),)],
+        "0 1 1 1 1 1 2 2 2 0 0 0 0",
+    ),
+    "two number rows": program(W, (), [(Append((row(1),)),), (Append((row(2),)),)], "0 0 1 1 1 0", numbered=True),
+    "a scan that is opened late": program(S, ONE, [(Copy("late"),), (Append((row(2),)),)], "0 0 1 1 1 0"),
 }
 
 
