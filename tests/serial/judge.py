@@ -87,7 +87,9 @@ def explain(history: Sequence[Committed], start: World, end: World, level: str) 
     if level == SERIALIZABLE:
         strict = {one.name for one in history if one.version is None or not one.transaction.moves_rows_only}
         return replay(sorted(history, key=lambda one: one.place), start, end, strict)
-    strict = {one.name for one in writers if one.transaction.isolation == SERIALIZABLE}
+    # A commit that only rearranges files is under snapshot isolation, whatever level it asks for.
+    asked = [one for one in writers if one.transaction.isolation == SERIALIZABLE]
+    strict = {one.name for one in asked if not one.transaction.moves_rows_only}
     first = None
     for order in orders(writers):
         found = replay(order, start, end, strict)

@@ -169,6 +169,18 @@ def test_reads_count_at_serializable():
     assert verdict(W, start, end, one, read) is None
 
 
+@pytest.mark.parametrize(("level", "isolation"), [(S, None), (W, S)])
+def test_what_only_rearranges_files_is_under_snapshot_isolation(level, isolation):
+    start = table(row(1), row(2, k=1))
+    delete = did("A", Delete(K_IS_0), version=1)
+    steps, saw = (Read(), Rearrange("compact")), [Counter(start.rows)]
+    compact = did("B", *steps, began=0, version=2, observed=saw, isolation=isolation)
+    assert verdict(level, start, table(row(2, k=1)), delete, compact) is None
+    more = did("B", *steps, SetDomain("a", "1"), began=0, version=2, observed=saw, isolation=isolation)
+    end = dataclasses.replace(table(row(2, k=1)), domains={"a": "1"})
+    assert "read" in verdict(level, start, end, delete, more)
+
+
 def test_what_wrote_nothing_stands_at_its_snapshot():
     start = table(row(1, k=1))
     insert = did("A", Append((row(2),)), version=1)
