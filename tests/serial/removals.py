@@ -84,10 +84,10 @@ def _applications_not_read() -> Patches:
     return [mock.patch.object(staging, "PreparedCommit", without_applications)]
 
 
-def _applications_not_written() -> Patches:
-    """The transaction's own footprint has no application ids; those of winners have."""
+def _own_footprint(**fields: Any) -> Callable[[], Patches]:
+    """The transaction's own footprint has these fields; those of winners are what they are."""
     fold = state.fold
-    return [mock.patch.object(state, "fold", lambda *given: msgspec.structs.replace(fold(*given), app_ids=frozenset()))]
+    return _method(state, "fold", lambda *given: msgspec.structs.replace(fold(*given), **fields))
 
 
 def _only_the_finest() -> Patches:
@@ -202,6 +202,11 @@ def _without_removed_rows(found: Footprint) -> dict[str, Any]:
     return _files(found, lambda path, _: path not in gone, lambda remove: remove.data_change is False)
 
 
+def _without_moved_rows(found: Footprint) -> dict[str, Any]:
+    """Compactions are left out."""
+    return _files(found, lambda _path, _add: not found.rearranges, lambda _remove: not found.rearranges)
+
+
 def _without_vacuum(found: Footprint) -> dict[str, Any]:
     return {"operation": "Empty Commit"} if found.deletes_files_before is not None else {}
 
@@ -234,7 +239,8 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "read of a domain": _some_domains(named=True),
     "read of all domains": _some_domains(named=False),
     "read of application ids": _applications_not_read,
-    "write of application ids": _applications_not_written,
+    "write of application ids": _own_footprint(app_ids=frozenset()),
+    "write of a domain": _own_footprint(domains=frozenset()),
     "rest on files of others": _method(ReadRecord, "rest_on_files", _nothing),
     "reads beside a finer one": _only_the_finest,
     "reads of a statement that fails": _failed_forgotten,
@@ -256,6 +262,7 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "resource deleted files": _footprints(_without_vacuum),
     "resource added rows": _footprints(_without_added_rows),
     "resource removed rows": _footprints(_without_removed_rows),
+    "resource moved rows": _footprints(_without_moved_rows),
     "resource row ids": _footprints(lambda _: {"row_marks": ()}),
     "resource commit time": _footprints(lambda _: {"in_commit_timestamp": None}),
 }

@@ -74,6 +74,7 @@ FOUND = {
     "write of application ids": Found(
         "wider", 5, ("read of application ids",), "one that records the version of an application reads and writes it"
     ),
+    "write of a domain": Found("wider", 28),
     "rest on files of others": Found("first", 540),
     "reads beside a finer one": Found("first", 85),
     "reads of a statement that fails": Found("first", 621),
@@ -95,6 +96,7 @@ FOUND = {
     "resource deleted files": Found("first", 540),
     "resource added rows": Found("wider", 15),
     "resource removed rows": Found("wider", 13),
+    "resource moved rows": Found("wider", 21),
     "resource row ids": Found("wider", 22),
     "resource commit time": Found("first", 672),
 }
