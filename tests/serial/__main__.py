@@ -1,6 +1,7 @@
 """``python -m serial --seed N`` or ``--seeds A-B``: play programs, and print those that go wrong.
 
-``--words wider`` takes the programs of the second vocabulary, ``--without NAME`` removes a part of the engine first.
+``--words wider`` and ``--words orders`` take programs of other vocabularies, ``--without NAME`` removes a part of the
+engine first.
 """
 
 from __future__ import annotations

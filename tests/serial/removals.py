@@ -16,7 +16,7 @@ from refdelta import inserter, staging, transaction
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
 from refdelta.core.conflicts import precedence, rules, state
-from refdelta.core.conflicts.precedence import Precedence
+from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
 from refdelta.ops import source
@@ -254,6 +254,7 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "the time before the first timestamp": _method(CommitBody, "brings_timestamps", False),
     "domains and applications in an order": _values_are_rows,
     "the answer past the bound on files": _bound_forgets,
+    "transactions that keep their place in an order": _method(Effects, "keeps_its_place", False),
     "resource protocol": _footprints(lambda _: {"changes_protocol": False}),
     "resource metadata": _footprints(lambda _: {"metadata": None}),
     "resource identity values": _method(staging, "has_identity_columns", lambda _: False),

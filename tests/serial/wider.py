@@ -1,14 +1,17 @@
-"""Programs of a second vocabulary, by seeds of their own: the seeds of the first one stay what they are.
+"""Programs of two more vocabularies, by seeds of their own: the seeds of the first one stay what they are.
 
-It has what the first lacks: domains that are counted up and removed, files that get row ids beside statements which
-remove them, features that are added beside writes, files rewritten without deletion vectors, tables that several
-transactions create or replace, identity columns, and sources that turn out late to be the table itself.
+:class:`Wider` has what the first lacks: domains that are counted up and removed, files that get row ids beside
+statements which remove them, features that are added beside writes, files rewritten without deletion vectors, tables
+that several transactions create or replace, identity columns, and sources that turn out late to be the table itself.
+:class:`Orders` is about blind appends that are skipped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+from serial.expressions import Column, Compare, Expression, Literal
 from serial.programs import COLUMNS, LEVELS, Draw, Program, draw, points
 from serial.world import (
     AddFeature,
@@ -22,6 +25,7 @@ from serial.world import (
     Rearrange,
     RemoveDomain,
     SetDomain,
+    Statement,
     Step,
     TallyDomains,
     Transaction,
@@ -30,8 +34,6 @@ from serial.world import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from serial.expressions import Expression
 
 
 class Wider(Draw):
@@ -186,10 +188,54 @@ class Wider(Draw):
         return {"user.x": str(self.dice.randint(0, 2))} if self.chance(0.5) else {}
 
 
+class Orders(Draw):
+    """Draws a program about the order of transactions around a blind append that one of them skips.
+
+    The first transaction begins first and commits last; the second is the append. The others count rows and append the
+    count. Some of them ask to be Serializable, and predicates are few, so that many of them meet.
+    """
+
+    themes = ("cycles",)
+
+    def program(self) -> Program:
+        """The program, of the first vocabulary otherwise."""
+        program = super().program()
+        first, append, *others = program.transactions
+        transactions = (first, append, *(self.asking(one) for one in others))
+        turns = [number for number in program.schedule if number]
+        last = program.schedule.count(0)
+        return dataclasses.replace(
+            program,
+            properties={"delta.isolationLevel": LEVELS[1], "delta.enableDeletionVectors": "true"},
+            partitioned=False,
+            clustering=(),
+            features=("domainMetadata",),
+            transactions=transactions,
+            schedule=(*[0] * (last - 1), *turns, 0),
+        )
+
+    def asking(self, one: Transaction) -> Transaction:
+        """A transaction, perhaps at the stricter level."""
+        return dataclasses.replace(one, isolation=LEVELS[0] if self.chance(0.3) else None)
+
+    def predicate(self) -> Expression | None:
+        """One of few."""
+        return Compare("=", Column(self.dice.choice("kv")), Literal(self.dice.choice((0, 1))))
+
+    def statement(self) -> Statement:
+        """A DELETE, or an UPDATE."""
+        return self.dice.choice((self.delete, self.update))()
+
+
 def draw_wider(seed: int) -> Program:
     """The program of a seed, of the second vocabulary."""
     return Wider(seed).program()
 
 
-DRAWS: dict[str, Callable[[int], Program]] = {"first": draw, "wider": draw_wider}
+def draw_orders(seed: int) -> Program:
+    """The program of a seed, about orders."""
+    return Orders(seed).program()
+
+
+DRAWS: dict[str, Callable[[int], Program]] = {"first": draw, "wider": draw_wider, "orders": draw_orders}
 """How programs are drawn, by the name of the vocabulary."""
