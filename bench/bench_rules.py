@@ -24,7 +24,6 @@ from refdelta.core.conflicts.rules import Clear, check
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.footprint import Footprint, fold_commit
-from refdelta.core.rows.touched import Facts
 from refdelta.engine.sql import parse_predicate
 from refdelta.protocol.row_predicate import row_predicate
 from refdelta.protocol.types import DOUBLE, LONG, STRING, StructField, StructType
@@ -79,10 +78,10 @@ def bench_rules_alone(contest, size, candidates):
     def rules(given: tuple[TransactionState, list[Footprint]]) -> None:
         ours, summaries = given
         for summary in summaries:
-            if not ours.is_apart(summary):
-                facts = Facts.of(summary)
-                assert isinstance(check(ours, summary, facts), Clear)
-                ours.advance(summary, facts)
+            verdict = check(ours, summary)
+            assert isinstance(verdict, Clear)
+            if verdict.passed is not None:
+                ours.advance(verdict.passed)
 
     def floor(given: tuple[TransactionState, list[Footprint]]) -> None:
         ours, summaries = given

@@ -111,6 +111,6 @@ def run(state: TransactionState, *winners: Footprint, rules: Sequence[Rule] = RU
         assert found == check(state, winner, facts, rules), "asked twice it answers otherwise"
         if isinstance(found, Conflict):
             return found.rule.id, winner.version
-        if not state.is_apart(winner):
-            state.advance(winner, facts)
+        if found.passed is not None:
+            state.advance(found.passed)
     return None

@@ -253,22 +253,20 @@ class _Loop:
     # --- after a loss ---
 
     def _step_over(self, winner: Footprint, following: Sequence[bytes] = ()) -> Generator[Effect, Reply, None]:
-        state = self.state
-        if not state.is_apart(winner):
-            facts = Facts.of(winner, self.reasons)
-            while not isinstance(verdict := check(state, winner, facts), Clear):
-                match verdict:
-                    case Conflict():
-                        raise verdict.error()
-                    case NeedVectors(descriptors):
-                        later = self._vectors_of(following, winner.version)
-                        yield from self.vectors.find(descriptors, winner, later, facts)
-                    case NeedRows(rows):
-                        yield from self._match_rows(rows, facts)
-                    case NeedPlaces(unlocated):
-                        yield from self._locate_rows(unlocated, winner, facts)
-            if state.advance(winner, facts):
-                self.body.stale = True
+        facts = Facts.of(winner, self.reasons)
+        while not isinstance(verdict := check(self.state, winner, facts), Clear):
+            match verdict:
+                case Conflict():
+                    raise verdict.error()
+                case NeedVectors(descriptors):
+                    later = self._vectors_of(following, winner.version)
+                    yield from self.vectors.find(descriptors, winner, later, facts)
+                case NeedRows(rows):
+                    yield from self._match_rows(rows, facts)
+                case NeedPlaces(unlocated):
+                    yield from self._locate_rows(unlocated, winner, facts)
+        if verdict.passed is not None and self.state.advance(verdict.passed):
+            self.body.stale = True
         self._passed(1, [winner.in_commit_timestamp], winner.row_marks)
 
     def _passed(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:

@@ -85,13 +85,11 @@ class AnyOf:
         """See :meth:`RowPredicate.candidates`."""
         if len(self.predicates) == 1:
             return self.predicates[0].candidates(files)
-        found: dict[int, Add] = {}
-        for predicate in self.predicates:
-            some = predicate.candidates(files)
-            if len(some) == len(files):
-                return files
-            found.update((id(file), file) for file in some)
-        return [file for file in files if id(file) in found]
+        found = [some for predicate in self.predicates if (some := predicate.candidates(files))]
+        if len(found) < 2:
+            return found[0] if found else ()
+        wanted = {id(file) for some in found for file in some}
+        return [file for file in files if id(file) in wanted]
 
     def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
         """See :meth:`RowPredicate.may_match`."""

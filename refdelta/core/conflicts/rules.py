@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 from pyroaring import BitMap64
@@ -107,8 +108,16 @@ class Rule(msgspec.Struct, frozen=True):
     test: Test
 
 
-class Clear(msgspec.Struct, frozen=True):
-    """The transaction may commit over this winner."""
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The transaction may commit over this winner.
+
+    Attributes:
+        passed: the check, for :meth:`~refdelta.core.conflicts.state.TransactionState.advance`; None where the state
+            stays as it is.
+    """
+
+    passed: ConflictCheck | None = field(default=None, compare=False, repr=False)
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -366,16 +375,16 @@ def check(
         facts: what was found out about the winner; None where that is nothing beyond what its log file says.
         rules: the rules to ask.
     """
-    if state.is_apart(winner):
-        return Clear()
     asked = ConflictCheck(state, winner, Facts.of(winner) if facts is None else facts)
+    if asked.is_apart:
+        return Clear()
     for rule in rules:
         found = rule.test(asked)
         if isinstance(found, Dispute):
             return Conflict(rule, _details(rule, found, asked))
         if found is not None:
             return found
-    return Clear()
+    return Clear(asked)
 
 
 def _details(rule: Rule, dispute: Dispute, asked: ConflictCheck) -> errors.ConflictDetails:

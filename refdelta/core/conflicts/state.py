@@ -27,7 +27,7 @@ from refdelta.core.rows.file_state import FileState, Renewed, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL, any_of
-from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
+from refdelta.core.rows.touched import NO_FACTS, Facts, KnownFiles, TouchedFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,31 +184,21 @@ class TransactionState:
         return self.table is not None and self.table.metadata == metadata
 
     def is_apart(self, winner: Footprint) -> bool:
-        """Whether the winner's files are surely none that concern it: then no rule fires, and the state after
-        the winner is the state before it. Most winners are such, and this is quick to see.
-        """
-        return (
-            winner.only_files
-            and not (self.one_writer or self.read.version < 0 or self.precedence.first)
-            and not (self.read.every_domain or self.read.unowned_since is not None)
-            and not (self.everything and winner.removes)
-            and self.files.are_left_alone(winner)
-            and (self.blind or self.snapshot_isolation or not self.rows.candidates(winner.adds))
-        )
+        """See :attr:`ConflictCheck.is_apart`."""
+        return ConflictCheck(self, winner, NO_FACTS).is_apart
 
     # --- going on ---
 
-    def advance(self, winner: Footprint, facts: Facts) -> bool:
-        """Advance past a winner that does not conflict and is not :meth:`apart <is_apart>`.
+    def advance(self, passed: ConflictCheck) -> bool:
+        """Advance past a winner that does not conflict and is not :attr:`apart <ConflictCheck.is_apart>`.
 
         Args:
-            winner: the commit.
-            facts: those with which the rules said that it does not conflict.
+            passed: the check by which the rules said that it does not conflict.
 
         Returns:
             Whether the commit must be encoded anew.
         """
-        passed = ConflictCheck(self, winner, facts)
+        winner = passed.winner
         if not self.blind and not self.snapshot_isolation:
             skipped = passed.may_skip and bool(passed.should_have_read)
             if skipped:
@@ -315,11 +305,32 @@ class ConflictCheck:
         state: how the transaction stands.
         winner: a commit that it did not see, the next one of the log.
         facts: what was found out about the winner.
+
+    Attributes:
+        touched: what the winner did to the files of which the transaction knows rows.
+        candidates: the winner's adds that may have rows which it would have read, as far as is quick to see.
     """
 
     def __init__(self, state: TransactionState, winner: Footprint, facts: Facts) -> None:
         self.state, self.winner, self.facts = state, winner, facts
         self.touched = TouchedFiles(state.files, winner, facts)
+        read_rows = not (state.blind or state.snapshot_isolation)
+        self.candidates = state.rows.candidates(winner.adds) if read_rows else ()
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the winner's files are surely none that concern the transaction: then no rule fires, and the state
+        after the winner is the state before it. Most winners are such, and this is quick to see.
+        """
+        state, winner = self.state, self.winner
+        return (
+            winner.only_files
+            and not (state.one_writer or state.read.version < 0 or state.precedence.first)
+            and not (state.read.every_domain or state.read.unowned_since is not None)
+            and not (state.everything and winner.removes)
+            and self.touched.are_left_alone
+            and not self.candidates
+        )
 
     # --- what it makes of a winner's new rows ---
 
@@ -338,7 +349,7 @@ class ConflictCheck:
     def should_have_read(self) -> Sequence[Add]:
         """The winner's adds with rows that are new and that it may have selected, as far as files tell."""
         # Most files are of other partitions than those that were read, and that is what is seen the quickest.
-        return list(self._selected(self.state.rows.candidates(self.winner.adds)))
+        return list(self._selected(self.candidates))
 
     def _selected(self, adds: Sequence[Add]) -> Iterator[Add]:
         winner, states, rows = self.winner, self.state.files.states, self.state.rows

@@ -246,7 +246,7 @@ def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
     """Where the rows of the files are now that a winner has compacted, by path, as its record says. Empty where it
     moves no rows, has no record, or one that is not what this engine writes.
     """
-    if not winner.rearranges or winner.row_places is None:
+    if winner.row_places is None or not winner.rearranges:
         return {}
     try:
         outputs = msgspec.convert(winner.row_places, dict[str, list[_Recorded]])

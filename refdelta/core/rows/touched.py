@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyroaring import BitMap64
 
@@ -57,6 +58,10 @@ class Facts:
         return cls(relocations=recorded_relocations(winner), reasons={} if reasons is None else reasons)
 
 
+NO_FACTS = Facts()
+"""Nothing, of a winner of which no more is asked than its log file says."""
+
+
 @dataclass(slots=True, kw_only=True)
 class KnownFiles:
     """The files that a transaction knows, by path as :func:`~refdelta.core.log.paths.same_path` has it.
@@ -90,9 +95,8 @@ class KnownFiles:
 
     def are_left_alone(self, winner: Footprint) -> bool:
         """Whether the winner did nothing to files that are known."""
-        paths = frozenset(winner.paths)
         for known in (self.states, self.pinned, self.inputs):
-            if known and not known.keys().isdisjoint(paths):
+            if known and not known.keys().isdisjoint(winner.touched):
                 return False
         return True
 
@@ -174,10 +178,18 @@ class TouchedFiles:
         known: the files; they are left as they are.
         winner: the commit.
         facts: what was found out about it.
+
+    Attributes:
+        are_left_alone: whether the winner did nothing to the files.
     """
 
     def __init__(self, known: KnownFiles, winner: Footprint, facts: Facts) -> None:
         self.known, self.winner, self.facts = known, winner, facts
+        self.are_left_alone = known.are_left_alone(winner)
+        if self.are_left_alone:
+            # Nothing is to be found out, as for nearly all winners.
+            nothing: dict[str, Any] = {}
+            self.__dict__.update(changes=nothing, vectors=facts.vectors, unknown=(), groups=nothing, outcomes=nothing)
 
     # --- the changes ---
 
@@ -185,8 +197,6 @@ class TouchedFiles:
     def _logged(self) -> Mapping[str, FileChange]:
         """The changes to known files, as the log says; other files cost nothing."""
         known, winner = self.known, self.winner
-        if known.are_left_alone(winner):
-            return {}
         found: dict[str, FileChange] = {}
         for files in (known.states, known.pinned, known.inputs):
             if files:
@@ -218,18 +228,18 @@ class TouchedFiles:
                 unknown.add(path)
         return changes, vectors, frozenset(unknown)
 
-    @property
+    @functools.cached_property
     def changes(self) -> Mapping[str, FileChange]:
         """By path; files that are left alone are not in it."""
         return self._decided[0]
 
-    @property
+    @functools.cached_property
     def vectors(self) -> Mapping[str, BitMap64]:
         """The deletion vectors that it takes to decide, by their ids."""
         return self._decided[1]
 
-    @property
-    def unknown(self) -> frozenset[str]:
+    @functools.cached_property
+    def unknown(self) -> Collection[str]:
         """The files that count as removed because deletion vectors do not exist any more, by path."""
         return self._decided[2]
 
@@ -303,7 +313,7 @@ class TouchedFiles:
     def unlocated(self) -> list[Remove]:
         """The files that it has rearranged, without saying where their rows are, and of which that matters."""
         known, winner = self.known, self.winner
-        if not winner.rearranges or not (known.everything or self._logged):
+        if not winner.rearranges or (self.are_left_alone and not known.everything):
             return []
         gone = winner.removed.keys() - winner.added.keys() - self.facts.relocations.keys()
         wanted = gone if known.everything else gone & known.states.keys()
