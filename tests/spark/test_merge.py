@@ -165,7 +165,7 @@ def test_keys_of_all_kinds_are_equal_where_they_are_for_the_local_engine(tmp_pat
                 counted.append(
                     (
                         {name: count for name, count in operation.items() if name.startswith("numTargetRows")},
-                        sorted(map(str, reads.predicates)),
+                        sorted(one.predicate.text for one in reads.reads),
                     )
                 )
                 txn.abort()
