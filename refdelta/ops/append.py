@@ -12,7 +12,6 @@ from refdelta.engine.fit import plan_fit
 from refdelta.engine.schema import to_arrow
 from refdelta.engine.write import CHANGE, rows_that_stay, write_changes
 from refdelta.ops.identity import changes_with_marks, check_numbers_once
-from refdelta.ops.vacuum_in_progress import check_no_vacuum_in_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,7 +143,6 @@ def append(
     Raises:
         SchemaMismatchError: before a byte is written, with all that does not fit.
         ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
-        ConcurrentDeleteReadException: a VACUUM that has begun may remove files that another program has written.
     """
     if target.rules.numbered:
         check_numbers_once(txn)
@@ -156,8 +154,5 @@ def append(
         txn.stage(written.adds)
         if written.adds:
             # No version has named them, so they are as old for VACUUM as they are.
-            since_ms = min(add.modification_time for add in written.adds)
-            txn.rest_on_files(since_ms)
-            if txn.snapshot is not None:
-                check_no_vacuum_in_progress(txn.snapshot, since_ms)
+            txn.rest_on_files(min(add.modification_time for add in written.adds))
     return written
