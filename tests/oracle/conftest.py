@@ -24,3 +24,13 @@ def quick_spark(spark: Any) -> Iterator[Any]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, value)
+
+
+@pytest.fixture
+def with_checksums(quick_spark: Any) -> Iterator[Any]:
+    """The session, writing checksums again."""
+    name = "spark.databricks.delta.writeChecksumFile.enabled"
+    before = quick_spark.conf.get(name)
+    quick_spark.conf.set(name, "true")
+    yield quick_spark
+    quick_spark.conf.set(name, before)

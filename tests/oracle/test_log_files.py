@@ -21,16 +21,6 @@ V2 = {"delta.checkpointPolicy": "v2", "delta.enableDeletionVectors": "true"}
 STRUCT = {"delta.checkpoint.writeStatsAsStruct": "true"}
 
 
-@pytest.fixture
-def with_checksums(quick_spark):
-    """The session, writing checksums again."""
-    name = "spark.databricks.delta.writeChecksumFile.enabled"
-    before = quick_spark.conf.get(name)
-    quick_spark.conf.set(name, "true")
-    yield quick_spark
-    quick_spark.conf.set(name, before)
-
-
 def rows(*numbers):
     return pa.table(
         {"n": pa.array(numbers, pa.int64()), "p": [n % 2 for n in numbers], "s": [f"row {n}" for n in numbers]}

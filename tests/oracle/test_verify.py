@@ -45,11 +45,11 @@ MORE = {
 
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", TABLES)
-def test_what_delta_spark_writes_is_sound(spark, tmp_path, name):
+def test_what_delta_spark_writes_is_sound(with_checksums, tmp_path, name):
     path = tmp_path / "t"
-    spark_tables.sql(spark, path, f"CREATE TABLE {{t}} ({COLUMNS}) USING delta {TABLES[name]}")
+    spark_tables.sql(with_checksums, path, f"CREATE TABLE {{t}} ({COLUMNS}) USING delta {TABLES[name]}")
     for statement in (*STATEMENTS, *MORE.get(name, ())):
-        spark_tables.sql(spark, path, statement)
+        spark_tables.sql(with_checksums, path, statement)
     report = verify(path, sample=None)
     assert [str(finding) for finding in report.findings] == []
     assert report.checked["checksums"] > 0
