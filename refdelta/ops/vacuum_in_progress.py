@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from refdelta.core.conflicts.rules import RULES
-from refdelta.core.log.footprint import VACUUM_END, VACUUM_START
+from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, retention_ms
 from refdelta.errors import ConflictDetails
 from refdelta.ops.history import history
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from refdelta.engine.snapshot import Snapshot
 
 LONGEST_MS: Final = 24 * 3_600_000
@@ -44,17 +42,6 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
         operation = entry.get("operation")
         if operation == VACUUM_END or entry["timestamp"] < oldest:
             return
-        if operation == VACUUM_START and since_ms < entry["timestamp"] - _retention_ms(entry):
+        if operation == VACUUM_START and since_ms < entry["timestamp"] - (retention_ms(entry) or 0):
             rule = next(rule for rule in RULES if rule.id == "files-deleted")
             raise rule.error(rule.sentence, ConflictDetails(rule.id, entry["version"], VACUUM_START, (), _ADVICE))
-
-
-def _retention_ms(start: dict[str, Any]) -> int:
-    """The retention of a VACUUM, in milliseconds; 0 where its entry does not say it."""
-    given = start.get("operationParameters")
-    parameters = given if isinstance(given, dict) else {}
-    found = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
-    try:
-        return int(str(found))
-    except ValueError:
-        return 0

@@ -26,6 +26,7 @@ from refdelta.core.commit.effects import (
     Yes,
 )
 from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.commit.vectors import CHUNK_BYTES
 from refdelta.core.conflicts.reads import ReadSet
 from refdelta.core.log.actions import CommitInfo, DomainMetadata, Txn
 from refdelta.core.log.assigned import CommitClock
@@ -160,4 +161,4 @@ def test_long_ones_are_read_few_at_a_time():
     long = winner(*[add(f"part-{number:0100}", 2) for number in range(6_000)])
     read, _, outcome = run(transaction(), [long] * 20)
     assert outcome.version == 21
-    assert max(last - first + 1 for first, last in read) * len(long) <= loop._CHUNK_BYTES < 6 * len(long)
+    assert max(last - first + 1 for first, last in read) * len(long) <= CHUNK_BYTES < 6 * len(long)

@@ -68,7 +68,7 @@ from refdelta.core.commit.effects import (
     Yes,
 )
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
-from refdelta.core.commit.vectors import VectorReads, ask
+from refdelta.core.commit.vectors import CHUNK_BYTES, VectorReads, ask
 from refdelta.core.conflicts.rules import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
 from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
@@ -90,9 +90,6 @@ R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
 """How many winners are held in memory at a time, at most."""
-
-_CHUNK_BYTES = 4 * 2**20
-"""How many bytes of winners are held in memory at a time, where they are as long as those before them."""
 
 _TOGETHER_BYTES = 64 * 2**10
 """How many bytes of winners are looked at together."""
@@ -340,7 +337,7 @@ class _Loop:
             return True
         newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
         while self.base < newest:
-            count = max(1, min(newest - self.base, _CHUNK, _CHUNK_BYTES // self.winner_bytes))
+            count = max(1, min(newest - self.base, _CHUNK, CHUNK_BYTES // self.winner_bytes))
             found = yield from self._insist(ReadCommits(self.base + 1, self.base + count), Commits)
             there = found.data.index(None) if None in found.data else len(found.data)
             winners = cast("tuple[bytes, ...]", found.data[:there])

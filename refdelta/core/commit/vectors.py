@@ -35,7 +35,7 @@ from refdelta.errors import DataFileNotFoundError, InvalidLogError
 
 R = TypeVar("R", bound=Reply)
 
-_CHUNK_BYTES = 4 * 2**20
+CHUNK_BYTES = 4 * 2**20
 """How many bytes of commits are held in memory at a time, where they are as long as those before them."""
 
 _VECTOR_BYTES = 32 * 2**20
@@ -246,7 +246,7 @@ class VectorReads:
                 later = fold_commit(number, data, self.name_of(number))
                 for one in files:
                     one.follow(later)
-                count = max(1, min(2 * count, _CHUNK_BYTES // max(1, len(data))))
+                count = max(1, min(2 * count, CHUNK_BYTES // max(1, len(data))))
             version = last
 
 

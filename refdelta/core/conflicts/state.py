@@ -27,7 +27,7 @@ from refdelta.core.rows.file_state import FileState, Renewed, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL, any_of
-from refdelta.core.rows.touched import NO_FACTS, Facts, KnownFiles, TouchedFiles
+from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class TransactionState:
 
     def is_apart(self, winner: Footprint) -> bool:
         """See :attr:`ConflictCheck.is_apart`."""
-        return ConflictCheck(self, winner, NO_FACTS).is_apart
+        return ConflictCheck(self, winner, Facts()).is_apart
 
     # --- going on ---
 

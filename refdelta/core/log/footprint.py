@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -151,13 +151,11 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.source is None:
             return _ANY_TIME
         infos = [action.fields for action in self.source.actions() if isinstance(action, CommitInfo)]
-        parameters = infos[-1].get("operationParameters") if infos else None
-        if not isinstance(parameters, dict):
+        retention = retention_ms(infos[-1]) if infos else None
+        if retention is None:
             return _ANY_TIME
-        retention = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
-        when = infos[-1].get("inCommitTimestamp", infos[-1].get("timestamp"))
         try:
-            return int(str(when)) - int(str(retention))
+            return int(str(infos[-1].get("inCommitTimestamp", infos[-1].get("timestamp")))) - retention
         except ValueError:
             return _ANY_TIME
 
@@ -227,6 +225,17 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             among: about how many of them it is wanted.
         """
         return add if self.source is None else self.source.whole(add, among)
+
+
+def retention_ms(info: Mapping[str, Any]) -> int | None:
+    """The retention of a VACUUM, in milliseconds, as the commitInfo of its start says; None where it says none."""
+    parameters = info.get("operationParameters")
+    if not isinstance(parameters, dict):
+        return None
+    try:
+        return int(str(parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))))
+    except ValueError:
+        return None
 
 
 def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:

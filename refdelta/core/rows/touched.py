@@ -10,7 +10,6 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyroaring import BitMap64
 
@@ -56,10 +55,6 @@ class Facts:
     def of(cls, winner: Footprint, reasons: dict[str, None] | None = None) -> Facts:
         """The facts that a winner records itself."""
         return cls(relocations=recorded_relocations(winner), reasons={} if reasons is None else reasons)
-
-
-NO_FACTS = Facts()
-"""Nothing, of a winner of which no more is asked than its log file says."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,9 +182,8 @@ class TouchedFiles:
         self.known, self.winner, self.facts = known, winner, facts
         self.are_left_alone = known.are_left_alone(winner)
         if self.are_left_alone:
-            # Nothing is to be found out, as for nearly all winners.
-            nothing: dict[str, Any] = {}
-            self.__dict__.update(changes=nothing, vectors=facts.vectors, unknown=(), groups=nothing, outcomes=nothing)
+            # Said here, so that nothing is worked out for such a winner, as nearly all are.
+            self.changes, self.vectors, self.unknown, self.groups, self.outcomes = {}, facts.vectors, (), {}, {}
 
     # --- the changes ---
 
