@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import sys
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -75,26 +74,20 @@ def _sink(output: str | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     target = Path(output)
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         # A name that cannot be foreseen, and a file that was not there: a link that somebody planted leads nowhere.
-        made, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        file = part.open("xb")
     except OSError as error:
         raise StoreError(f"cannot write {output}: {error.strerror}") from error
-    part = Path(name)
     try:
-        with os.fdopen(made, "wb") as file:
+        with file:
             yield file
-        part.chmod(target.stat().st_mode if target.is_file() else 0o666 & ~_umask())
+        if target.is_file():
+            part.chmod(target.stat().st_mode)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """What this process takes away from the permissions of its new files."""
-    found = os.umask(0)
-    os.umask(found)
-    return found
 
 
 def _parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
