@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
+
 from model.calls import CLUSTERING, COLUMN, DOMAIN, DOMAINS, FEATURE
 from model.judge import Row, State
 from model.operations import METADATA, Values, metadata, rows
@@ -113,3 +115,8 @@ WIDER = (WIDE_ROWS, CLUSTERED, WIDE, WIDE_PARTITIONED)
 
 CLUSTERED_TRACKED = replace(CLUSTERED, tracked=True)
 """A clustered table as it is made by default: OPTIMIZE is followed by the ids of rows."""
+
+
+def each(*layouts: Layout) -> pytest.MarkDecorator:
+    """Run a test over each of these layouts."""
+    return pytest.mark.parametrize("layout", layouts, ids=lambda layout: str(layout).replace(", ", "-"))

@@ -36,7 +36,6 @@ TO_8 = Setting("8", lambda _: 8)
 TO_BROKEN = Setting("CAST(1 / (k - 2) AS BIGINT)", lambda k: None if k is None else int(1 / (k - 2)))
 
 SAME = On("t.k <=> s.k", lambda t, s: t == s)
-EQUAL = On("t.k = s.k", lambda t, s: t is not None and t == s)
 ABOVE = On("t.k > s.k", lambda t, s: None not in (t, s) and t > s)
 COPIED = On("t.k <=> s.k + 20", lambda t, s: t == plus(s, 20))
 

@@ -37,32 +37,21 @@ from model.layouts import (
     TRACKED,
     TRACKED_FILES,
     Layout,
+    each,
 )
 from refdelta.core.commit import loop
-from refdelta.core.conflicts import rules, state
+from refdelta.core.conflicts import state
 from refdelta.core.rows import file_state, rebase, touched
 from refdelta.core.rows.file_state import FileState
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.sets import NONE, any_of
 from refdelta.core.rows.touched import TouchedFiles
 from refdelta.staging import Staging
+from rules_left_out import check_without
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
 OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else tiers.some(BASIC, check=6, test=12)
-
-
-def each(*layouts: Layout) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("layout", layouts, ids=lambda layout: str(layout).replace(", ", "-"))
-
-
-@pytest.fixture
-def say(capsys, request):
-    def write(*lines):
-        with capsys.disabled():
-            print(f"\n{request.node.name}:", *lines, sep="\n  ")
-
-    return write
 
 
 def test_interleavings_are_counted_whole():
@@ -239,10 +228,7 @@ def test_all_rows_of_a_file_are_those_that_were_live_in_it():
     ],
 )
 def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
-    left = tuple(rule for rule in rules.RULES if rule.id != missing)
-    assert len(left) == len(rules.RULES) - 1
-    check = rules.check
-    monkeypatch.setattr(loop, "check", lambda state, winner, facts: check(state, winner, facts, left))
+    monkeypatch.setattr(loop, "check", check_without(missing))
 
     # Groups of files are left out where an input is gone; only what is staged by hand needs the rule.
     first = (BY_HAND, *ALL) if missing == "deleted-by-both" else ALL

@@ -24,7 +24,7 @@ from model.engine import Engine
 from model.entries import Wrong
 from model.exhaustive import explore, pairs
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
-from model.layouts import CLUSTERED, CLUSTERED_TRACKED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout
+from model.layouts import CLUSTERED, CLUSTERED_TRACKED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout, each
 from model.program_cases import STATEMENTS, named, of_rows_and_domains, programs
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
@@ -39,20 +39,7 @@ from refdelta.ops.source import TablesRead
 from refdelta.questions import Questions
 from refdelta.read_record import ReadRecord
 from refdelta.staging import Staging
-
-
-def each(*layouts: Layout) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("layout", layouts, ids=lambda layout: str(layout).replace(", ", "-"))
-
-
-@pytest.fixture
-def say(capsys, request):
-    def write(*lines):
-        with capsys.disabled():
-            print(f"\n{request.node.name}:", *lines, sep="\n  ")
-
-    return write
-
+from rules_left_out import check_without
 
 # --- the histories ------------------------------------------------------------------------------------------------
 
@@ -232,10 +219,7 @@ def flat(needed: dict[str, list[Needed]]) -> pytest.MarkDecorator:
 @flat(OF_RULES)
 def test_without_a_rule_a_history_is_wrong(monkeypatch, what, needed):
     needed.explore()
-    left = tuple(rule for rule in rules.RULES if rule.id != what)
-    assert len(left) == len(rules.RULES) - 1
-    check = rules.check
-    monkeypatch.setattr(loop, "check", lambda state, winner, facts: check(state, winner, facts, left))
+    monkeypatch.setattr(loop, "check", check_without(what))
     with pytest.raises(Wrong, match=needed.symptom):
         needed.explore()
 

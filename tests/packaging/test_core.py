@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from by_path import loaded
 from refdelta.errors import ConcurrentModificationError
 from refdelta.spark.replay import play
 from refdelta.spark.scenario_core import OnRefdelta
@@ -20,16 +20,6 @@ from refdelta.spark.scenarios import Case, read_scenarios
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "refdelta" / "core"
 EXAMPLE = ROOT / "docs" / "examples" / "foreign_engine.py"
-
-
-def loaded(file: Path):
-    """A module that stands in no package."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 core_document = loaded(Path(__file__).with_name("core_document.py"))
 
 

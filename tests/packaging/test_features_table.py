@@ -1,15 +1,11 @@
 """The table of features is that of the registry, and each feature that is written names tests that exist."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
+from by_path import loaded
 from refdelta.protocol.features import REGISTRY, Feature
 
-# By its path: "packaging" is the name of a package that everybody has.
-spec = importlib.util.spec_from_file_location("features_table", Path(__file__).with_name("features_table.py"))
-features_table = sys.modules["features_table"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(features_table)
+features_table = loaded(Path(__file__).with_name("features_table.py"))
 
 TESTS = features_table.tests_of(features_table.TESTS.read_text())
 

@@ -1,15 +1,12 @@
 """Every clause of the contracts has code and a test; the count notices one that has not."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
-# By its path: "packaging" is the name of a package that everybody has.
-spec = importlib.util.spec_from_file_location("spec_map", Path(__file__).with_name("spec_map.py"))
-spec_map = sys.modules["spec_map"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(spec_map)
+from by_path import loaded
+
+spec_map = loaded(Path(__file__).with_name("spec_map.py"))
 
 REGISTER = """
 ## One

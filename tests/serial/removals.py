@@ -23,6 +23,7 @@ from refdelta.ops import source
 from refdelta.questions import Questions
 from refdelta.read_record import ReadRecord
 from refdelta.staging import Staging
+from rules_left_out import check_without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def without(*names: str) -> Iterator[None]:
     """The engine without these, which are names of :data:`REMOVALS`."""
     missing = [name.removeprefix(_RULE) for name in names if name.startswith(_RULE)]
-    patches = [_check_without(missing)] if missing else []
+    patches = [mock.patch.object(loop, "check", check_without(*missing))] if missing else []
     for name in names:
         if not name.startswith(_RULE):
             patches += REMOVALS[name]()
@@ -45,12 +46,6 @@ def without(*names: str) -> Iterator[None]:
 
 
 _RULE = "rule "
-
-
-def _check_without(missing: list[str]) -> Any:
-    left = tuple(rule for rule in rules.RULES if rule.id not in missing)
-    assert len(left) == len(rules.RULES) - len(missing), missing
-    return mock.patch.object(loop, "check", lambda asked, winner, facts: rules.check(asked, winner, facts, left))
 
 
 def _nothing(*_given: Any, **_named: Any) -> None:
