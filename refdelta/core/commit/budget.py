@@ -14,12 +14,12 @@ from refdelta.core.log.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 
 _LOCATED_BYTES = 48
-"""How many bytes it takes to find a row by its id, about."""
+"""The approximate number of bytes that it takes to find a row by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBudget:
-    """How much may be looked at. What needs deletion vectors only is not counted.
+    """The limits on reading winners' data files. Deletion vectors are not counted.
 
     Attributes:
         size: bytes of the data files, together.
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(slots=True)
 class RowCheckBudget:
-    """What is left of a :class:`RowBudget`."""
+    """The rest of a :class:`RowBudget`."""
 
     budget: RowBudget
     _size: int = 0

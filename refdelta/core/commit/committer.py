@@ -1,4 +1,4 @@
-"""Who makes bytes a version: what the commit loop needs of a log.
+"""The interface of a log, by which bytes become a version.
 
 That of file systems puts a file where none is; that of a catalog asks it. The loop knows neither: it names versions,
 and a committer finds them. See ``docs/examples/foreign_engine.py`` for one over a SQLite file.
@@ -41,7 +41,7 @@ class Committer(Protocol):
         """
 
     def exists(self, version: int) -> bool:
-        """Whether this version exists; of -1: whether the log is empty."""
+        """Whether this version exists. For -1: whether the log is empty."""
 
     def newest(self, after: int) -> int:
         """The newest version, which is this one or a later one."""

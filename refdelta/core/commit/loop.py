@@ -89,7 +89,7 @@ from refdelta.errors import (
 R = TypeVar("R", bound=Reply)
 
 _CHUNK = 256
-"""How many winners are held in memory at a time, at most."""
+"""The most winners that are held in memory at a time."""
 
 _TOGETHER_BYTES = 64 * 2**10
 """How many bytes of winners are looked at together."""
