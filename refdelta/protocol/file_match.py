@@ -7,8 +7,7 @@ or contradicts itself says nothing, and then anything is possible.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +20,8 @@ from refdelta.protocol.char_varchar import padded_upper
 from refdelta.protocol.like import like_prefix
 from refdelta.protocol.ordering import order
 from refdelta.protocol.predicate import (
+    FALSE,
+    TRUE,
     And,
     BoolLiteral,
     Cast,
@@ -36,6 +37,8 @@ from refdelta.protocol.predicate import (
     Predicate,
     Value,
     columns,
+    conjunction,
+    disjunction,
     evaluate,
     possible,
     push_not,
@@ -105,7 +108,7 @@ class FileMatcher:
             return True
         if True not in possible(self.predicate, known):
             return False
-        return not self._data or self.may_match_stats(known, file.stats)
+        return not self._data or self.may_match_stats(self.residual(known), known, file.stats)
 
     def partition_values(self, values: Mapping[str, str | None]) -> dict[str, Any] | None:
         """A file's partition values as internal values by logical name; None where the log holds one that is none of
@@ -116,31 +119,43 @@ class FileMatcher:
         except DeltaError:
             return None
 
-    def may_match_stats(self, known: Mapping[str, Any], text: str | None) -> bool:
+    def residual(self, known: Mapping[str, Any]) -> Predicate:
+        """What of the predicate is left to ask the statistics of files, once their partition is known: its conditions
+        on nothing but partition columns have become what they are there.
+
+        Args:
+            known: see :meth:`partition_values`.
+        """
+        return _residual(self.predicate, known)
+
+    def may_match_stats(self, residual: Predicate, known: Mapping[str, Any], text: str | None) -> bool:
         """Whether the statistics of a file leave it possible.
 
         Args:
+            residual: see :meth:`residual`.
             known: see :meth:`partition_values`.
             text: ``add.stats``.
         """
         found = load_stats(text)
         stats = found if isinstance(found, dict) else {}
-        return _File(known, stats, self._data, self._settled).may(self.predicate)
-
-    @functools.cached_property
-    def _settled(self) -> frozenset[int]:
-        """The conditions on nothing but partition columns, each by its id."""
-        names = {column.name for column in self._partitions}
-        return frozenset(id(atom) for atom in _atoms(self.predicate) if names.issuperset(p[0] for p in columns(atom)))
+        return _File(known, stats, self._data).may(residual)
 
 
-def _atoms(predicate: Predicate) -> Iterator[Predicate]:
-    """The conditions that a predicate without NOT joins by AND and OR."""
+def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
     if isinstance(predicate, And | Or):
-        for child in predicate.children:
-            yield from _atoms(child)
-    else:
-        yield predicate
+        # What decides by itself, and what decides nothing.
+        decides, idle = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
+        parts = [_residual(child, known) for child in predicate.children]
+        left = [part for part in parts if part != idle]
+        if decides in left:
+            return decides
+        return conjunction(left) if isinstance(predicate, And) else disjunction(left)
+    if not all(path[0] in known for path in columns(predicate)):
+        return predicate
+    try:
+        return TRUE if evaluate(predicate, known) is True else FALSE
+    except ExpressionError:
+        return TRUE  # whether it fails is for the rows to tell
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -167,10 +182,10 @@ class _File:
         known: Mapping[str, Any],
         stats: dict[str, Any],
         sources: Mapping[tuple[str, ...], StatsSource],
-        settled: frozenset[int],
     ) -> None:
-        self.known, self.stats, self.sources, self.settled = known, stats, sources, settled
+        self.known, self.stats, self.sources = known, stats, sources
         self.rows = statistic(stats.get("numRecords"), LONG)
+        self._columns: dict[tuple[str, ...], _Known] = {}
 
     def may(self, predicate: Predicate) -> bool:
         match predicate:
@@ -180,11 +195,6 @@ class _File:
                 return any(map(self.may, children))
             case BoolLiteral(value):
                 return value is True
-        if id(predicate) in self.settled:
-            try:
-                return evaluate(predicate, self.known) is True
-            except ExpressionError:
-                return True  # whether it fails is for the rows to tell
         return self._atom(predicate)
 
     def _atom(self, atom: Predicate) -> bool:
@@ -217,7 +227,9 @@ class _File:
             case Literal(constant):
                 return _constant(constant)
             case Column(path) if path in self.sources:
-                return self._column(self.sources[path])
+                if path not in self._columns:
+                    self._columns[path] = self._column(self.sources[path])
+                return self._columns[path]
             case Cast(child, target):
                 return _moved(self._value(child), lambda bound: widen(bound, child.type, target))
             case Convert(child, target) if (child.type, target) in KEEP_ORDER:

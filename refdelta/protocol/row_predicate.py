@@ -7,7 +7,7 @@ looked at only where that leaves the answer open.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refdelta.core.conflicts.reads import EVERY_ROW, RowPredicate
@@ -49,7 +49,7 @@ class TablePredicate:
         self.predicate = predicate
         self._matcher = FileMatcher(predicate, schema, partition_columns)
         self._names = self._matcher.partition_names
-        self._by_partition: dict[Any, tuple[int, Mapping[str, Any]]] = {}
+        self._by_partition: dict[Any, tuple[int, Mapping[str, Any], Predicate]] = {}
         self._closed: set[Any] = set()
 
     def __eq__(self, other: object) -> bool:
@@ -86,7 +86,7 @@ class TablePredicate:
         """Those of the files that may match as far as the partitions of files tell which were asked before."""
         if not self._closed:
             return files
-        closed, keys = self._closed, self._keys([file.partition_values for file in files])
+        closed, keys = self._closed, self._keys(files)
         if closed.issuperset(keys):
             return ()
         return [file for file, partition in zip(files, keys, strict=True) if partition not in closed]
@@ -95,46 +95,46 @@ class TablePredicate:
         """By the values of the file's partition, then by its statistics."""
         if file.partition_values is None:
             return True
-        said, known = self._partition(file.partition_values)
+        said, known, residual = self._partition(file)
         if said != _OPEN:
             return said == _ALL
         text = file.stats
         if text is None and with_statistics is not None and isinstance(file, Add):
             text = with_statistics(file).stats
-        return self._matcher.may_match_stats(known, text)
+        return self._matcher.may_match_stats(residual, known, text)
 
     def is_disjoint(self, other: RowPredicate) -> bool:
         """Whether no row satisfies both, as far as the two predicates tell by themselves."""
         return disjoint(self.predicate, other.predicate if isinstance(other, TablePredicate) else TRUE)
 
-    def _partition(self, values: Mapping[str, str | None]) -> tuple[int, Mapping[str, Any]]:
-        """What a partition says of its rows, and its values."""
-        (key,) = self._keys([values])
+    def _partition(self, file: Add | Remove) -> tuple[int, Mapping[str, Any], Predicate]:
+        """What the partition of a file says of its rows, its values, and the residual of the predicate."""
+        (key,) = self._keys([file])
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:
                 self._by_partition.clear()
                 self._closed.clear()
-            found = self._by_partition[key] = self._decide(values)
+            found = self._by_partition[key] = self._decide(file.partition_values or {})
             if found[0] == _CLOSED:
                 self._closed.add(key)
         return self._by_partition[key]
 
-    def _keys(self, partitions: Iterable[Mapping[str, str | None]]) -> list[Any]:
-        """By what partitions are told from each other: the values of the table's partition columns."""
+    def _keys(self, files: Sequence[Any]) -> list[Any]:
+        """By what the partitions of files are told from each other: the values of the table's partition columns."""
         if len(self._names) == 1:
             (name,) = self._names
-            return [values.get(name) for values in partitions]
-        return [tuple([values.get(name) for name in self._names]) for values in partitions]
+            return [file.partition_values.get(name) for file in files]
+        return [tuple([file.partition_values.get(name) for name in self._names]) for file in files]
 
-    def _decide(self, values: Mapping[str, str | None]) -> tuple[int, Mapping[str, Any]]:
+    def _decide(self, values: Mapping[str, str | None]) -> tuple[int, Mapping[str, Any], Predicate]:
         known = self._matcher.partition_values(values)
         if known is None:
-            return _ALL, {}
+            return _ALL, {}, TRUE
         try:
             outcomes = possible(self._matcher.predicate, known)
         except DeltaError:
             # The predicate fails for this partition; whether it does is for the rows to tell.
-            return _ALL, known
+            return _ALL, known, TRUE
         if outcomes == {True}:
-            return _ALL, known
-        return (_OPEN if True in outcomes else _CLOSED), known
+            return _ALL, known, TRUE
+        return (_OPEN if True in outcomes else _CLOSED), known, self._matcher.residual(known)

@@ -180,11 +180,6 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.says_blind_append and not self.removes
 
     @functools.cached_property
-    def touched(self) -> frozenset[str]:
-        """The paths of its adds and removes."""
-        return frozenset(self.paths)
-
-    @functools.cached_property
     def added(self) -> dict[str, Add]:
         """Its adds by path."""
         return dict(zip(self.paths, self.adds, strict=False))

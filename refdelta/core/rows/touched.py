@@ -91,7 +91,7 @@ class KnownFiles:
     def are_left_alone(self, winner: Footprint) -> bool:
         """Whether the winner did nothing to files that are known."""
         for known in (self.states, self.pinned, self.inputs):
-            if known and not known.keys().isdisjoint(winner.touched):
+            if known and not known.keys().isdisjoint(winner.paths):
                 return False
         return True
 
