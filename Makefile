@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features commit-protocol fuzz golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features commit-protocol fuzz growth golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ features: setup  ## the table of features, spec_notes/features.md, from the regi
 fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)
 
+growth: setup  ## texts and commits that grow, up to 64 KiB: does anything cost more than it is long? (half an hour; GROWTH="--texts 100 --commits 0" and others)
+	cd tests && ../$(BIN)/python -m growth $(GROWTH)
+
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
 	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
 	$(BIN)/python "$(GOLDEN)/check.py"
@@ -153,12 +156,14 @@ SEED ?= 20261121
 wheel: setup  ## build the wheel and the source distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
-lock: setup  ## write constraints.txt anew, with the newest versions that fit together
+lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest versions that fit together
 	$(BIN)/python -m venv .cache/lock
 	.cache/lock/bin/python -m pip install -q --disable-pip-version-check uv
 	printf '%s\n' $(BUILD) > .cache/lock/build.in
 	.cache/lock/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate --extra dev pyproject.toml .cache/lock/build.in > .cache/lock/new
 	mv .cache/lock/new constraints.txt
+	rm -f tests/servers/azurite/package-lock.json
+	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/azurite
 
 clean:  ## remove what the targets made, but for .venv and the JARs
 	rm -rf build dist demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log

@@ -1,12 +1,14 @@
 """``python tests/servers/install.py``: put versitygw and Azurite, at pinned versions, into the project's cache.
 
-versitygw is built by Go from its module, whose checksum Go's own database vouches for; Azurite comes from npm. Both
+versitygw is built by Go from its module, whose checksum Go's own database vouches for; Azurite and all that it needs
+come from npm, at the versions and with the checksums of ``azurite/package-lock.json``, which ``make lock`` writes. Both
 need the network once; what is there already takes no time. ``REFDELTA_CACHE`` is the cache, ``.cache`` unless said.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -22,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("REFDELTA_CACHE") or ROOT / ".cache") / "servers"
 
 VERSITYGW_VERSION = "1.8.0"
-AZURITE_VERSION = "3.37.0"
+AZURITE_LOCK = Path(__file__).parent / "azurite"
+AZURITE_VERSION = json.loads((AZURITE_LOCK / "package.json").read_text())["dependencies"]["azurite"]
 VERSITYGW = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
 AZURITE = CACHE / f"azurite-{AZURITE_VERSION}" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
@@ -68,9 +71,9 @@ def _build_versitygw() -> None:
 def _fetch_azurite() -> None:
     folder = CACHE / f"azurite-{AZURITE_VERSION}"
     with _new_folder(folder) as new:
-        (new / "package.json").write_text("{}")
-        flags = ["--no-fund", "--no-audit", "--ignore-scripts", "--no-package-lock"]
-        _run(["npm", "install", *flags, "--prefix", str(new), f"azurite@{AZURITE_VERSION}"], {})
+        for file in AZURITE_LOCK.iterdir():
+            shutil.copy(file, new)
+        _run(["npm", "ci", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", str(new)], {})
 
 
 @contextmanager
