@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.compare import compare
 from refdelta.engine.convert import convert
-from refdelta.engine.functions import call
+from refdelta.engine.functions import bounded, call
 from refdelta.engine.partition import from_internal
 from refdelta.engine.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, ExpressionError
@@ -170,6 +170,8 @@ def values(value: Value, batch: pa.RecordBatch) -> Any:
 def _arguments(node: Call, batch: pa.RecordBatch) -> list[pa.Array]:
     """A function's arguments; where one is null and makes the function null, further ones are not asked for."""
     function = FUNCTIONS[node.name]
+    if function.constants:
+        return [_array(node.args[0], batch)]
     found: dict[int, pa.Array] = {}
     for place in function.order(len(node.args)):
         arg = node.args[place]
@@ -183,7 +185,12 @@ def _arguments(node: Call, batch: pa.RecordBatch) -> list[pa.Array]:
 
 def _array(value: Value, batch: pa.RecordBatch) -> pa.Array:
     found = values(value, batch)
-    return pa.repeat(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+    return _repeated(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def _repeated(constant: pa.Scalar, rows: int) -> pa.Array:
+    bounded("a constant", pa.repeat(constant, 1).nbytes * rows, rows)
+    return pa.repeat(constant, rows)
 
 
 def _case(node: Case, batch: pa.RecordBatch) -> pa.Array:
@@ -207,6 +214,8 @@ def _coalesce(args: tuple[Value, ...], data_type: DataType, batch: pa.RecordBatc
 def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: pa.Array) -> pa.Array:
     """The value for some rows, what there is for the others."""
     found = _for_rows(rows, batch, partial(_array, value)) if can_fail(value) else values(value, batch)
+    if isinstance(found, pa.Scalar):
+        bounded("a constant", pa.repeat(found, 1).nbytes * batch.num_rows, batch.num_rows)
     return pc.if_else(rows, found, others)
 
 

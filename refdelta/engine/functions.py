@@ -24,12 +24,23 @@ from refdelta.protocol.types import INTEGRAL, DecimalType
 Columnar = Callable[..., Any]
 
 
+MOST_BYTES = 2**30
+"""So much text is made of a batch at most, as much as is read for one."""
+
+
 def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
     """A function of columns, all of the same length.
 
+    Args:
+        node: the call.
+        args: its arguments; of those that are constants by the function's nature there need not be any.
+
     Raises:
-        ExpressionError: it has no value for some row.
+        ExpressionError: it has no value for some row, or makes too much text.
     """
+    grown = _GROWN.get(node.name)
+    if grown is not None:
+        bounded(node.name, grown(node, *args), len(args[0]) if args else 1)
     try:
         found = _COLUMNAR[node.name](node, *args)
     except pa.ArrowInvalid as error:
@@ -40,11 +51,19 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
     return found if found.type == kind else found.cast(kind)
 
 
+def bounded(name: str, size: int, rows: int) -> None:
+    """See that what a function makes of so many rows is not too much. Raises ``ExpressionError``."""
+    if size > MOST_BYTES:
+        raise ExpressionError(
+            f"{name} would make {size:,} bytes of text for {rows:,} rows; at most {MOST_BYTES:,} are made at once"
+        )
+
+
 def _explain(node: Call, args: Sequence[pa.Array]) -> None:
-    columns = [to_internal(array, arg.type) for array, arg in zip(args, node.args, strict=True)]
+    columns = [to_internal(array, arg.type) for array, arg in zip(args, node.args, strict=False)]
     for values in zip(*columns, strict=True):
-        constants = tuple(Literal(value, arg.type) for value, arg in zip(values, node.args, strict=True))
-        value_of(Call(node.name, constants, node.type), {})
+        given = tuple(Literal(value, arg.type) for value, arg in zip(values, node.args, strict=False))
+        value_of(Call(node.name, (*given, *node.args[len(given) :]), node.type), {})
 
 
 def _constant(node: Call, place: int) -> Any:
@@ -217,6 +236,27 @@ def _replace(array: pa.Array, node: Call) -> pa.Array:
     return pc.replace_substring(array, old, new) if old else array
 
 
+def _replaced(node: Call, array: pa.Array, *_: pa.Array) -> int:
+    """How many bytes ``replace`` makes, or somewhat more."""
+    old, new = _constant(node, 1) or "", (_constant(node, 2) if len(node.args) > 2 else "") or ""
+    size: int = array.nbytes
+    grows = len(new.encode()) - len(old.encode())
+    if not old or grows <= 0 or size + size // len(old.encode()) * grows <= MOST_BYTES:
+        return size
+    return size + grows * int(pc.sum(pc.count_substring(array, old)).as_py() or 0)
+
+
+def _padded(node: Call, array: pa.Array, *_: pa.Array) -> int:
+    """How many bytes ``lpad`` and ``rpad`` make, or somewhat more."""
+    count, filler = _constant(node, 1) or 0, (_constant(node, 2) if len(node.args) > 2 else " ") or ""
+    size: int = array.nbytes
+    one = len(filler.encode())
+    if count <= 0 or size + len(array) * count * one <= MOST_BYTES:
+        return size
+    lack = int(pc.sum(pc.max_element_wise(pc.subtract(count, pc.utf8_length(array)), 0)).as_py() or 0)
+    return size + lack * max(1, one // max(1, len(filler)))
+
+
 def _pad(function: Columnar) -> Columnar:
     def pad(node: Call, array: pa.Array) -> Any:
         if len(node.args) > 2 and len(_constant(node, 2) or "") != 1:
@@ -274,6 +314,14 @@ def _of_time(size: int) -> Columnar:
 def _quarter(days: Any) -> Any:
     return pc.divide(pc.add(calendars.civil(days)[1], 2), 3)
 
+
+# What makes much text out of little, and how many bytes of its arguments.
+_GROWN: dict[str, Callable[..., int]] = {
+    "concat": lambda _, *arrays: sum(array.nbytes for array in arrays),
+    "replace": _replaced,
+    "lpad": _padded,
+    "rpad": _padded,
+}
 
 _COLUMNAR: dict[str, Columnar] = {
     "+": _binary(pc.add_checked, pc.add),

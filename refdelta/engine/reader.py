@@ -16,7 +16,7 @@ from refdelta.engine.columns import plan_columns
 from refdelta.engine.dv import Vectors, kept_rows, load_deletion_vector, mostly_live
 from refdelta.engine.files import data_errors, open_parquet
 from refdelta.engine.legacy_calendar import legacy_calendar
-from refdelta.engine.limits import unfolding
+from refdelta.engine.limits import BATCH_BYTES, unfolding
 from refdelta.engine.row_groups import groups_to_read
 from refdelta.engine.schema import arrow_field
 from refdelta.errors import UnsupportedTypeError
@@ -184,7 +184,7 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
     # A filter that no row can break is asked about deleted rows too, where they are few: it leaves less to copy. And
     # about decimals that have too many digits, for few rows may come out of it.
     late = columns.as_stored and plan.row_filter is not None and not plan.row_filter.can_fail and file.rows is None
-    for start, physical in _batches(parquet, columns.physical_names, groups):
+    for start, physical in _batches(parquet, columns.physical_names, groups, columns.batch_rows):
         check_texts(physical)
         if not late:
             check_decimals(physical)
@@ -221,11 +221,15 @@ def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[
     return found
 
 
-def _batches(parquet: Any, names: Sequence[str], groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of row groups, all if None, each with the number of its first row in the file."""
+def _batches(
+    parquet: Any, names: Sequence[str], groups: list[int] | None, most: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of row groups, all if None, of so many rows at most, each with the number of its first row in the
+    file.
+    """
     for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
         start = first
-        for batch in parquet.iter_batches(BATCH_ROWS, row_groups=run, columns=names):
+        for batch in parquet.iter_batches(most, row_groups=run, columns=names):
             rows = unfolding(batch)
             if rows == batch.num_rows:
                 yield start, batch
@@ -293,6 +297,12 @@ class _Columns:
         kept = parquet.keep_dictionaries(list(names.values())) if names else {}
         return {name: kept[physical] for name, physical in names.items() if physical in kept}
 
+    @property
+    def batch_rows(self) -> int:
+        """How many rows a batch may have: a partition value is repeated for each, however long the log made it."""
+        width = sum(column.width for column in self._columns if isinstance(column, _Constant))
+        return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
+
     def field(self, item: StructField) -> pa.Field:
         """A column as it comes out."""
         plain = arrow_field(item)
@@ -317,11 +327,12 @@ class _Columns:
 
 
 class _Constant:
-    """A partition column: one value, repeated once for the longest batch and sliced for the others."""
+    """A partition column: one value of ``width`` bytes, made once for the longest batch, sliced for others."""
 
     def __init__(self, value: pa.Scalar):
         self._value = value
         self._array = pa.nulls(0, value.type)
+        self.width = pa.repeat(value, 1).nbytes if value.is_valid else 0
 
     def read(self, batch: pa.RecordBatch) -> pa.Array:
         rows = batch.num_rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlglot import exp
@@ -120,16 +121,19 @@ class Reader:
         except SqlglotError:
             # It cannot write down what it has read, so nothing here knows it.
             raise PredicateError(f"{self.text.quoted} holds something that is not supported here") from None
-        if _depth(found) > _MAX_DEPTH:
+        if _Size.of(found).levels > _MAX_DEPTH:
             raise self.text.too_deep()
         return found
 
     def _bounded(self, tree: _T) -> _T:
-        """The tree, if it does not stand for far more nodes than it has: BETWEEN, nullif, IN and CASE with an operand
-        use an operand several times, and nested in each other they would use it thousands of times.
+        """The tree, if it is not too deep, and does not stand for far more nodes than it has: BETWEEN, nullif, IN and
+        CASE with an operand use an operand several times, and nested in each other they would use it thousands of
+        times.
         """
-        distinct, all_in_all = _sizes(tree)
-        if all_in_all - distinct > _MOST_REPEATED:
+        size = _Size.of(tree)
+        if size.levels > _MAX_DEPTH:
+            raise PredicateError("it nests too deeply")
+        if size.all - size.distinct > _MOST_REPEATED:
             raise PredicateError("operands of BETWEEN, nullif, IN or CASE are nested in each other too deeply")
         return tree
 
@@ -366,26 +370,37 @@ class Reader:
         return Call("substring", tuple(self._value(part) for part in parts if part is not None))
 
 
-def _sizes(root: Expression) -> tuple[int, int]:
-    """How many nodes a tree has, and how many it stands for if one that is used several times counts each time."""
-    found: dict[int, int] = {}
-    todo: list[tuple[Expression, bool]] = [(root, False)]
-    while todo:
-        node, below_is_known = todo.pop()
-        if id(node) in found:
-            continue
-        below = children(node)
-        if below_is_known:
-            found[id(node)] = 1 + sum(found[id(child)] for child in below)
-        else:
-            todo.append((node, True))
-            todo.extend((child, False) for child in below)
-    return len(found), found[id(root)]
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How large a tree is.
 
+    Attributes:
+        distinct: how many nodes it has.
+        all: how many it stands for, if one that is used several times counts each time.
+        levels: how deep it is.
+    """
 
-def _depth(node: Expression) -> int:
-    """How many levels a tree has. Level by level: the stack may not bear what is measured here."""
-    depth, level = 0, [node]
-    while level:
-        depth, level = depth + 1, [child for parent in level for child in children(parent)]
-    return depth
+    distinct: int
+    all: int
+    levels: int
+
+    @classmethod
+    def of(cls, root: Expression) -> _Size:
+        # Without recursion: the stack may not bear what is measured here.
+        found: dict[int, tuple[int, int]] = {}
+        todo: list[tuple[Expression, bool]] = [(root, False)]
+        while todo:
+            node, below_is_known = todo.pop()
+            if id(node) in found:
+                continue
+            below = children(node)
+            if below_is_known:
+                sizes = [found[id(child)] for child in below]
+                found[id(node)] = (
+                    1 + sum(count for count, _ in sizes),
+                    1 + max((level for _, level in sizes), default=0),
+                )
+            else:
+                todo.append((node, True))
+                todo.extend((child, False) for child in below)
+        return cls(len(found), *found[id(root)])

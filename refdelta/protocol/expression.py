@@ -240,10 +240,12 @@ def rebuilt(node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """A node and all that is in it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    """A node and all that is in it, in the order in which it is written."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(children(node)))
 
 
 def column_refs(node: Expression) -> Iterator[Column]:

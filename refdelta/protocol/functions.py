@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refdelta.errors import PredicateError
+from refdelta.errors import ExpressionError, PredicateError
 from refdelta.protocol import arithmetic, calendar_math
 from refdelta.protocol.arithmetic import Typed
 from refdelta.protocol.char_varchar import LONGEST
@@ -172,9 +172,34 @@ def _millis_to_micros(_: Call, millis: int) -> int:
     return int(arithmetic.fit(millis * 1_000, LONG))
 
 
+LONGEST_TEXT = 2**28
+"""So many characters a function makes at most. Nobody makes much out of little: eight calls of ``replace`` in each
+other would else make gigabytes of a line.
+"""
+
+
+def _bounded(name: str, characters: int) -> None:
+    if characters > LONGEST_TEXT:
+        raise ExpressionError(
+            f"{name} would make a text of {characters:,} characters; at most {LONGEST_TEXT:,} are made"
+        )
+
+
 def _concat(_: Call, *values: Any) -> Any:
     # All of them are computed, even behind a null.
-    return None if None in values else "".join(values)
+    if None in values:
+        return None
+    _bounded("concat", sum(map(len, values)))
+    return "".join(values)
+
+
+def replace(text: str, old: str, new: str = "") -> str:
+    """The text with each ``old`` in it, from the left, as ``new``; as it is where ``old`` is empty."""
+    if not old:
+        return text
+    if len(new) > len(old):
+        _bounded("replace", len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
 
 
 def _simple(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,6 +229,7 @@ class Function:
         strict: whether a null argument makes a null, and further ones are not computed then.
         fails: whether there are values for which it raises ``ExpressionError``.
         backwards: whether the last argument is computed first, as Spark does with divisors.
+        constants: whether all arguments but the first are constants.
     """
 
     arity: tuple[int, int]
@@ -212,6 +238,7 @@ class Function:
     strict: bool = True
     fails: bool = False
     backwards: bool = False
+    constants: bool = False
 
     def order(self, many: int) -> range:
         """The places of so many arguments, in the order in which they are computed."""
@@ -253,7 +280,7 @@ def _of_string(function: Callable[[str], Any], gives: DataType = STRING) -> Func
 
 def _with_text(function: Callable[..., Any], *more: DataType, gives: DataType = STRING, least: int = 0) -> Function:
     arity = (least or 1 + len(more), 1 + len(more))
-    return Function(arity, _constants(_takes(STRING, *more, gives=gives)), _simple(function))
+    return Function(arity, _constants(_takes(STRING, *more, gives=gives)), _simple(function), constants=True)
 
 
 _ANY = 255
@@ -294,9 +321,9 @@ FUNCTIONS: dict[str, Function] = {
     "substring": _with_text(substring, INTEGER, INTEGER, least=2),
     "left": _with_text(lambda text, count: text[: max(count, 0)], INTEGER),
     "right": _with_text(lambda text, count: text[-count:] if count > 0 else "", INTEGER),
-    "replace": _with_text(lambda text, old, new="": text.replace(old, new) if old else text, STRING, STRING, least=2),
-    "lpad": Function((2, 3), _pad, _simple(lpad)),
-    "rpad": Function((2, 3), _pad, _simple(rpad)),
+    "replace": _with_text(replace, STRING, STRING, least=2),
+    "lpad": Function((2, 3), _pad, _simple(lpad), constants=True),
+    "rpad": Function((2, 3), _pad, _simple(rpad), constants=True),
     "startswith": _with_text(str.startswith, STRING, gives=BOOLEAN),
     "endswith": _with_text(str.endswith, STRING, gives=BOOLEAN),
     "contains": _with_text(lambda text, part: part in text, STRING, gives=BOOLEAN),
@@ -321,9 +348,12 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "add_months": Function((2, 2), _takes(DATE, INTEGER, gives=DATE), _simple(calendar_math.add_months), fails=True),
     "datediff": Function((2, 2), _takes(DATE, DATE, gives=INTEGER), _simple(lambda end, start: end - start)),
-    "date_format": Function((2, 2), _date_format, _simple(format_time)),
+    "date_format": Function((2, 2), _date_format, _simple(format_time), constants=True),
     "from_unixtime": Function(
-        (1, 2), _from_unixtime, _simple(lambda seconds, pattern: format_time(seconds_to_micros(seconds), pattern))
+        (1, 2),
+        _from_unixtime,
+        _simple(lambda seconds, pattern: format_time(seconds_to_micros(seconds), pattern)),
+        constants=True,
     ),
     "unix_micros": _of_time(1),
     "unix_millis": _of_time(1_000),

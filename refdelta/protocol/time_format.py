@@ -24,6 +24,9 @@ SHORT = 3
 MOST_DIGITS = {"d": 2, "D": 3, "H": 2, "h": 2, "k": 2, "K": 2, "m": 2, "s": 2, "M": 2, "L": 2, "Q": 2, "q": 2}
 """The fields that are numbers, and with how many digits at most they may be written; years apart."""
 
+_LONGEST = 1_000
+"""So many characters a pattern has at most: each of its parts becomes a column."""
+
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+", re.DOTALL)
 
 
@@ -49,6 +52,8 @@ def parts_of(pattern: str) -> tuple[Part, ...]:
     Raises:
         PredicateError: it is none, or has something that is not supported here.
     """
+    if len(pattern) > _LONGEST:
+        raise PredicateError(f"date_format takes patterns of {_LONGEST:,} characters at most, not of {len(pattern):,}")
     parts, at = [], 0
     while at < len(pattern):
         found = _TOKEN.match(pattern, at)

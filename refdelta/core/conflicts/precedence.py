@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from refdelta.core.conflicts.isolation import IsolationLevel
-from refdelta.core.conflicts.reads import EVERY_ROW, AnyOf, ReadTable, RowPredicate
+from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT, AnyOf, ReadTable, RowPredicate
 from refdelta.core.log.footprint import Footprint
 from refdelta.errors import DeltaError
 
@@ -83,10 +83,11 @@ def _shared(read: frozenset[str] | None, written: frozenset[str]) -> bool:
 
 
 def _recorded(winner: Footprint, table: ReadTable | None) -> tuple[RowPredicate, ...]:
-    if winner.read_predicates is None or table is None or table.parse is None:
+    texts = winner.read_predicates
+    if texts is None or table is None or table.parse is None or sum(map(len, texts)) > PREDICATE_TEXT:
         return (EVERY_ROW,)
     try:
-        return tuple(map(table.parse, winner.read_predicates))
+        return tuple(map(table.parse, dict.fromkeys(texts)))
     except DeltaError:
         # Another engine's field of the same name, or a newer one's words.
         return (EVERY_ROW,)

@@ -17,8 +17,10 @@ from refdelta.core.log.paths import same_path
 from refdelta.core.rows.file_state import ReadFile
 from refdelta.core.rows.sets import ALL, Rows, union
 
-_TEXT_KEPT = 16_384
-"""How many characters of predicates a commit carries. Longer ones become TRUE: every row."""
+PREDICATE_TEXT = 16_384
+"""How many characters of predicates a commit carries. Longer ones become TRUE: every row; and so they are read, where
+another writer recorded more.
+"""
 
 
 class RowPredicate(Protocol):
@@ -232,7 +234,7 @@ def recorded_reads(predicates: Sequence[RowPredicate], domains: Iterable[str] | 
         domains: the metadata domains that were read; None for all of them.
     """
     texts = [predicate.text for predicate in predicates]
-    fields: dict[str, Any] = {READ_PREDICATES: texts if sum(map(len, texts)) <= _TEXT_KEPT else [EVERY_ROW.text]}
+    fields: dict[str, Any] = {READ_PREDICATES: texts if sum(map(len, texts)) <= PREDICATE_TEXT else [EVERY_ROW.text]}
     if domains is not None:
         fields[READ_DOMAINS] = sorted(domains)
     return fields

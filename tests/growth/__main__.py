@@ -1,0 +1,134 @@
+"""``make growth``: inputs that grow, and what they cost those who read them.
+
+    python -m growth [--texts 200] [--commits 100] [--seed 1] [--only NAME] [--longest 65536]
+
+Each shape is made of some 1,000 characters, then of four times as many, and so on. It is a finding where the cost grows
+faster than the length, where one input takes more than 12 s of processor time or 3 GiB, and where anything but a
+``DeltaError`` is raised. Shapes run in a child, which may die; the next one goes on with the next shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+TESTS = Path(__file__).resolve().parents[1]
+MEMORY, SECONDS = 3 << 30, 12
+SMALLEST, FACTOR = 1_024, 4
+NOTICED = 0.4
+"""Seconds below which a cost is no finding, however it grew: what a first time takes, and a look at the clock."""
+FASTER = 2.5
+"""How much more than its length an input may cost when it becomes four times as long; twice it is quadratic."""
+FOUND = 3
+
+
+def shapes(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Callable[[int], dict[str, float]]]]]:
+    """The shapes of a run, each with what makes it: given a size, the costs."""
+    from growth import commits, texts, victims
+
+    for number in range(given.texts):
+        name, shape = texts.shape(Random(f"{given.seed} {number}"))
+        yield f"text {number}: {name}", lambda shape=shape: lambda size: victims.text(shape(size))
+    if not given.commits:
+        return
+    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+        tables = victims.Tables(Path(folder))
+        every = list(commits.shapes())
+        Random(given.seed).shuffle(every)
+        for name, shape in every[: given.commits]:
+            yield f"commit: {name}", lambda shape=shape: lambda size: victims.commit(tables, shape(size))
+
+
+def judged(costs: Callable[[int], dict[str, float]], longest: int) -> str | None:
+    """What is wrong with a shape; None where its costs grow with its length."""
+    before: dict[str, float] = {}
+    size = SMALLEST
+    while size <= longest:
+        now = costs(size)
+        for what, seconds in now.items():
+            if seconds > NOTICED and what in before and seconds > FACTOR * FASTER * max(before[what], 0.002):
+                # Once more, since something else may have been the reason.
+                again = costs(size)[what], costs(size // FACTOR)[what]
+                if again[0] > FACTOR * FASTER * max(again[1], 0.002):
+                    return (
+                        f"{what}: {size // FACTOR:,} characters {again[1]:.3f} s, {size:,} characters {again[0]:.3f} s"
+                    )
+        before, size = now, size * FACTOR
+    return None
+
+
+def child(given: argparse.Namespace) -> int:
+    """Judge shapes from one on; the one that is judged is noted, so that the parent knows it if this process dies."""
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for number, (name, made) in enumerate(shapes(given)):
+        if number < given.start or (given.only and given.only not in name):
+            continue
+        Path(given.note).write_text(f"{number}\n{name}")
+        costs = made()
+
+        def limited(size: int, costs: Callable[[int], dict[str, float]] = costs) -> dict[str, float]:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            return costs(size)
+
+        try:
+            wrong = judged(limited, given.longest)
+        except BaseException as error:
+            import traceback
+
+            wrong = "".join(traceback.format_exception(error, limit=-6))[-1500:]
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(f"{name[:300]}\n    {wrong}" if wrong else ".", flush=True)
+    return 0
+
+
+def run(arguments: Sequence[str]) -> list[str]:
+    """Judge shapes in children. Returns the findings."""
+    found: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="growth-") as folder:
+        note, start = Path(folder) / "note", 0
+        while True:
+            note.write_text("-1\n")
+            command = [sys.executable, "-m", "growth", *arguments, "--note", str(note), "--start", str(start)]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=TESTS, check=False)
+            found += [line for line in done.stdout.split("\n.\n") if line.strip(".\n")]
+            number, _, name = note.read_text().partition("\n")
+            if done.returncode == 0:
+                return found
+            found.append(f"{name[:300]}\n    ended the process ({done.returncode}): {done.stderr[-500:]}")
+            if int(number) < start:
+                return found
+            start = int(number) + 1
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="growth", description=__doc__)
+    found.add_argument("--texts", type=int, default=2_000, help="how many shapes of texts are drawn")
+    found.add_argument("--commits", type=int, default=10_000, help="of how many shapes of commits, of all there are")
+    found.add_argument("--seed", type=int, default=1)
+    found.add_argument("--only", help="shapes with this in their names")
+    found.add_argument("--longest", type=int, default=65_536, help="characters")
+    found.add_argument("--note", help=argparse.SUPPRESS)
+    found.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
+    return found
+
+
+def main() -> int:
+    given = parser().parse_args()
+    if given.note:
+        return child(given)
+    found = run(sys.argv[1:])
+    print(*found, sep="\n")
+    print(f"{len(found)} findings")
+    return FOUND if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

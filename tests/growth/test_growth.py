@@ -1,0 +1,61 @@
+"""Inputs that grow, in small; ``make growth`` is the long search."""
+
+from __future__ import annotations
+
+import pytest
+
+import growth.__main__ as search
+from tiers import budget
+
+
+def quadratic(size):
+    return {"parts": (size / 4_096) ** 2}
+
+
+@pytest.mark.parametrize(
+    ("costs", "found"),
+    [
+        (lambda size: {"parts": size / 10_000}, None),
+        (lambda size: {"parts": size / 10_000, "others": 0.001}, None),
+        (quadratic, "parts: 1,024 characters 0.062 s, 4,096 characters 1.000 s"),
+        # What is quick is no finding, however it grows.
+        (lambda size: {"parts": (size / 1_000_000) ** 2}, None),
+    ],
+)
+def test_what_grows_faster_than_its_length_is_found(costs, found):
+    assert search.judged(costs, 65_536) == found
+
+
+def test_a_slow_look_is_taken_again():
+    times = iter([0.001, 5.0, 0.02, 0.005])
+    assert search.judged(lambda _: {"parts": next(times)}, 4_096) is None
+
+
+@pytest.mark.tier("test")
+def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, growth.victims as victims\n"
+        "def text(sql, text=victims.text, seen=[]):\n"
+        "    seen.append(sql)\n"
+        "    if len(seen) == 2: os._exit(9)\n"
+        "    return {}\n"
+        "victims.text = text\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    found = search.run(["--texts", "3", "--commits", "0", "--longest", "1024"])
+    (one,) = found  # the second shape; the third one is the first of the next child
+    assert one.startswith("text 1: ")
+    assert "ended the process (9)" in one
+
+
+@pytest.mark.tier("test")
+@pytest.mark.timeout(600)
+def test_texts_cost_what_they_are_long():
+    assert not search.run(["--texts", str(budget(60)), "--commits", "0"])
+
+
+@pytest.mark.tier("test")
+@pytest.mark.timeout(600)
+def test_commits_cost_what_they_are_long():
+    assert not search.run(["--texts", "0", "--commits", str(budget(240)), "--longest", "16384"])
