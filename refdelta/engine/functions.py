@@ -33,7 +33,7 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
 
     Args:
         node: the call.
-        args: its arguments; of those that are constants by the function's nature there need not be any.
+        args: its arguments; of a function whose further ones are constants, the first alone.
 
     Raises:
         ExpressionError: it has no value for some row, or makes too much text.
@@ -127,7 +127,7 @@ def _unary(whole: Columnar, other: Columnar) -> Columnar:
 _ROUNDED = pa.decimal256(76, 40)
 
 
-def _round(node: Call, array: pa.Array, _: pa.Array) -> Any:
+def _round(node: Call, array: pa.Array) -> Any:
     places = _constant(node, 1)
     if node.type in INTEGRAL:
         if places >= 0:
@@ -198,7 +198,7 @@ def _length(_: Call, array: pa.Array) -> pa.Array:
 def _text(function: Callable[[pa.Array, Call], pa.Array]) -> Columnar:
     """A function of one column and constants; a null among those makes nulls."""
 
-    def text(node: Call, array: pa.Array, *_: pa.Array) -> pa.Array:
+    def text(node: Call, array: pa.Array) -> pa.Array:
         if any(_constant(node, place) is None for place in range(1, len(node.args))):
             return pa.nulls(len(array), arrow_type(node.type))
         return function(array, node)
@@ -236,7 +236,7 @@ def _replace(array: pa.Array, node: Call) -> pa.Array:
     return pc.replace_substring(array, old, new) if old else array
 
 
-def _replaced(node: Call, array: pa.Array, *_: pa.Array) -> int:
+def _replaced(node: Call, array: pa.Array) -> int:
     """How many bytes ``replace`` makes, or somewhat more."""
     old, new = _constant(node, 1) or "", (_constant(node, 2) if len(node.args) > 2 else "") or ""
     size: int = array.nbytes
@@ -246,7 +246,7 @@ def _replaced(node: Call, array: pa.Array, *_: pa.Array) -> int:
     return size + grows * int(pc.sum(pc.count_substring(array, old)).as_py() or 0)
 
 
-def _padded(node: Call, array: pa.Array, *_: pa.Array) -> int:
+def _padded(node: Call, array: pa.Array) -> int:
     """How many bytes ``lpad`` and ``rpad`` make, or somewhat more."""
     count, filler = _constant(node, 1) or 0, (_constant(node, 2) if len(node.args) > 2 else " ") or ""
     size: int = array.nbytes
@@ -291,7 +291,7 @@ def _moved(function: Columnar) -> Columnar:
     return lambda node, array, count: _dated(node, function(_days(array), count.cast(pa.int64())))
 
 
-def _trunc(node: Call, array: pa.Array, _: pa.Array) -> pa.Array:
+def _trunc(node: Call, array: pa.Array) -> pa.Array:
     return _dated(node, calendars.trunc(_days(array), _constant(node, 1)))
 
 

@@ -300,6 +300,7 @@ FUNCTIONS: dict[str, Function] = {
         arithmetic.round_types,
         lambda call, value, places: arithmetic.rounded(call.type, value, places),
         fails=True,
+        constants=True,
     ),
     "floor": Function(
         (1, 1), arithmetic.whole_types, lambda call, value: arithmetic.whole(call.type, value, math.floor)
@@ -360,7 +361,7 @@ FUNCTIONS: dict[str, Function] = {
     "unix_seconds": _of_time(1_000_000),
     "timestamp_micros": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _simple(lambda micros: micros)),
     "timestamp_millis": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _millis_to_micros, fails=True),
-    "trunc": Function((2, 2), _trunc, _simple(calendar_math.trunc)),
+    "trunc": Function((2, 2), _trunc, _simple(calendar_math.trunc), constants=True),
     "date_trunc": Function((2, 2), _date_trunc, _simple(lambda unit, micros: calendar_math.date_trunc(micros, unit))),
 }
 
