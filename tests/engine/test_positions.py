@@ -93,9 +93,9 @@ def test_row_groups_without_a_wanted_row_are_not_read(monkeypatch):
     read = []
     batches = reader._batches
 
-    def watched(parquet, names, groups, **options):
+    def watched(parquet, names, groups, most):
         read.extend(groups)
-        return batches(parquet, names, groups, **options)
+        return batches(parquet, names, groups, most)
 
     monkeypatch.setattr(reader, "_batches", watched)
     assert sum(batch.num_rows for batch in read_rows(plan_scan(snapshot), [BitMap64([8, 39])])) == 2
