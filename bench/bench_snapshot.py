@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 from contest import Engine, ahead, within
 
-import refdelta.engine.checkpoint  # where it is used, it is imported
-import refdelta.engine.limits
-import refdelta.engine.plain_adds
+import refdelta.engine.log.checkpoint  # where it is used, it is imported
+import refdelta.engine.log.plain_adds
+import refdelta.engine.parquet.limits
 import refdelta.table
 
 CHECKPOINT_COLUMNS = [f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]

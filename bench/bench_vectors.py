@@ -23,7 +23,7 @@ from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.file_state import FileState, Revised, outcome
 from refdelta.core.rows.relocation import Relocation, Span
 from refdelta.core.rows.sets import any_of
-from refdelta.engine.dv import load_deletion_vectors, write_vectors
+from refdelta.engine.parquet.dv import load_deletion_vectors, write_vectors
 from refdelta_storage import open_store
 
 SHARES = [1, 10]

@@ -26,11 +26,11 @@ from refdelta.core.commit.loop import commit_loop
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.log.actions import Add, Remove
+from refdelta.core.pruning.row_predicate import row_predicate
+from refdelta.core.table.types import LONG, StructField, StructType
 from refdelta.driver import RetryPolicy
-from refdelta.engine.sql import parse_predicate
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ConcurrentModificationError
-from refdelta.protocol.row_predicate import row_predicate
-from refdelta.protocol.types import LONG, StructField, StructType
 
 POLICY = RetryPolicy()
 SCHEMA = StructType((StructField("slot", LONG), StructField("value", LONG)))

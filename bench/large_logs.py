@@ -26,7 +26,7 @@ import pyarrow as pa
 import refdelta
 import refdelta.verifier.run
 import refdelta.writer
-from refdelta.ops.optimize import Request, planned
+from refdelta.operations.layout.optimize import Request, planned
 
 ROWS = pa.table({"id": [1], "name": ["a"], "value": [0.5], "day": pa.array([0], pa.date32())})
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from refdelta.converter import convert_to_deltalake
     from refdelta.core.commit.budget import RowBudget
     from refdelta.core.log.actions import Txn as Transaction
-    from refdelta.engine.variant import variants
-    from refdelta.ops.declared import Identity
-    from refdelta.ops.prepared_files import AddAction
+    from refdelta.engine.arrow.variant import variants
+    from refdelta.operations.write.declared import Identity
+    from refdelta.operations.write.prepared_files import AddAction
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.schema import Schema
     from refdelta.table import DeltaTable
@@ -42,16 +42,16 @@ __all__ = [
 
 # Where each name is, and what it is called there.
 _HOMES = {
-    "AddAction": ("ops.prepared_files", "AddAction"),
+    "AddAction": ("operations.write.prepared_files", "AddAction"),
     "CommitProperties": ("results", "CommitProperties"),
     "CommitResult": ("results", "CommitResult"),
     "DeltaTable": ("table", "DeltaTable"),
-    "Identity": ("ops.declared", "Identity"),
+    "Identity": ("operations.write.declared", "Identity"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("core.log.actions", "Txn"),
     "convert_to_deltalake": ("converter", "convert_to_deltalake"),
-    "variants": ("engine.variant", "variants"),
+    "variants": ("engine.arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("writer", "write_deltalake"),
 }

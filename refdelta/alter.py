@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.alter_columns import ColumnAlterer
+from refdelta.core.table.row_tracking import enables
 from refdelta.errors import ConcurrentModificationError
-from refdelta.protocol.row_tracking import enables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,7 +211,7 @@ class TableAlterer(ColumnAlterer):
             ConcurrentModificationError: another writer's commit conflicts.
         """
         with self._begin(commit_properties=commit_properties) as txn:
-            from refdelta.ops.domains import set_domain
+            from refdelta.operations.alter.domains import set_domain
 
             txn.run("set_domain_metadata", set_domain, domain, configuration, upgrade=True)
             return txn.commit()

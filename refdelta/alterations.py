@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from refdelta.ops.alter import add_columns, set_properties, unset_properties
-from refdelta.ops.alter_columns import change_type, drop_columns, move_column, rename_column, set_nullable
-from refdelta.ops.alter_constraints import add_constraint, drop_constraint
-from refdelta.ops.alter_defaults import set_default
-from refdelta.ops.alter_identity import sync_identity
-from refdelta.ops.clustering import cluster_by
-from refdelta.ops.descriptions import set_column_metadata, set_description, set_name
-from refdelta.ops.domains import set_domain
-from refdelta.ops.features import add_features
-from refdelta.ops.row_ids import backfill
+from refdelta.operations.alter.alter import add_columns, set_properties, unset_properties
+from refdelta.operations.alter.columns import change_type, drop_columns, move_column, rename_column, set_nullable
+from refdelta.operations.alter.constraints import add_constraint, drop_constraint
+from refdelta.operations.alter.defaults import set_default
+from refdelta.operations.alter.descriptions import set_column_metadata, set_description, set_name
+from refdelta.operations.alter.domains import set_domain
+from refdelta.operations.alter.features import add_features
+from refdelta.operations.alter.identity import sync_identity
+from refdelta.operations.dml.row_ids import backfill
+from refdelta.operations.layout.clustering import cluster_by
 from refdelta.statement import OneStatement
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.engine.listing import has_log
+from refdelta.core.table.types import STRING, StructField, type_named
+from refdelta.engine.log.listing import has_log
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from refdelta.location import open_location
-from refdelta.ops.convert import Strategy, convert
-from refdelta.protocol.types import STRING, StructField, type_named
+from refdelta.operations.write.convert import Strategy, convert
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.schema import struct_of
 from refdelta.staging import Staging

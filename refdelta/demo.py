@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.location import open_location
 from refdelta.observe import StatusLine

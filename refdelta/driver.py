@@ -13,9 +13,9 @@ from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.committer import carry_out
 from refdelta.core.commit.loop import commit_loop
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
-from refdelta.engine.dv import load_deletion_vectors, remove_vectors, write_vectors
-from refdelta.engine.file_committer import FileCommitter
-from refdelta.engine.files import store_errors
+from refdelta.engine.log.file_committer import FileCommitter
+from refdelta.engine.parquet.dv import load_deletion_vectors, remove_vectors, write_vectors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,

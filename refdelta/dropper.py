@@ -23,25 +23,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.cleanup import cleanup_log
-from refdelta.engine.listing import list_log
+from refdelta.core.table.features import REGISTRY, check_writable, features_of
+from refdelta.core.table.iceberg_compat import check_compatible
+from refdelta.core.table.properties import get
+from refdelta.core.table.protocol_choice import minimal_protocol, without
+from refdelta.engine.log.checkpoint_write import write_checkpoint
+from refdelta.engine.log.cleanup import cleanup_log
+from refdelta.engine.log.listing import list_log
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.ops.change import PROTECTED, in_json, stage_table
-from refdelta.ops.features import to_drop
-from refdelta.ops.history_traces import history_has_traces, oldest_commit
-from refdelta.ops.removals import REMOVALS, Removal, used_by_metadata
-from refdelta.ops.reorg_uniform import files_anew
-from refdelta.protocol.features import REGISTRY, check_writable, features_of
-from refdelta.protocol.iceberg_compat import check_compatible
-from refdelta.protocol.properties import get
-from refdelta.protocol.protocol_choice import minimal_protocol, without
+from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
+from refdelta.operations.alter.features import to_drop
+from refdelta.operations.alter.history_traces import history_has_traces, oldest_commit
+from refdelta.operations.alter.removals import REMOVALS, Removal, used_by_metadata
+from refdelta.operations.layout.reorg_uniform import files_anew
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.removals import Described
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.alter.removals import Described
     from refdelta.results import CommitResult
     from refdelta.staging import Staging
     from refdelta.transaction import WriteTransaction

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from refdelta.engine.snapshot import Snapshot
+from refdelta.engine.log.snapshot import Snapshot
 from refdelta.errors import ReadOnlyTableError
 
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
-    from refdelta.engine.executor import Executor
+    from refdelta.engine.scan.executor import Executor
     from refdelta.results import CommitProperties
     from refdelta.time_travel import Version
     from refdelta.transaction import WriteTransaction

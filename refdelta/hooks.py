@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from refdelta import behind
-from refdelta.engine.checksum_write import encoded_checksum, put_checksum, write_checksum
+from refdelta.engine.log.checksum_write import encoded_checksum, put_checksum, write_checksum
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
 
 log = logging.getLogger("refdelta")
@@ -34,15 +34,15 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         past_ms = _surely_past(snapshot)
-        from refdelta.engine.checkpoint_write import write_checkpoint
-        from refdelta.engine.cleanup import cleanup_log
+        from refdelta.engine.log.checkpoint_write import write_checkpoint
+        from refdelta.engine.log.cleanup import cleanup_log
 
         write_checkpoint(snapshot.store, snapshot, now_ms=past_ms)
         cleanup_log(snapshot.store, snapshot, now_ms=past_ms)
         return
     every = snapshot.properties.log_compaction_interval
     if every is not None and committed > 0 and committed % every == 0:
-        from refdelta.engine.log_compaction import compact_log
+        from refdelta.engine.log.log_compaction import compact_log
 
         compact_log(snapshot.store, snapshot, committed - every + 1, committed)
 

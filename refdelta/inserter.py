@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from refdelta import arguments
 from refdelta.driver import CERTAIN_FAILURES
-from refdelta.engine.schema import from_arrow
+from refdelta.engine.arrow.schema import from_arrow
 from refdelta.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
@@ -16,12 +16,12 @@ from refdelta.errors import (
     TableAlreadyExistsError,
     UnsupportedFeatureError,
 )
-from refdelta.ops.append import Written, append
-from refdelta.ops.auto_compact import auto_compact
-from refdelta.ops.insert import MODES, describe_write
-from refdelta.ops.rewritten import Rewritten
-from refdelta.ops.source import Source, record_reads
-from refdelta.ops.target import Target, existing_table, new_table
+from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.layout.auto_compact import auto_compact
+from refdelta.operations.write.append import Written, append
+from refdelta.operations.write.insert import MODES, describe_write
+from refdelta.operations.write.source import Source, record_reads
+from refdelta.operations.write.target import Target, existing_table, new_table
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.staging import Staging
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.source import Rows
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.source import Rows
     from refdelta_storage import Store
 
 
@@ -136,7 +136,7 @@ class Handle(Protocol):
 
 def commit_files(table: Handle, actions: Iterable[Any], request: WriteRequest, schema: Any, told: Told) -> CommitResult:
     """See :meth:`refdelta.DeltaTable.create_write_transaction`."""
-    from refdelta.ops.prepared_files import PreparedFiles
+    from refdelta.operations.write.prepared_files import PreparedFiles
 
     files = PreparedFiles(actions, schema)
 
@@ -243,7 +243,7 @@ def _stage(txn: Staging, source: Rows, target: Target, request: WriteRequest) ->
     size = request.target_file_size
     if request.mode != "overwrite":
         return append(txn, source, target, target_file_size=size), Rewritten([], [], 0)
-    from refdelta.ops.overwrite import overwrite, overwrite_partitions, replace_where
+    from refdelta.operations.write.overwrite import overwrite, overwrite_partitions, replace_where
 
     if request.predicate is not None:
         return replace_where(txn, source, target, request.predicate, target_file_size=size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refdelta import arguments
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage import InvalidOptionError, Store, open_store
 
@@ -40,6 +40,6 @@ def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options:
     annexes = [open_location(other, options) for other in others]
     if not annexes:
         return store
-    from refdelta.engine.annexed import AnnexedStore
+    from refdelta.engine.log.annexed import AnnexedStore
 
     return AnnexedStore(store, annexes)

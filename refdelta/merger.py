@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.merge_clauses import Clause, Kind, When
+from refdelta.operations.merge.clauses import Clause, Kind, When
 
 Result = TypeVar("Result")
 

@@ -6,13 +6,13 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.optimize import Progress, Request, Work, combined
+from refdelta.operations.layout.optimize import Progress, Request, Work, combined
 from refdelta.results import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from refdelta.engine.executor import Executor
+    from refdelta.engine.scan.executor import Executor
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.transaction import WriteTransaction
 

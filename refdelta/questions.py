@@ -15,14 +15,14 @@ from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.core.rows.sets import MOST_ROWS
-from refdelta.engine.state import adds_table
+from refdelta.engine.log.state import adds_table
 from refdelta.errors import ExpressionError
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.state import AddedRows
+    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.predicate import Predicate
+    from refdelta.engine.log.snapshot import Snapshot
 
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
 """A finer question than a predicate: whether a row of these batches, of the table's schema, is one that was looked
@@ -59,7 +59,7 @@ class Questions:
 
 
 def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> bool:
-    from refdelta.engine.scan import plan_scan
+    from refdelta.engine.scan.scan import plan_scan
 
     scan = plan_scan(alone, [] if matches is None else None, predicate)
     if not scan.files.num_rows:

@@ -10,15 +10,15 @@ from pyroaring import BitMap64
 
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
 from refdelta.core.log.paths import same_path
-from refdelta.protocol.row_predicate import row_predicate
+from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.questions import Matches, Questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.protocol.predicate import Predicate
+    from refdelta.engine.log.snapshot import Snapshot
 
 
 class ReadRecord:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.core.log.actions import Metadata, Protocol
-    from refdelta.engine.scan import Scan
+    from refdelta.engine.scan.scan import Scan
     from refdelta.schema import Schema
 
 
@@ -69,7 +69,7 @@ class Reading(Handle):
             InvalidArgumentError: the limit is no number, or negative.
             InvalidLogError: a commit breaks the protocol.
         """
-        from refdelta.ops.history import history
+        from refdelta.operations.maintenance.history import history
 
         if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
             raise InvalidArgumentError(f"limit is not negative, but {limit} is")
@@ -77,19 +77,19 @@ class Reading(Handle):
 
     def detail(self) -> dict[str, Any]:
         """What Spark's DESCRIBE DETAIL shows: id, location, number and size of files, properties, protocol."""
-        from refdelta.ops import describe
+        from refdelta.operations.maintenance import describe
 
         return describe.detail(self._snapshot)
 
     def files(self) -> pa.Table:
         """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows."""
-        from refdelta.ops import describe
+        from refdelta.operations.maintenance import describe
 
         return describe.files(self._snapshot)
 
     def file_uris(self) -> list[str]:
         """The live files as full URIs, or as paths where the table is local."""
-        from refdelta.ops import describe
+        from refdelta.operations.maintenance import describe
 
         return describe.file_uris(self._snapshot)
 
@@ -99,13 +99,13 @@ class Reading(Handle):
         Args:
             flatten: one column a leaf (``min.a``, ``partition.p``) instead of structs.
         """
-        from refdelta.ops import describe
+        from refdelta.operations.maintenance import describe
 
         return describe.add_actions(self._snapshot, flatten=flatten)
 
     def partitions(self) -> list[dict[str, Any]]:
         """The partitions that have live files, each as a mapping of column to value."""
-        from refdelta.ops import describe
+        from refdelta.operations.maintenance import describe
 
         return describe.partitions(self._snapshot)
 
@@ -129,7 +129,7 @@ class Reading(Handle):
             PredicateError: the predicate cannot be parsed or bound.
             DataFileError: when it is read: a file is damaged, or gone (``DataFileNotFoundError``).
         """
-        from refdelta.engine.scan import plan_scan
+        from refdelta.engine.scan.scan import plan_scan
 
         return plan_scan(self._snapshot, columns=columns, predicate=predicate)
 
@@ -193,7 +193,7 @@ class Reading(Handle):
             VersionNotFoundError: a version is not there, or no longer.
             SchemaMismatchError: columns were renamed, dropped or given another type between these versions.
         """
-        from refdelta.ops.change_feed import Range, changes
+        from refdelta.operations.dml.change_feed import Range, changes
 
         asked = Range(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
         return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.engine.schema import from_arrow, to_arrow
+from refdelta.core.table.types import StructField, StructType, parse_schema, schema_json
+from refdelta.engine.arrow.schema import from_arrow, to_arrow
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.types import StructField, StructType, parse_schema, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Generated columns, defaults and identity columns: see refdelta.ops.declared.
+# Generated columns, defaults and identity columns: see refdelta.operations.write.declared.
 _TEXTS = ("delta.generationExpression", "CURRENT_DEFAULT")
 _NUMBERS = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
 _NUMBER = re.compile(r"-?\d{1,19}|true|false").fullmatch

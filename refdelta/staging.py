@@ -1,6 +1,6 @@
 """What becomes a commit: one snapshot, what was read of it, the actions that are staged.
 
-Verbs (``refdelta/ops``) stage actions here and never write the log themselves.
+Verbs (``refdelta/operations``) stage actions here and never write the log themselves.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from refdelta.core.conflicts.reads import ReadTable
 from refdelta.core.conflicts.state import RowChanges
 from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Remove
 from refdelta.core.log.paths import same_path
+from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
+from refdelta.core.table.change_feed import is_fed
+from refdelta.core.table.clustering import DOMAIN as CLUSTERING_DOMAIN
+from refdelta.core.table.clustering import FEATURE as CLUSTERING
+from refdelta.core.table.evolution import keeps_columns, moved_changes, notes_version
+from refdelta.core.table.features import features_of
+from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.row_tracking import is_enabled
+from refdelta.core.table.types import has_identity_columns
 from refdelta.driver import CERTAIN_FAILURES, RetryPolicy, commit
-from refdelta.engine.executor import checked as checked_executor
-from refdelta.engine.snapshot import Snapshot, follow, load_snapshot
-from refdelta.engine.sql import parse_predicate
-from refdelta.engine.write import abort_files
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
+from refdelta.engine.parquet.write import abort_files
+from refdelta.engine.scan.executor import checked as checked_executor
 from refdelta.hooks import after_commit, failed
-from refdelta.protocol.change_feed import is_fed
-from refdelta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
-from refdelta.protocol.clustering import FEATURE as CLUSTERING
-from refdelta.protocol.evolution import keeps_columns, moved_changes, notes_version
-from refdelta.protocol.features import features_of
-from refdelta.protocol.properties import TableProperties
-from refdelta.protocol.row_predicate import row_predicate
-from refdelta.protocol.row_tracking import is_enabled
-from refdelta.protocol.types import has_identity_columns
 from refdelta.provenance import (
     Description,
     application_transactions,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
-    from refdelta.engine.executor import Executor
+    from refdelta.engine.scan.executor import Executor
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]

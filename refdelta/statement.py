@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.staging import Staging
 
 P = ParamSpec("P")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from refdelta.alter import TableAlterer
-    from refdelta.engine.executor import Executor
+    from refdelta.engine.scan.executor import Executor
     from refdelta.merger import TableMerger
-    from refdelta.ops.merge_clauses import Clause
+    from refdelta.operations.merge.clauses import Clause
     from refdelta.optimizer import TableOptimizer
     from refdelta.results import CommitProperties, CommitResult
     from refdelta.time_travel import Version

@@ -7,8 +7,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.listing import has_log
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.listing import has_log
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import (
     InvalidArgumentError,
     ProtocolChangedException,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from refdelta.ops.declared import Identity
+    from refdelta.operations.write.declared import Identity
     from refdelta.results import CommitProperties
     from refdelta.time_travel import Version
 
@@ -114,9 +114,9 @@ class DeltaTable(Reading, Statements, Upkeep):
                 that one.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
         """
-        from refdelta.ops import create as creation
-        from refdelta.ops import target
-        from refdelta.ops.declared import declared
+        from refdelta.operations.write import create as creation
+        from refdelta.operations.write import target
+        from refdelta.operations.write.declared import declared
         from refdelta.schema import struct_of
         from refdelta.staging import Staging
 
@@ -212,7 +212,7 @@ class DeltaTable(Reading, Statements, Upkeep):
             UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
             ProtocolChangedException: another writer created the table meanwhile.
         """
-        from refdelta.ops.clone import clone
+        from refdelta.operations.write.clone import clone
         from refdelta.staging import Staging
         from refdelta.time_travel import snapshot_at
 
@@ -223,7 +223,7 @@ class DeltaTable(Reading, Statements, Upkeep):
         with Staging(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()
-        from refdelta.engine.annexed import AnnexedStore
+        from refdelta.engine.log.annexed import AnnexedStore
 
         there = type(self).__new__(type(self))
         beside = self._store.annexes if isinstance(self._store, AnnexedStore) else ()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Self
 
 from refdelta.core.log.actions import AnyAction, Metadata, Protocol
 from refdelta.core.log.assigned import CommitClock, RowIds
-from refdelta.protocol.in_commit_timestamp import enablement, kept
-from refdelta.protocol.row_tracking import PRESERVED, is_assigned, is_enabled
+from refdelta.core.table.in_commit_timestamp import enablement, kept
+from refdelta.core.table.row_tracking import PRESERVED, is_assigned, is_enabled
 from refdelta.provenance import now_ms
 
 if TYPE_CHECKING:
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

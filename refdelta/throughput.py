@@ -24,7 +24,7 @@ import numpy as np
 
 from refdelta import behind
 from refdelta.crew import Crew, Job, RaceFailedError, Shift
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.engine.timestamps import version_at
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
+from refdelta.engine.log.timestamps import version_at
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

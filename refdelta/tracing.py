@@ -15,15 +15,15 @@ import pyarrow as pa
 from refdelta.core.log.paths import data_key, same_path
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.relocation import Part, RelocationById
-from refdelta.engine.arrays import one_array
-from refdelta.engine.dv import Vectors
-from refdelta.engine.reader import POSITION, ReadPlan, ScanFile, read_file
+from refdelta.core.table.row_tracking import ROW_ID, hidden_columns
+from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.parquet.dv import Vectors
+from refdelta.engine.scan.reader import POSITION, ReadPlan, ScanFile, read_file
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.row_tracking import ROW_ID, hidden_columns
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
 
     Numbers = np.ndarray[Any, np.dtype[Any]]
 

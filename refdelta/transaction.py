@@ -9,33 +9,33 @@ import pyarrow as pa
 
 from refdelta import arguments
 from refdelta.alterations import Alterations
-from refdelta.engine.arrays import empty_table
-from refdelta.engine.dv import to_bitmap
-from refdelta.engine.filters import BoundFilter, row_filter
-from refdelta.engine.reader import POSITION, ScanFile, read_file
-from refdelta.engine.scan import plan_scan, scan_files
-from refdelta.engine.schema import from_arrow
-from refdelta.engine.sql import parse_predicate
-from refdelta.engine.state import to_adds
+from refdelta.core.expressions.predicate import TRUE
+from refdelta.engine.arrow.arrays import empty_table
+from refdelta.engine.arrow.schema import from_arrow
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import to_bitmap
+from refdelta.engine.scan.filters import BoundFilter, row_filter
+from refdelta.engine.scan.reader import POSITION, ScanFile, read_file
+from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.merger import TableMerger
-from refdelta.ops.append import Written, append
-from refdelta.ops.auto_compact import auto_compact
-from refdelta.ops.delete import delete
-from refdelta.ops.insert import describe_write
-from refdelta.ops.merge import Elsewhere, Merge, Merging, merge
-from refdelta.ops.merge_clauses import Clause
-from refdelta.ops.optimize import STATEMENTS, Report, Request, Work, optimize
-from refdelta.ops.overwrite import overwrite, replace_where
-from refdelta.ops.reorg_uniform import upgrade_uniform
-from refdelta.ops.restore import restore
-from refdelta.ops.rewrite import record_inserts
-from refdelta.ops.rewritten import Rewritten
-from refdelta.ops.source import Source, open_source, record_reads, rest_on
-from refdelta.ops.target import existing_table
-from refdelta.ops.unmapping import removes_mapping
-from refdelta.ops.update import update
-from refdelta.protocol.predicate import TRUE
+from refdelta.operations.alter.unmapping import removes_mapping
+from refdelta.operations.dml.delete import delete
+from refdelta.operations.dml.rewrite import record_inserts
+from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.update import update
+from refdelta.operations.layout.auto_compact import auto_compact
+from refdelta.operations.layout.optimize import STATEMENTS, Report, Request, Work, optimize
+from refdelta.operations.layout.reorg_uniform import upgrade_uniform
+from refdelta.operations.maintenance.restore import restore
+from refdelta.operations.merge.clauses import Clause
+from refdelta.operations.merge.merge import Elsewhere, Merge, Merging, merge
+from refdelta.operations.write.append import Written, append
+from refdelta.operations.write.insert import describe_write
+from refdelta.operations.write.overwrite import overwrite, replace_where
+from refdelta.operations.write.source import Source, open_source, record_reads, rest_on
+from refdelta.operations.write.target import existing_table
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
 from refdelta.time_travel import Version, snapshot_at
@@ -43,8 +43,8 @@ from refdelta.time_travel import Version, snapshot_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.target import Target
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.target import Target
 
 
 # Statements that set off no auto-compaction: they bring no new rows.

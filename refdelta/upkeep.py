@@ -14,8 +14,8 @@ from refdelta.handle import Handle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from refdelta.engine.executor import Executor
-    from refdelta.ops.vacuum import Progress
+    from refdelta.engine.scan.executor import Executor
+    from refdelta.operations.maintenance.vacuum import Progress
     from refdelta.results import CommitProperties, VacuumResult
 
 
@@ -71,7 +71,7 @@ class Upkeep(Handle):
                 Protocol Check").
             StoreError: the store refused or failed; what was not removed yet stays.
         """
-        from refdelta.ops.vacuum import Vacuum, vacuum
+        from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
 
         request = Vacuum(
             retention_hours=retention_hours,
@@ -104,8 +104,8 @@ class Upkeep(Handle):
             InvalidLogError: the version's checksum contradicts the log, so that one of them is damaged.
             UnsupportedFeatureError: the version needs a feature that this engine cannot write.
         """
-        from refdelta.engine.checkpoint_write import write_checkpoint
-        from refdelta.engine.checksum_check import refuse_contradictions
+        from refdelta.engine.log.checkpoint_write import write_checkpoint
+        from refdelta.engine.log.checksum_check import refuse_contradictions
 
         if top_level not in ("parquet", "json"):
             raise InvalidArgumentError(f"top_level is one of 'parquet', 'json', not {top_level!r}")
@@ -132,7 +132,7 @@ class Upkeep(Handle):
             InvalidArgumentError: versions in no order, or commits too large to be held at once.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
-        from refdelta.engine.log_compaction import compact_log
+        from refdelta.engine.log.log_compaction import compact_log
 
         self.newest_for_writing().check_writable()
         start = arguments.whole("starting_version", starting_version)
@@ -146,7 +146,7 @@ class Upkeep(Handle):
         Raises:
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         """
-        from refdelta.engine.cleanup import cleanup_log
+        from refdelta.engine.log.cleanup import cleanup_log
         from refdelta.provenance import now_ms
 
         self.newest_for_writing().check_writable()

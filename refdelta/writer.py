@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from refdelta.engine.snapshot import Snapshot, load_snapshot
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, TableNotFoundError
 from refdelta.inserter import Told, WriteRequest, over_newest, write_over
 from refdelta.location import open_location, with_others
-from refdelta.ops.source import open_source
+from refdelta.operations.write.source import open_source
 from refdelta.results import CommitProperties, CommitResult
 from refdelta.table import DeltaTable
 

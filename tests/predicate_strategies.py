@@ -9,9 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from refdelta.engine.partition import from_internal
-from refdelta.engine.schema import to_arrow
-from refdelta.protocol.predicate import (
+from refdelta.core.expressions.predicate import (
     And,
     BoolLiteral,
     Column,
@@ -23,7 +21,7 @@ from refdelta.protocol.predicate import (
     Not,
     Or,
 )
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     BYTE,
@@ -39,6 +37,8 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.partition import from_internal
 
 DEC = DecimalType(6, 2)
 TINY = "\U0001f680"

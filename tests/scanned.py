@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.scan.scan import plan_scan
 
 
 def scan(table, columns=None, predicate=None, **options):

@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from predicate_strategies import DEC, VALUES
-from refdelta.protocol.expression import (
+from refdelta.core.expressions.expression import (
     And,
     Call,
     Case,
@@ -22,7 +22,7 @@ from refdelta.protocol.expression import (
     Not,
     Or,
 )
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BOOLEAN,
     BYTE,
     DATE,

@@ -9,8 +9,8 @@ import click
 
 from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.core.conflicts.isolation import IsolationLevel
+from refdelta.core.table.properties import parse_size
 from refdelta.errors import InvalidArgumentError
-from refdelta.protocol.properties import parse_size
 
 _OUTSIDE = "refdelta.outside"
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -12,10 +12,10 @@ import click
 from refdelta import CommitProperties, DeltaTable
 from refdelta.cli.app import app, isolation_level, on_a_table, open_table, properties, rows_or_files
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over
-from refdelta.engine.snapshot import Snapshot
-from refdelta.ops.delete import delete as stage_delete
-from refdelta.ops.update import update as stage_update
-from refdelta.protocol.features import check_writable
+from refdelta.core.table.features import check_writable
+from refdelta.engine.log.snapshot import Snapshot
+from refdelta.operations.dml.delete import delete as stage_delete
+from refdelta.operations.dml.update import update as stage_update
 from refdelta.results import CommitResult
 from refdelta.staging import Staging
 

@@ -14,7 +14,7 @@ from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import commit_key
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, VersionNotFoundError
 from refdelta_storage import ObjectNotFoundError
 

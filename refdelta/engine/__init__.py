@@ -1,1 +1,1 @@
-"""The Arrow engine: snapshots, scans, Parquet writes."""
+"""The Arrow engine: the core's definitions over columns, and Parquet."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrays import as_schema, empty_table, one_array
-from refdelta.engine.fit import plan_fit
-from refdelta.engine.schema import to_arrow
-from refdelta.ops.merge_join import joinable, side
-from refdelta.ops.merge_pieces import Pieces, gathered
-from refdelta.protocol.expression import Cast, Column
-from refdelta.protocol.sql_text import quoted
-from refdelta.protocol.types import StructField, is_exact, is_plain
+from refdelta.core.expressions.expression import Cast, Column
+from refdelta.core.expressions.sql_text import quoted
+from refdelta.core.table.types import StructField, is_exact, is_plain
+from refdelta.engine.arrow.arrays import as_schema, empty_table, one_array
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.operations.merge.join import joinable, side
+from refdelta.operations.merge.pieces import Pieces, gathered
 from refdelta.spark import tasks
 from refdelta.spark.failures import reported
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
@@ -29,11 +29,11 @@ from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from refdelta.engine.fit import Fitter
-    from refdelta.ops.merge_join import On
-    from refdelta.ops.merge_plan import MergePlan
-    from refdelta.protocol.expression import Value
-    from refdelta.protocol.types import StructType
+    from refdelta.core.expressions.expression import Value
+    from refdelta.core.table.types import StructType
+    from refdelta.engine.parquet.fit import Fitter
+    from refdelta.operations.merge.join import On
+    from refdelta.operations.merge.plan import MergePlan
 
 # Names that no column has: those of a table may not hold line breaks.
 ID, FILE, ROW = "id\n", "file\n", "row\n"

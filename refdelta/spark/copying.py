@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from refdelta.engine.files import store_errors
-from refdelta.engine.references import referenced_keys
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage import LocalStore, ObjectInfo, ObjectNotFoundError
 

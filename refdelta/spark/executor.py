@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from refdelta import arguments
-from refdelta.engine.executor import limit_threads
-from refdelta.engine.write import names_holding
+from refdelta.engine.parquet.write import names_holding
+from refdelta.engine.scan.executor import limit_threads
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.spark import tasks as spark_tasks
 from refdelta.spark.failures import check_session, from_text, to_text
@@ -90,7 +90,7 @@ class SparkExecutor:
         done: Callable[[Result], None] | None = None,
         writes: Store | None = None,
     ) -> Iterator[Result]:
-        """See :class:`refdelta.engine.executor.Executor`.
+        """See :class:`refdelta.engine.scan.executor.Executor`.
 
         A list runs as one job. Of what gives its tasks one by one, as many as run at once are taken for each job: it
         may stop giving any when its time is over.

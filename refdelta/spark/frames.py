@@ -17,17 +17,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.dv import load_deletion_vectors, to_positions
-from refdelta.engine.filters import BoundFilter
-from refdelta.engine.portions import at_most
-from refdelta.engine.reader import ScanFile, read_file
-from refdelta.engine.scan import scan_files
+from refdelta.core.expressions.expression import Call, Convert, In, walk
+from refdelta.core.expressions.sql_text import quoted
+from refdelta.core.table.char_varchar import padding_of
+from refdelta.core.table.row_tracking import kind_of
+from refdelta.core.table.types import LONG, STRING, TIMESTAMP, StructField
+from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions
+from refdelta.engine.scan.filters import BoundFilter
+from refdelta.engine.scan.portions import at_most
+from refdelta.engine.scan.reader import ScanFile, read_file
+from refdelta.engine.scan.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
-from refdelta.protocol.char_varchar import padding_of
-from refdelta.protocol.expression import Call, Convert, In, walk
-from refdelta.protocol.row_tracking import kind_of
-from refdelta.protocol.sql_text import quoted
-from refdelta.protocol.types import LONG, STRING, TIMESTAMP, StructField
 from refdelta.spark import origin, tasks
 from refdelta.spark.failures import check_session
 from refdelta.spark.types import has_void, physical, spark_schema
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import os
 
     from refdelta.core.log.actions import DeletionVectorDescriptor
-    from refdelta.engine.scan import Scan
+    from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
 
 # Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.

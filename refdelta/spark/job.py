@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.sql import parse_predicate
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import DeltaError
-from refdelta.ops.append import FileWriter, Written
-from refdelta.ops.rewrite import requires
+from refdelta.operations.dml.rewrite import requires
+from refdelta.operations.write.append import FileWriter, Written
 from refdelta.spark import options as read_options
 from refdelta.spark.leftovers import attempt, remove_leftovers
 from refdelta.spark.types import delta_schema
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.inserter import WriteRequest
     from refdelta_storage import Store
 

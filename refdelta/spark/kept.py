@@ -6,7 +6,7 @@ import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from refdelta.protocol.sql_text import quoted
+from refdelta.core.expressions.sql_text import quoted
 from refdelta.spark.buckets import ID
 from refdelta.spark.failures import SparkUnavailableError, raise_again
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.engine.arrays import empty_table
-from refdelta.engine.schema import to_arrow
+from refdelta.engine.arrow.arrays import empty_table
+from refdelta.engine.arrow.schema import to_arrow
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.merge_collected import Collected
-from refdelta.ops.merge_pieces import gathered
-from refdelta.ops.merge_reads import KeyValues
+from refdelta.operations.merge.collected import Collected
+from refdelta.operations.merge.pieces import gathered
+from refdelta.operations.merge.reads import KeyValues
 from refdelta.spark import origin, tasks
 from refdelta.spark.buckets import ID, as_engine
 from refdelta.spark.failures import reported
@@ -23,8 +23,8 @@ from refdelta.spark.types import delta_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from refdelta.ops.merge_plan import MergePlan
-    from refdelta.ops.merge_run import Way
+    from refdelta.operations.merge.plan import MergePlan
+    from refdelta.operations.merge.run import Way
 
 
 class FrameSource:

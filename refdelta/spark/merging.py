@@ -20,21 +20,21 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.accumulators import AccumulatorParam
 
-from refdelta.engine.arrays import as_schema, one_array
-from refdelta.engine.dv import to_bitmap, to_positions
-from refdelta.engine.positions import stand
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.write import CHANGE, marked
-from refdelta.ops.append import FileWriter
-from refdelta.ops.merge_join import Matcher
-from refdelta.ops.merge_pieces import Found, gathered, new_rows
-from refdelta.ops.merge_reads import KeyValues
-from refdelta.ops.merge_run import needs_feed
-from refdelta.ops.rewrite import Share, chosen, shares, write_anew
-from refdelta.ops.target import Target
-from refdelta.protocol.change_feed import INSERT
-from refdelta.protocol.predicate import TRUE
-from refdelta.protocol.sql_text import quoted
+from refdelta.core.expressions.predicate import TRUE
+from refdelta.core.expressions.sql_text import quoted
+from refdelta.core.table.change_feed import INSERT
+from refdelta.engine.arrow.arrays import as_schema, one_array
+from refdelta.engine.parquet.dv import to_bitmap, to_positions
+from refdelta.engine.parquet.write import CHANGE, marked
+from refdelta.engine.scan.positions import stand
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.operations.dml.rewrite import Share, chosen, shares, write_anew
+from refdelta.operations.merge.join import Matcher
+from refdelta.operations.merge.pieces import Found, gathered, new_rows
+from refdelta.operations.merge.reads import KeyValues
+from refdelta.operations.merge.run import needs_feed
+from refdelta.operations.write.append import FileWriter
+from refdelta.operations.write.target import Target
 from refdelta.spark import frames, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
 from refdelta.spark.failures import reported
@@ -45,12 +45,12 @@ from refdelta.spark.writing import FrameRows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
-    from refdelta.engine.positions import RowsByFile
-    from refdelta.engine.snapshot import Snapshot
-    from refdelta.ops.merge_plan import MergePlan
-    from refdelta.ops.row_rules import RowRules
-    from refdelta.protocol.predicate import Predicate
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.positions import RowsByFile
+    from refdelta.operations.merge.plan import MergePlan
+    from refdelta.operations.write.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
     from refdelta.spark.kept import Kept
     from refdelta.staging import Staging
@@ -62,7 +62,7 @@ PIECE_BYTES = 16 * 2**20
 
 
 class Shuffled:
-    """A source that stays with the workers; a :class:`~refdelta.ops.merge_run.Way`.
+    """A source that stays with the workers; a :class:`~refdelta.operations.merge.run.Way`.
 
     Args:
         spark: the session.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.inserter import WriteRequest
-from refdelta.ops.change_feed import Range
+from refdelta.operations.dml.change_feed import Range
 from refdelta.results import CommitProperties
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
 

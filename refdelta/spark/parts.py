@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from refdelta.engine.arrays import as_schema
-from refdelta.engine.portions import at_most
-from refdelta.engine.reader import ReadPlan, ScanFile, read_file
-from refdelta.engine.scan import scan_files
+from refdelta.engine.arrow.arrays import as_schema
+from refdelta.engine.scan.portions import at_most
+from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
+from refdelta.engine.scan.scan import scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from refdelta.engine.scan import Scan
+    from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
 
 # Bytes of data files that one task reads, and how many it counts as to open a file: the numbers of Spark's own readers.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.spark.oracle_transaction import OnSpark
 from refdelta.spark.scenario_core import OnRefdelta
 from refdelta.spark.scenarios import ALL_COMMIT, Case, Failure, Transaction

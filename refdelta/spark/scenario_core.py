@@ -15,20 +15,20 @@ from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.conflicts.state import AddedRows, RowChanges
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.codec import decode_action
+from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.core.rows.sets import ALL
+from refdelta.core.table.types import has_identity_columns
 from refdelta.driver import commit
-from refdelta.engine.dv import load_deletion_vector
-from refdelta.engine.filters import row_filter
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.snapshot import Snapshot, load_snapshot
-from refdelta.engine.sql import parse_predicate
-from refdelta.engine.state import to_adds
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vector
+from refdelta.engine.scan.filters import row_filter
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.protocol.row_predicate import row_predicate
-from refdelta.protocol.types import has_identity_columns
 from refdelta.spark.scenarios import Case, Failure, Transaction
 from refdelta_storage import LocalStore
 

@@ -41,7 +41,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
-from refdelta.engine.sql import parse_predicate
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 from refdelta.schema import Schema
 

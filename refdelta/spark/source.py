@@ -21,12 +21,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from refdelta.engine.change_feed import changes_table, plan_changes
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.scan.change_feed import changes_table, plan_changes
 from refdelta.errors import TableNotFoundError
 from refdelta.inserter import write_rows
 from refdelta.location import with_others
-from refdelta.ops.change_feed import changes
+from refdelta.operations.dml.change_feed import changes
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Portion, settle, tasks_failed
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.engine.scan import Scan
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
 
 

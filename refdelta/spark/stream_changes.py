@@ -17,14 +17,19 @@ import pyarrow.compute as pc
 
 from refdelta.core.log.paths import commit_key
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.engine.arrays import one_array
-from refdelta.engine.change_feed import RECORDED, VersionChanges, changes_table
-from refdelta.engine.files import log_bytes
-from refdelta.engine.listing import newest_version
-from refdelta.engine.scan import ONLY
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import adds_table, concat_files, to_adds, unique_ids
-from refdelta.engine.timestamps import file_times, version_since
+from refdelta.core.table.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
+from refdelta.core.table.column_mapping import holds_other_names
+from refdelta.core.table.features import features_of
+from refdelta.core.table.in_commit_timestamp import enablement
+from refdelta.core.table.types import physical_name
+from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.log.listing import newest_version
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import adds_table, concat_files, to_adds, unique_ids
+from refdelta.engine.log.timestamps import file_times, version_since
+from refdelta.engine.parquet.files import log_bytes
+from refdelta.engine.scan.change_feed import RECORDED, VersionChanges, changes_table
+from refdelta.engine.scan.scan import ONLY
 from refdelta.errors import (
     InvalidArgumentError,
     InvalidLogError,
@@ -32,12 +37,7 @@ from refdelta.errors import (
     StreamStoppedError,
     VersionNotFoundError,
 )
-from refdelta.ops.identity import without_marks
-from refdelta.protocol.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
-from refdelta.protocol.column_mapping import holds_other_names
-from refdelta.protocol.features import features_of
-from refdelta.protocol.in_commit_timestamp import enablement
-from refdelta.protocol.types import physical_name
+from refdelta.operations.write.identity import without_marks
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
 from refdelta.time_travel import milliseconds
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from refdelta.core.log.footprint import Footprint
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
 
 # What of a list of files a read needs: statistics may be many times as long.
 _COLUMNS = ["path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from refdelta.core.log.footprint import Footprint, fold_commit
 from refdelta.core.log.paths import parse_log_name
 from refdelta.core.log.segment import LogFile
-from refdelta.engine.files import store_errors
-from refdelta.engine.listing import list_log
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
 

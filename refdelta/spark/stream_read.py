@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from refdelta.engine.change_feed import changes_table, plan_changes
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.scan.change_feed import changes_table, plan_changes
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import DataFileNotFoundError, VersionNotFoundError
 from refdelta.spark.failures import reported
 from refdelta.spark.parts import Part, check_types, parts, rows
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.engine.change_feed import ChangeScan
-    from refdelta.engine.scan import Scan
+    from refdelta.engine.scan.change_feed import ChangeScan
+    from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
 
 

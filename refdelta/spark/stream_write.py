@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.location import open_location
-from refdelta.ops.append import append
-from refdelta.ops.auto_compact import auto_compact
-from refdelta.ops.overwrite import overwrite
+from refdelta.operations.layout.auto_compact import auto_compact
+from refdelta.operations.write.append import append
+from refdelta.operations.write.overwrite import overwrite
 from refdelta.spark import options as stream_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Job, Portion, settle, tasks_failed

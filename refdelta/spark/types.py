@@ -6,8 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     VOID,
     ArrayType,
     DataType,
@@ -18,6 +17,7 @@ from refdelta.protocol.types import (
     physical_name,
     schema_json,
 )
+from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError
 from refdelta.inserter import WriteRequest, write_rows
 from refdelta.location import open_location
-from refdelta.ops.append import FileWriter, Written
+from refdelta.operations.write.append import FileWriter, Written
 from refdelta.results import CommitResult
 from refdelta.spark import origin, tasks
 from refdelta.spark.executor import SparkExecutor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from refdelta.engine.snapshot import Snapshot
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.results import CommitProperties
     from refdelta_storage import Store
 

@@ -19,7 +19,7 @@ from refdelta.core.log.actions import (
 )
 from refdelta.core.log.codec import ACTIONS, decode_action
 from refdelta.core.log.paths import SIDECARS, sidecar_key
-from refdelta.engine.files import log_errors, open_parquet, store_errors
+from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
 from refdelta.errors import InvalidLogError
 from refdelta.verifier.compare import compare_states
 from refdelta.verifier.parsed import ParsedCheck

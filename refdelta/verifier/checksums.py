@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.checksum import DELETED_BINS, VersionChecksum, decode_checksum
 from refdelta.core.log.paths import checksum_key
-from refdelta.engine.files import store_errors
+from refdelta.core.table.in_commit_timestamp import kept
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol.in_commit_timestamp import kept
 from refdelta.verifier.compare import metadata_differences, protocol_facts
 
 if TYPE_CHECKING:

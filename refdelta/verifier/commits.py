@@ -19,9 +19,9 @@ from refdelta.core.log.actions import (
 from refdelta.core.log.paths import data_key
 from refdelta.core.log.replay import file_key
 from refdelta.core.log.statistics import parse_stats
+from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import locate, z85_decode
 from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
-from refdelta.protocol.stats import load_stats
 from refdelta.verifier.report import OfCommit
 from refdelta.verifier.state import physical_rows
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from refdelta.protocol.stats import load_stats
+from refdelta.core.pruning.stats import load_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from refdelta.core.log.paths import ELSEWHERE, data_key
 from refdelta.core.rows.deletion_vector import AbsoluteUri, RelativeKey, locate
-from refdelta.engine.annexed import uri_of
-from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.files import store_errors
+from refdelta.core.table.types import parse_schema
+from refdelta.engine.log.annexed import uri_of
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol.types import parse_schema
 from refdelta.verifier.changes import ChangesCheck, chosen
 from refdelta.verifier.data_file import FileCheck
 from refdelta.verifier.report import Report

@@ -9,17 +9,17 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.core.log.paths import data_key
-from refdelta.engine.arrays import take_rows
-from refdelta.engine.char_padding import padded_column
-from refdelta.engine.columns import plan_columns
-from refdelta.engine.dv import kept_rows
-from refdelta.engine.files import data_errors, open_parquet
-from refdelta.engine.partition import parse_partition_column
-from refdelta.engine.reader import ReadPlan, ScanFile, read_file
+from refdelta.core.pruning.stats import load_stats
+from refdelta.core.table.row_tracking import MATERIALIZED
+from refdelta.core.table.types import VARIANT, field_id, physical_name
+from refdelta.engine.arrow.arrays import take_rows
+from refdelta.engine.expressions.partition import parse_partition_column
+from refdelta.engine.parquet.columns import plan_columns
+from refdelta.engine.parquet.dv import kept_rows
+from refdelta.engine.parquet.files import data_errors, open_parquet
+from refdelta.engine.scan.char_padding import padded_column
+from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, UnsupportedTypeError
-from refdelta.protocol.row_tracking import MATERIALIZED
-from refdelta.protocol.stats import load_stats
-from refdelta.protocol.types import VARIANT, field_id, physical_name
 from refdelta.verifier.report import Report
 from refdelta.verifier.rules import Identity, check_nulls, check_rules
 from refdelta.verifier.stable_ids import StableIds
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from refdelta.core.log.actions import Add
-    from refdelta.protocol.types import StructField
+    from refdelta.core.table.types import StructField
     from refdelta.verifier.data import DataCheck
 
 _FIELD_ID = b"PARQUET:field_id"

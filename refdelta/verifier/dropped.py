@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.actions import CommitInfo, Protocol
+from refdelta.core.table.features import REGISTRY, Facts, activated, features_of
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.features import REGISTRY, Facts, activated, features_of
 
 if TYPE_CHECKING:
     from refdelta.verifier.log_files import Commit

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from refdelta.core.expressions import partition_values
+from refdelta.core.pruning.stats import load_stats, lookup
+from refdelta.core.table.clustering import DOMAIN as CLUSTERING
+from refdelta.core.table.types import StructField, StructType, is_nested, parse_schema, physical_name
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol import partition_values
-from refdelta.protocol.clustering import DOMAIN as CLUSTERING
-from refdelta.protocol.stats import load_stats, lookup
-from refdelta.protocol.types import StructField, StructType, is_nested, parse_schema, physical_name
 from refdelta.verifier.state import physical_rows
 from refdelta.verifier.tables import clustering_paths
 from refdelta.verifier.variant_stats import check_form

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from refdelta.core.log.actions import Add, Cdc, CommitInfo, DomainMetadata, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import file_key
-from refdelta.protocol.in_commit_timestamp import kept
+from refdelta.core.table.in_commit_timestamp import kept
 from refdelta.verifier.report import OfCommit
 from refdelta.verifier.state import rows_of
 

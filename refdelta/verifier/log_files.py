@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from refdelta.core.log.actions import Metadata
 from refdelta.core.log.codec import decode_action
 from refdelta.core.log.paths import LOG, LogName, commit_key, parse_log_name
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, TableNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from refdelta.protocol.types import FIELD_ID, PHYSICAL_NAME
+from refdelta.core.table.types import FIELD_ID, PHYSICAL_NAME
 from refdelta.verifier.schemas import Part, fields, nested_ids, parts
 
 if TYPE_CHECKING:
-    from refdelta.protocol.types import StructType
+    from refdelta.core.table.types import StructType
     from refdelta.verifier.tables import TableCheck
 
 _MAX_ID = "delta.columnMapping.maxColumnId"

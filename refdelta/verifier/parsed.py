@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.expressions import partition_values
 from refdelta.core.log.paths import same_path
-from refdelta.engine.files import log_errors, open_parquet
-from refdelta.errors import DeltaError
-from refdelta.protocol import partition_values
-from refdelta.protocol.stats import load_stats, lookup, statistic
-from refdelta.protocol.types import (
+from refdelta.core.pruning.stats import load_stats, lookup, statistic
+from refdelta.core.table.types import (
     BOOLEAN,
     DATE,
     INTEGRAL,
@@ -25,6 +23,8 @@ from refdelta.protocol.types import (
     parse_schema,
     physical_name,
 )
+from refdelta.engine.parquet.files import log_errors, open_parquet
+from refdelta.errors import DeltaError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:

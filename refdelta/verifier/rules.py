@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.evaluate import row_mask
-from refdelta.engine.sql import parse_predicate
+from refdelta.core.expressions.expression import Call, Cast, Convert, Literal, children, walk
+from refdelta.core.table.properties import CONSTRAINT_PREFIX
+from refdelta.core.table.types import TIMESTAMP, StructField, StructType
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import DeltaError, ExpressionError
-from refdelta.protocol.expression import Call, Cast, Convert, Literal, children, walk
-from refdelta.protocol.properties import CONSTRAINT_PREFIX
-from refdelta.protocol.types import TIMESTAMP, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.protocol.predicate import Predicate
+    from refdelta.core.expressions.predicate import Predicate
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 

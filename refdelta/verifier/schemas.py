@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     ArrayType,
     DataType,
     MapType,

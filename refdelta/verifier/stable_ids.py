@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.engine.dv import kept_rows, to_bitmap
-from refdelta.engine.files import data_errors, open_parquet
+from refdelta.engine.parquet.dv import kept_rows, to_bitmap
+from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.verifier.tracking import ID_COLUMN, enabled
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import FileKey, Replay, file_key
+from refdelta.core.pruning.stats import load_stats
+from refdelta.core.table.features import features_of
+from refdelta.core.table.properties import get
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.features import features_of
-from refdelta.protocol.properties import get
-from refdelta.protocol.stats import load_stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.protocol.char_varchar import char_length
-from refdelta.protocol.stats import lookup, statistic
-from refdelta.protocol.types import (
+from refdelta.core.pruning.stats import lookup, statistic
+from refdelta.core.table.char_varchar import char_length
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     DATE,

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
+from refdelta.core.table.clustering import DOMAIN as CLUSTERING
+from refdelta.core.table.features import REGISTRY, Facts, activated, features_of, validate_protocol
+from refdelta.core.table.properties import CONSTRAINT_PREFIX
+from refdelta.core.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol.clustering import DOMAIN as CLUSTERING
-from refdelta.protocol.features import REGISTRY, Facts, activated, features_of, validate_protocol
-from refdelta.protocol.properties import CONSTRAINT_PREFIX
-from refdelta.protocol.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.verifier.mapping import MappingCheck
 from refdelta.verifier.schemas import fields, parts
 from refdelta.verifier.widening import check_changes
@@ -123,7 +123,7 @@ class TableCheck:
             self.report.skip(f"features that this engine does not know: {', '.join(unknown)}")
 
     def _rules(self, metadata: Metadata, schema: StructType) -> None:
-        from refdelta.engine.sql import parse_predicate
+        from refdelta.engine.expressions.sql import parse_predicate
 
         for key, text in (metadata.configuration or {}).items():
             if not key.lower().startswith(CONSTRAINT_PREFIX):

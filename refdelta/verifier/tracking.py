@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.actions import Add, DomainMetadata
 from refdelta.core.log.paths import same_path
-from refdelta.protocol.types import physical_name
+from refdelta.core.table.types import physical_name
 from refdelta.verifier.schemas import fields
 from refdelta.verifier.state import physical_rows
 
 if TYPE_CHECKING:
-    from refdelta.protocol.types import StructType
+    from refdelta.core.table.types import StructType
     from refdelta.verifier.history import Before
     from refdelta.verifier.log_files import Commit, Line
     from refdelta.verifier.report import Report

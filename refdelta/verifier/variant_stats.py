@@ -9,17 +9,17 @@ from base64 import b85decode
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from refdelta.core.pruning.stats import lookup
 from refdelta.core.rows.deletion_vector import TO_B85
-from refdelta.protocol.stats import lookup
-from refdelta.protocol.types import VARIANT, leaves
-from refdelta.protocol.variant import decode, parted
+from refdelta.core.table.types import VARIANT, leaves
+from refdelta.core.table.variant import decode, parted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
-    from refdelta.protocol.types import StructType
+    from refdelta.core.table.types import StructType
 
     Find = Callable[[str, str], None]
     Bounds = dict[str, Any]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.engine.variant import STORED
-from refdelta.protocol.types import VARIANT, StructField, StructType
+from refdelta.core.table.types import VARIANT, StructField, StructType
+from refdelta.engine.arrow.variant import STORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from refdelta.core.rows.deletion_vector import (
     parse_bitmap,
     unframe,
 )
-from refdelta.engine.files import store_errors
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DataFileError, InvalidLogError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError
 

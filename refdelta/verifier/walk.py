@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.paths import commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
-from refdelta.engine.files import store_errors
+from refdelta.core.table.types import parse_schema
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError
-from refdelta.protocol.types import parse_schema
 from refdelta.verifier.changes import what_changed
 from refdelta.verifier.checkpoints import CheckpointCheck
 from refdelta.verifier.checksums import ChecksumCheck

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from refdelta.errors import DeltaError
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BYTE,
     DATE,
     DOUBLE,
@@ -21,6 +20,7 @@ from refdelta.protocol.types import (
     StructType,
     parse_schema,
 )
+from refdelta.errors import DeltaError
 from refdelta.verifier.schemas import Part, fields, parts
 
 if TYPE_CHECKING:

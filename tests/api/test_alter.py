@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.types import INTEGER, StructField
+from refdelta.core.table.types import INTEGER, StructField
 
 
 def info_of(table):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.types import field_id, parse_schema, physical_name
+from refdelta.core.table.types import field_id, parse_schema, physical_name
 from refdelta.schema import Schema
 
 NESTED = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.int16())])))])

@@ -9,7 +9,7 @@ import pytest
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import StoreError
-from refdelta.ops import auto_compact, optimize
+from refdelta.operations.layout import auto_compact, optimize
 
 ON = {"delta.autoOptimize.autoCompact": "true"}
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.timestamps import version_at
+from refdelta.engine.log.timestamps import version_at
 from tiers import examples
 
 ICT = {"delta.enableInCommitTimestamps": "true"}

@@ -13,7 +13,7 @@ import refdelta
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.log.paths import ELSEWHERE, Place, data_key
-from refdelta.engine.annexed import AnnexedStore
+from refdelta.engine.log.annexed import AnnexedStore
 from refdelta_storage import open_store
 
 ROWS = pa.table({"id": list(range(10)), "p": ["a b", "c%"] * 5})

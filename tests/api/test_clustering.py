@@ -12,7 +12,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.core.log.paths import commit_key
-from refdelta.ops import auto_compact
+from refdelta.operations.layout import auto_compact
 from written_tables import actions
 
 DATA = pa.table(

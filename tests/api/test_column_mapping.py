@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.column_mapping import greatest_id
-from refdelta.protocol.types import every_field, field_id, parse_schema, physical_name
+from refdelta.core.table.column_mapping import greatest_id
+from refdelta.core.table.types import every_field, field_id, parse_schema, physical_name
 
 NESTED = pa.struct([("x", pa.int64()), ("tags", pa.list_(pa.string()))])
 ROWS = pa.table(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.ops import create as creation
+from refdelta.operations.write import create as creation
 
 ROWS = pa.table({"id": [1, 2]})
 OTHER = pa.schema([("name", pa.string())])

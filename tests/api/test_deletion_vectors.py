@@ -12,9 +12,9 @@ import pytest
 from pyroaring import BitMap64
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.dv import load_deletion_vector
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.location import open_location
 from written_tables import actions, with_vector
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine import reader
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.scan.scan import reader
 from refdelta.errors import ConstraintViolationError
 from refdelta.location import open_location
-from refdelta.ops import merge_pieces
+from refdelta.operations.merge import pieces as merge_pieces
 from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])

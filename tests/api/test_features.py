@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.features import REGISTRY, features_of
+from refdelta.core.table.features import REGISTRY, features_of
 
 ROWS = pa.table({"id": list(range(10)), "name": [str(i) for i in range(10)]})
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -51,7 +51,7 @@ def test_features_are_added_by_name_and_by_those_of_deltalake(table):
 
 
 def test_every_name_of_deltalake_is_known():
-    from refdelta.ops.features import feature_name
+    from refdelta.operations.alter.features import feature_name
 
     names = [name for name in dir(deltalake.TableFeatures) if name[0].isupper()]
     found = {feature_name(getattr(deltalake.TableFeatures, name)) for name in names}

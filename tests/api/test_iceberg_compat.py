@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.column_mapping import nested_ids
-from refdelta.protocol.types import field_id, parse_schema, physical_name
+from refdelta.core.table.column_mapping import nested_ids
+from refdelta.core.table.types import field_id, parse_schema, physical_name
 
 MAPS = pa.map_(pa.string(), pa.list_(pa.struct([("q", pa.list_(pa.int32()))])))
 ROWS = pa.table(

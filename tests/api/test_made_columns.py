@@ -12,8 +12,7 @@ import pytest
 
 import refdelta
 from refdelta import DeltaTable, Schema, errors, write_deltalake
-from refdelta.ops.prepared_files import AddAction
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BINARY,
     BYTE,
     FLOAT,
@@ -25,6 +24,7 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.operations.write.prepared_files import AddAction
 
 SCHEMA = pa.schema(
     [

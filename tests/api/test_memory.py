@@ -16,7 +16,7 @@ WRITE = """
     import sys
     import numpy as np, pyarrow as pa
     import refdelta
-    from refdelta.engine import encode, write
+    from refdelta.engine.parquet import encode, write
     encode.IN_FLIGHT_BYTES = write.BUFFER_BYTES = write.ROW_GROUP_BYTES = 32 * 2**20
     path, partitioned = sys.argv[1], sys.argv[2] == "1"
     random = np.random.default_rng(1)

@@ -16,10 +16,10 @@ from pyroaring import BitMap64
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import data_key
-from refdelta.engine.dv import load_deletion_vector
-from refdelta.engine.state import to_adds
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.errors import InvalidArgumentError
-from refdelta.ops.optimize import Request, planned
+from refdelta.operations.layout.optimize import Request, planned
 from refdelta.staging import Staging
 from tiers import examples
 from written_tables import actions, commit_of

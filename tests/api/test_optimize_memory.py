@@ -16,7 +16,8 @@ PROGRAM = """
     import sys
     import numpy as np, pyarrow as pa, pyarrow.compute as pc
     import refdelta
-    from refdelta.engine import encode, executor, write, zorder
+    from refdelta.engine.parquet import encode, write
+    from refdelta.engine.scan import executor, zorder
     encode.IN_FLIGHT_BYTES = write.BUFFER_BYTES = write.ROW_GROUP_BYTES = executor.LOOK_AHEAD_BYTES = 8 * 2**20
     zorder.SORT_BYTES = 8 * 2**20
     path, what = sys.argv[1:]

@@ -13,7 +13,7 @@ import pytest
 import refdelta.staging
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts import precedence
-from refdelta.ops import vacuum_in_progress
+from refdelta.operations.maintenance import vacuum_in_progress
 
 LEVELS = ["Serializable", "WriteSerializable"]
 VECTORS = {"delta.enableDeletionVectors": "true"}

@@ -10,7 +10,7 @@ import pytest
 import refdelta
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.ops.prepared_files import AddAction
+from refdelta.operations.write.prepared_files import AddAction
 from refdelta_storage import LocalStore
 
 ROWS = pa.table({"a": [1, 2], "b": ["x", "y"]})

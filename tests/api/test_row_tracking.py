@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.protocol.row_tracking import ID_COLUMN, VERSION_COLUMN
+from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
 from tiers import examples

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine import executor, file_committer
+from refdelta.engine.log import file_committer
+from refdelta.engine.scan.scan import executor
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FILES, ROWS = 15, 4000

@@ -10,7 +10,7 @@ import pytest
 
 import refdelta
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.features import features_of
+from refdelta.core.table.features import features_of
 
 MODE, MAX_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 ROWS = pa.table(

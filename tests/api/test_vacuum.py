@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from api.needed import needs, objects
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.rows.deletion_vector import relative_key
-from refdelta.engine.references import removals
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.ops import vacuum as module
+from refdelta.engine.log.references import removals
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.operations.maintenance import vacuum as module
 from refdelta_storage import FaultyStore, LocalStore, ReadOnlyStore, TracingStore
 from refdelta_storage.wrappers import Fault, WrapperStore
 from tiers import examples

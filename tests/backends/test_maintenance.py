@@ -10,9 +10,9 @@ import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
 from refdelta import errors, provenance
-from refdelta.engine import file_committer
+from refdelta.engine.log import file_committer
 from refdelta.location import open_location
-from refdelta.ops import vacuum
+from refdelta.operations.maintenance import vacuum
 
 DAY = 24 * 3600 * 1_000_000_000
 

@@ -11,7 +11,7 @@ import pytest
 
 from backends.tables import NOW, files, ids, numbers, objects, opened, paths, write
 from refdelta import DeltaTable, errors
-from refdelta.engine.reader import BATCH_ROWS
+from refdelta.engine.scan.reader import BATCH_ROWS
 from refdelta.location import open_location
 
 

@@ -35,7 +35,7 @@ from unittest import mock
 import pyarrow as pa
 
 from refdelta import DeltaTable, errors
-from refdelta.ops import vacuum as vacuum_module
+from refdelta.operations.maintenance import vacuum as vacuum_module
 
 if TYPE_CHECKING:
     from refdelta import WriteTransaction

@@ -16,8 +16,8 @@ from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata
 from refdelta.core.log.assigned import DOMAIN, RowIds, mark_of
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.lean import decode_lean, file_lines, of_lines
-from refdelta.engine.file_committer import read_commit
-from refdelta.protocol.row_tracking import named_columns
+from refdelta.core.table.row_tracking import named_columns
+from refdelta.engine.log.file_committer import read_commit
 from refdelta_storage import MemoryStore
 from tiers import examples
 
@@ -149,7 +149,7 @@ def test_a_file_without_a_count_of_rows_gets_no_ids():
     file = Add(path="f", partition_values={}, size=1, modification_time=1, data_change=True)
     with pytest.raises(errors.InvalidArgumentError, match="numRecords"):
         RowIds().assigned([file], 1)
-    from refdelta.ops.prepared_files import AddAction
+    from refdelta.operations.write.prepared_files import AddAction
 
     action = AddAction("f.parquet", 1, {}, 1)
     with pytest.raises(errors.InvalidArgumentError, match="numRecords"):

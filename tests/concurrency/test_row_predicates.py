@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from concurrency.commits import SCHEMA, add, remove, where, where_flat
 from refdelta.core.conflicts.reads import EVERY_ROW, AnyOf
-from refdelta.protocol.file_match import may_match
-from refdelta.protocol.predicate import evaluate
+from refdelta.core.expressions.predicate import evaluate
+from refdelta.core.pruning.file_match import may_match
 from tiers import examples
 
 ATOMS = st.builds(
@@ -84,6 +84,6 @@ def test_partitions_that_were_ruled_out_are_known_at_once():
 
 
 def test_many_partitions_are_forgotten_and_decided_anew(monkeypatch):
-    monkeypatch.setattr("refdelta.protocol.row_predicate._KEPT", 3)
+    monkeypatch.setattr("refdelta.core.pruning.row_predicate._KEPT", 3)
     asked = where("p = 7")
     assert [p for p in [*range(20), *range(20)] if asked.may_match(add("f", p))] == [7, 7]

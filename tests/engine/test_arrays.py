@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.arrays import array_of, filter_rows, nested_array, take_rows, text_of
-from refdelta.engine.reader import rows_only
+from refdelta.engine.arrow.arrays import array_of, filter_rows, nested_array, take_rows, text_of
+from refdelta.engine.scan.reader import rows_only
 from tiers import examples
 
 ROWS = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from predicate_strategies import SCHEMA
+from refdelta.core.expressions.assignment import store_assign
+from refdelta.core.expressions.expression import Column
+from refdelta.core.expressions.sql_text import type_sql
+from refdelta.core.table.types import BINARY, BOOLEAN, FRACTIONAL, INTEGRAL, STRING, TIMESTAMP, is_numeric
 from refdelta.errors import SchemaMismatchError
-from refdelta.protocol.assignment import store_assign
-from refdelta.protocol.expression import Column
-from refdelta.protocol.sql_text import type_sql
-from refdelta.protocol.types import BINARY, BOOLEAN, FRACTIONAL, INTEGRAL, STRING, TIMESTAMP, is_numeric
 
 pytestmark = pytest.mark.spark
 

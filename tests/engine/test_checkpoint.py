@@ -20,8 +20,8 @@ from handmade import (
     remove,
     struct,
 )
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import FILE_SCHEMA, STATS_PARSED
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import FILE_SCHEMA, STATS_PARSED
 from refdelta.errors import InvalidLogError, UnsafePathError, UnsupportedFeatureError
 from refdelta_storage import CountingStore
 

@@ -29,11 +29,11 @@ from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.checksum_write import version_checksum, write_checksum
-from refdelta.engine.files import open_parquet
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds, to_removes
+from refdelta.engine.log.checkpoint_write import write_checkpoint
+from refdelta.engine.log.checksum_write import version_checksum, write_checksum
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds, to_removes
+from refdelta.engine.parquet.files import open_parquet
 from refdelta.errors import InvalidArgumentError, StoreError
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore
@@ -392,7 +392,7 @@ def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
 @pytest.mark.parametrize("listed", [2, 100])
 @pytest.mark.parametrize("configuration", [{}, {"checkpoint.writeStatsAsStruct": "true"}])
 def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_level, listed, configuration):
-    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", listed)
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", listed)
     store = MemoryStore(None)
     snapshot = table(
         store,
@@ -441,7 +441,7 @@ def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_lev
 @pytest.mark.parametrize(("codec", "stored"), [(None, "SNAPPY"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_its_files_are_compressed_as_the_table_says(codec, stored, policy, monkeypatch):
-    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", 1)
     properties = {"delta.checkpointPolicy": policy, "delta.parquet.format.version": "2.12.0"}
     if codec:
         properties["delta.parquet.compression.codec"] = codec

@@ -11,7 +11,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.core.log.paths import checksum_key
-from refdelta.engine.checksum_check import contradictions
+from refdelta.engine.log.checksum_check import contradictions
 from refdelta_storage import LocalStore
 
 CAPABILITIES = LocalStore.capabilities.fget

@@ -13,12 +13,12 @@ from refdelta.core.log.actions import Add, Metadata, Protocol
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import SIDECARS, checkpoint_key, commit_key, compacted_key
 from refdelta.core.log.segment import build_segment
-from refdelta.engine.checkpoint import read_checkpoint, sidecars_of
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.checksum_write import write_checksum
-from refdelta.engine.cleanup import cleanup_log
-from refdelta.engine.listing import list_log
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.checkpoint import read_checkpoint, sidecars_of
+from refdelta.engine.log.checkpoint_write import write_checkpoint
+from refdelta.engine.log.checksum_write import write_checksum
+from refdelta.engine.log.cleanup import cleanup_log
+from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import StoreError
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import Fault, FaultyStore
@@ -172,7 +172,7 @@ def test_kept_versions_stay_readable(fresh_path, data):
 
 
 def test_sidecars_go_with_the_checkpoints_that_name_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", 1)
     store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {1, 2}, V2, checkpointPolicy="v2")
     sidecars = {
         version: set(sidecars_of(store, load_snapshot(store, version).segment.checkpoint)) for version in (1, 2)
@@ -208,7 +208,7 @@ def test_old_readers_find_a_checkpoint_by_a_name_that_they_know(tmp_path, top_le
 
 
 def test_a_checkpoint_without_one_of_its_sidecars_covers_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", 1)
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", 1)
     store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {2}, V2, checkpointPolicy="v2")
     first, *_ = sidecars_of(store, load_snapshot(store).segment.checkpoint)
     kept, snapshot = store.get(first), load_snapshot(store)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strategies
-from refdelta.engine.column_stats import StatsCollector, stats_leaves
-from refdelta.engine.schema import from_arrow, to_arrow
-from refdelta.protocol.properties import TableProperties
+from refdelta.core.table.properties import TableProperties
+from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.parquet.column_stats import StatsCollector, stats_leaves
 from tiers import examples
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine import limits
-from refdelta.engine.arrays import check_texts
-from refdelta.engine.dictionaries import dictionary_columns, joined, plain, text_size
-from refdelta.engine.limits import BoundedParquetFile
+from refdelta.engine.arrow.arrays import check_texts
+from refdelta.engine.parquet import limits
+from refdelta.engine.parquet.dictionaries import dictionary_columns, joined, plain, text_size
+from refdelta.engine.parquet.limits import BoundedParquetFile
 
 ROWS = 300_000
 COLORS = pa.array(["red", None, "blue"] * (ROWS // 3))

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.rows.deletion_vector import encode_relative, relative_key, serialize_bitmap
-from refdelta.engine import dv
+from refdelta.engine.parquet import dv
 from refdelta.errors import StoreError, UnsafePathError
 from refdelta_storage.errors import StorageError
 from refdelta_storage.memory import MemoryStore

@@ -1,4 +1,4 @@
-"""Predicates over batches are what they are row by row, by the definition in refdelta/protocol/predicate.py."""
+"""Predicates over batches are what they are row by row, by the definition in refdelta/core/expressions/predicate.py."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
-from refdelta.engine.evaluate import row_mask
-from refdelta.engine.sql import parse_predicate
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.predicate import evaluate, push_not
+from refdelta.core.table.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError
-from refdelta.protocol.binding import bind
-from refdelta.protocol.predicate import evaluate, push_not
-from refdelta.protocol.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
 from tiers import examples
 
 

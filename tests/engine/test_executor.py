@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.executor import ThreadExecutor, grouped
+from refdelta.engine.scan.executor import ThreadExecutor, grouped
 from tiers import examples
 
 

@@ -8,13 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from refdelta.engine.evaluate import evaluate_value, row_mask
-from refdelta.engine.sql import parse_expression, parse_predicate
-from refdelta.errors import ColumnNotFoundError, ExpressionError, PredicateError, SchemaMismatchError
-from refdelta.protocol.assignment import store_assign
-from refdelta.protocol.expression import Literal, to_sql
-from refdelta.protocol.scope import Scope
-from refdelta.protocol.types import (
+from refdelta.core.expressions.assignment import store_assign
+from refdelta.core.expressions.expression import Literal, to_sql
+from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.types import (
     BYTE,
     DATE,
     DOUBLE,
@@ -27,6 +24,9 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
+from refdelta.errors import ColumnNotFoundError, ExpressionError, PredicateError, SchemaMismatchError
 
 
 def schema(**columns):

@@ -7,10 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from refdelta.engine.fit import plan_fit
-from refdelta.engine.schema import from_arrow, to_arrow
-from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BOOLEAN,
     BYTE,
     DATE,
@@ -29,6 +26,9 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
 
 
 def struct(**columns):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.sql import parse_expression, parse_predicate
-from refdelta.protocol.expression import Column, Convert, to_sql
-from refdelta.protocol.generated_partitions import Generated, implied
-from refdelta.protocol.predicate import And, Comparison, In, IsNull, Literal, Not, Or, evaluate, value_of
-from refdelta.protocol.types import DATE, INTEGER, STRING, TIMESTAMP, TIMESTAMP_NTZ, StructField, StructType
+from refdelta.core.expressions.expression import Column, Convert, to_sql
+from refdelta.core.expressions.predicate import And, Comparison, In, IsNull, Literal, Not, Or, evaluate, value_of
+from refdelta.core.pruning.generated_partitions import Generated, implied
+from refdelta.core.table.types import DATE, INTEGER, STRING, TIMESTAMP, TIMESTAMP_NTZ, StructField, StructType
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
 from tiers import examples
 
 INNER = StructType((StructField("at", TIMESTAMP),))

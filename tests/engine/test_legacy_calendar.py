@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from handmade import Handmade, field, struct
-from refdelta.engine.legacy_calendar import LegacyCalendar, legacy_calendar
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet.legacy_calendar import LegacyCalendar, legacy_calendar
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import DataFileError
 
 SPARK = b"org.apache.spark.version"

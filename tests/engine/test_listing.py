@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.paths import LOG, checkpoint_key, checksum_key, commit_key
-from refdelta.engine.listing import find_segment, has_log, list_log, newest_version
+from refdelta.engine.log.listing import find_segment, has_log, list_log, newest_version
 from refdelta.errors import InvalidLogError
 from refdelta_storage import MemoryStore
 

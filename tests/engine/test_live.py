@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
-from refdelta.engine import live
-from refdelta.engine.live import LiveFiles, Totals
-from refdelta.engine.state import FILE_SCHEMA, reconcile
+from refdelta.engine.log import live
+from refdelta.engine.log.live import LiveFiles, Totals
+from refdelta.engine.log.state import FILE_SCHEMA, reconcile
 
 
 def added(path, size=1, hidden=None):

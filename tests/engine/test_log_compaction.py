@@ -22,9 +22,9 @@ from refdelta.core.log.actions import (
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key, compacted_key
 from refdelta.core.log.replay import Replay
-from refdelta.engine.log_compaction import compact_log, reconciled
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds
+from refdelta.engine.log.log_compaction import compact_log, reconciled
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds
 from refdelta_storage import MemoryStore
 from tiers import examples
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_compacted(tmp_path, monkeypatch):
             table.compact_logs(start, end)
     with pytest.raises(errors.ReadOnlyTableError):
         DeltaTable(tmp_path, version=1).compact_logs()
-    monkeypatch.setattr("refdelta.engine.log_compaction.MOST_BYTES", 100)
+    monkeypatch.setattr("refdelta.engine.log.log_compaction.MOST_BYTES", 100)
     with pytest.raises(errors.InvalidArgumentError, match="checkpoint"):
         table.compact_logs()
     assert not list(tmp_path.glob("_delta_log/*.compacted.json"))

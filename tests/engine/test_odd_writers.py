@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.engine.columns import plan_columns
-from refdelta.engine.schema import arrow_type
-from refdelta.protocol.types import (
+from refdelta.core.table.types import (
     BINARY,
     DATE,
     DOUBLE,
@@ -31,6 +29,8 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.parquet.columns import plan_columns
 
 TEXTS = ArrayType(STRING)
 NUMBERS = MapType(STRING, LONG)

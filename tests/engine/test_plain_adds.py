@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from handmade import PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.core.log.actions import Add
 from refdelta.core.log.codec import decode_commit
-from refdelta.engine import snapshot
-from refdelta.engine.plain_adds import decode_plain
-from refdelta.engine.state import adds_table
+from refdelta.engine.log import snapshot
+from refdelta.engine.log.plain_adds import decode_plain
+from refdelta.engine.log.state import adds_table
 from refdelta.errors import InvalidLogError
 from tiers import examples
 
@@ -151,7 +151,7 @@ def test_a_log_is_the_same_either_way(monkeypatch, behind_a_checkpoint, at_once)
     wanted = snapshot.load_snapshot(table.store)
     taken = []
     monkeypatch.setattr(
-        "refdelta.engine.plain_adds.decode_plain", lambda *given: taken.append(decode_plain(*given)) or taken[-1]
+        "refdelta.engine.log.plain_adds.decode_plain", lambda *given: taken.append(decode_plain(*given)) or taken[-1]
     )
     monkeypatch.setattr(snapshot, "_MANY_BYTES", 0)
     found = snapshot.load_snapshot(table.store)

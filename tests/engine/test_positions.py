@@ -16,14 +16,13 @@ from pyroaring import BitMap64
 from handmade import VECTORS, Handmade, field, struct
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
-from refdelta.engine import reader
-from refdelta.engine.dv import kept_rows, to_bitmap, to_positions
-from refdelta.engine.positions import RowsByFile, find_rows, read_rows, stand
-from refdelta.engine.reader import POSITION, read_file
-from refdelta.engine.scan import plan_scan, scan_files
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import STATS_PARSED, adds_table
-from refdelta.engine.statistics import counted_add
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import STATS_PARSED, adds_table
+from refdelta.engine.log.statistics import counted_add
+from refdelta.engine.parquet.dv import kept_rows, to_bitmap, to_positions
+from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
+from refdelta.engine.scan.reader import POSITION, read_file
+from refdelta.engine.scan.scan import plan_scan, reader, scan_files
 from tiers import examples
 
 row_sets = st.sets(st.integers(0, 39))

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
-from refdelta.engine.evaluate import row_mask
-from refdelta.engine.sql import parse_predicate
-from refdelta.protocol.predicate import And, In, Literal, Not, Or, columns, to_sql
-from refdelta.protocol.types import LONG
+from refdelta.core.expressions.predicate import And, In, Literal, Not, Or, columns, to_sql
+from refdelta.core.table.types import LONG
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.expressions.sql import parse_predicate
 from tiers import examples
 
 pytestmark = pytest.mark.spark

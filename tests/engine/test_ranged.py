@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, add, checkpoint_file, field, parquet, struct
-from refdelta.engine import dv, executor, ranged
-from refdelta.engine.dv import Vectors, load_deletion_vectors, write_vectors
-from refdelta.engine.executor import ThreadExecutor
-from refdelta.engine.files import open_parquet
-from refdelta.engine.reader import count_rows
-from refdelta.engine.scan import plan_scan, scan_files
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet import dv, ranged
+from refdelta.engine.parquet.dv import Vectors, load_deletion_vectors, write_vectors
+from refdelta.engine.parquet.files import open_parquet
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.reader import count_rows
+from refdelta.engine.scan.scan import executor, plan_scan, scan_files
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidLogError, StoreError
 from refdelta_storage import Capabilities, MemoryStore, ObjectNotFoundError
 from refdelta_storage.errors import StorageError

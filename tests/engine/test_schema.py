@@ -11,17 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import VALUES
-from refdelta.engine.partition import (
-    from_internal,
-    parse_partition_column,
-    partition_strings,
-    partition_table,
-    to_internal,
-)
-from refdelta.engine.schema import arrow_type, from_arrow, to_arrow
-from refdelta.errors import ColumnNotFoundError, InvalidLogError, SchemaMismatchError, UnsupportedTypeError
-from refdelta.protocol import partition_values as pv
-from refdelta.protocol.types import (
+from refdelta.core.expressions import partition_values as pv
+from refdelta.core.table.types import (
     BINARY,
     DATE,
     DOUBLE,
@@ -40,6 +31,15 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.arrow.schema import arrow_type, from_arrow, to_arrow
+from refdelta.engine.expressions.partition import (
+    from_internal,
+    parse_partition_column,
+    partition_strings,
+    partition_table,
+    to_internal,
+)
+from refdelta.errors import ColumnNotFoundError, InvalidLogError, SchemaMismatchError, UnsupportedTypeError
 
 PRIMITIVES = st.sampled_from(
     [

@@ -13,16 +13,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PARTITIONS, PREDICATES, SCHEMA, rows
+from refdelta.core.expressions import partition_values as pv
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.predicate import evaluate, order
 from refdelta.core.log.actions import Add
-from refdelta.engine.skipping import prune
-from refdelta.engine.sql import parse_predicate
-from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
-from refdelta.protocol import partition_values as pv
-from refdelta.protocol.binding import bind
-from refdelta.protocol.file_match import may_match
-from refdelta.protocol.predicate import evaluate, order
-from refdelta.protocol.stats import truncate_max, truncate_min
-from refdelta.protocol.types import (
+from refdelta.core.pruning.file_match import may_match
+from refdelta.core.pruning.stats import truncate_max, truncate_min
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -37,6 +34,9 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.scan.skipping import prune
+from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
 from tiers import examples
 from value_strategies import CONDITIONS
 

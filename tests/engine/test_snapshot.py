@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.core.log.segment import parse_last_checkpoint
-from refdelta.engine.checkpoint_write import write_checkpoint
-from refdelta.engine.snapshot import follow, load_snapshot
-from refdelta.engine.timestamps import version_at
+from refdelta.engine.log.checkpoint_write import write_checkpoint
+from refdelta.engine.log.snapshot import follow, load_snapshot
+from refdelta.engine.log.timestamps import version_at
 from refdelta.errors import (
     InvalidLogError,
     StoreError,

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 
 from predicate_strategies import PREDICATES, SCHEMA
-from refdelta.engine.sql import from_filters, parse_predicate
-from refdelta.errors import ColumnNotFoundError, PredicateError
-from refdelta.protocol.binding import bind
-from refdelta.protocol.predicate import to_sql
-from refdelta.protocol.types import (
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.predicate import to_sql
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -32,6 +30,8 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.expressions.sql import from_filters, parse_predicate
+from refdelta.errors import ColumnNotFoundError, PredicateError
 from tiers import examples
 
 INNER = StructType((StructField("In Ner", StructType((StructField("z", LONG),))),))

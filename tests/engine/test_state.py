@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.core.log.replay import Replay, file_key
-from refdelta.engine.state import (
+from refdelta.engine.log.state import (
     FILE_SCHEMA,
     STATS_PARSED,
     TOMBSTONE_SCHEMA,

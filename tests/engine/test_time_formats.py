@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.sql import parse_expression
-from refdelta.engine.time_formats import date_format
+from refdelta.core.expressions.expression import to_sql
+from refdelta.core.expressions.time_format import format_time
+from refdelta.core.table.types import TIMESTAMP, StructField, StructType
+from refdelta.engine.expressions.sql import parse_expression
+from refdelta.engine.expressions.time_formats import date_format
 from refdelta.errors import PredicateError
-from refdelta.protocol.expression import to_sql
-from refdelta.protocol.time_format import format_time
-from refdelta.protocol.types import TIMESTAMP, StructField, StructType
 
 SCHEMA = StructType((StructField("at", TIMESTAMP),))
 AT = -62_135_596_800_000_001  # the last microsecond of the year 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine import footer, thrift, usual_chunks
-from refdelta.engine.usual_chunks import UsualChunk, end_of_element
+from refdelta.engine.parquet import footer, thrift, usual_chunks
+from refdelta.engine.parquet.usual_chunks import UsualChunk, end_of_element
 from tiers import examples
 
 COLUMNS = pa.table(

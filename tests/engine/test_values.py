@@ -1,4 +1,4 @@
-"""Values over batches are what they are row by row, by the definition in refdelta/protocol."""
+"""Values over batches are what they are row by row, by the definition in refdelta/core."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import SCHEMA, batch_of, rows
-from refdelta.engine.evaluate import evaluate_value, row_mask
-from refdelta.engine.partition import to_internal
-from refdelta.engine.schema import arrow_type
-from refdelta.engine.sql import parse_expression, parse_predicate
+from refdelta.core.expressions.predicate import evaluate, to_sql, value_of
+from refdelta.core.table.types import LONG, StructField, StructType
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
+from refdelta.engine.expressions.partition import to_internal
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
 from refdelta.errors import ExpressionError, PredicateError
-from refdelta.protocol.predicate import evaluate, to_sql, value_of
-from refdelta.protocol.types import LONG, StructField, StructType
 from tiers import examples
 from value_strategies import CONDITIONS, VALUE_TREES
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from predicate_strategies import SCHEMA, batch_of, rows
-from refdelta.engine.evaluate import evaluate_value
-from refdelta.engine.partition import to_internal
-from refdelta.engine.sql import parse_expression
+from refdelta.core.expressions.predicate import to_sql, value_of
+from refdelta.core.expressions.sql_text import type_sql
+from refdelta.core.table.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
+from refdelta.engine.expressions.evaluate import evaluate_value
+from refdelta.engine.expressions.partition import to_internal
+from refdelta.engine.expressions.sql import parse_expression
 from refdelta.errors import ExpressionError, PredicateError
-from refdelta.protocol.predicate import to_sql, value_of
-from refdelta.protocol.sql_text import type_sql
-from refdelta.protocol.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 from tiers import examples
 from value_strategies import VALUE_TREES
 

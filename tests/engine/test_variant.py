@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, variants, write_deltalake
-from refdelta.engine.columns import plan_columns
-from refdelta.engine.variant import VARIANT, unshredded
+from refdelta.core.table import types
+from refdelta.core.table import variant as form
+from refdelta.engine.arrow.variant import VARIANT, unshredded
+from refdelta.engine.parquet.columns import plan_columns
 from refdelta.errors import DataFileError, InvalidArgumentError, PredicateError, SchemaMismatchError
-from refdelta.protocol import types
-from refdelta.protocol import variant as form
 from tiers import examples
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])

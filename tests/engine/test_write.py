@@ -16,15 +16,15 @@ from hypothesis import given
 import comparison
 import strategies
 from refdelta.core.log.paths import data_key
-from refdelta.engine import encode, write
-from refdelta.engine.files import open_parquet
-from refdelta.engine.page_headers import read_page_headers
-from refdelta.engine.partition import parse_partition_column
-from refdelta.engine.schema import from_arrow, to_arrow
-from refdelta.engine.write import abort_files, write_files
+from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.types import LONG, VOID, StructField, StructType
+from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.expressions.partition import parse_partition_column
+from refdelta.engine.parquet import encode, write
+from refdelta.engine.parquet.files import open_parquet
+from refdelta.engine.parquet.page_headers import read_page_headers
+from refdelta.engine.parquet.write import abort_files, write_files
 from refdelta.errors import InvalidArgumentError, StoreError, UnsupportedTypeError
-from refdelta.protocol.properties import TableProperties
-from refdelta.protocol.types import LONG, VOID, StructField, StructType
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 from tiers import examples

@@ -12,7 +12,7 @@ from faults.campaign import ENDING
 from faults.lanes import Aim, aims, fly, fly_all
 from faults.runs import SHAPES, run
 from refdelta.core.commit import effects
-from refdelta.engine.file_committer import FileCommitter
+from refdelta.engine.log.file_committer import FileCommitter
 from tiers import budget, some
 
 SEED = 20261121

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fuzz.targets import CORPUS, Target, shown
+from refdelta.core.expressions.partition_values import parse
 from refdelta.core.log import codec, lean, paths
 from refdelta.core.log.actions import (
     Add,
@@ -26,6 +27,7 @@ from refdelta.core.log.replay import Replay, validate_commit
 from refdelta.core.log.segment import LastCheckpoint, build_segment, encode_last_checkpoint, parse_last_checkpoint
 from refdelta.core.log.statistics import parse_stats, widened
 from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.core.pruning.stats import load_stats, lookup, statistic
 from refdelta.core.rows.deletion_vector import (
     InlineBytes,
     RelativeKey,
@@ -37,19 +39,11 @@ from refdelta.core.rows.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
-from refdelta.engine.partition import parse_partition_column, to_internal
-from refdelta.engine.schema import arrow_type, from_arrow, to_arrow
-from refdelta.engine.sql import parse_expression, parse_predicate
-from refdelta.engine.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile, reconcile_tombstones, to_adds, to_removes
-from refdelta.engine.stats_json import read_statistics
-from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.protocol import properties
-from refdelta.protocol.clustering import clustering_columns
-from refdelta.protocol.features import check_readable, check_writable
-from refdelta.protocol.in_commit_timestamp import enablement
-from refdelta.protocol.partition_values import parse
-from refdelta.protocol.stats import load_stats, lookup, statistic
-from refdelta.protocol.types import (
+from refdelta.core.table import properties
+from refdelta.core.table.clustering import clustering_columns
+from refdelta.core.table.features import check_readable, check_writable
+from refdelta.core.table.in_commit_timestamp import enablement
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     BYTE,
@@ -69,6 +63,19 @@ from refdelta.protocol.types import (
     parse_schema,
     schema_json,
 )
+from refdelta.engine.arrow.schema import arrow_type, from_arrow, to_arrow
+from refdelta.engine.expressions.partition import parse_partition_column, to_internal
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
+from refdelta.engine.log.state import (
+    FILE_SCHEMA,
+    TOMBSTONE_SCHEMA,
+    reconcile,
+    reconcile_tombstones,
+    to_adds,
+    to_removes,
+)
+from refdelta.engine.log.stats_json import read_statistics
+from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.time_travel import milliseconds
 
 FILE = "_delta_log/00000000000000000007.json"

@@ -17,11 +17,11 @@ from handmade import CHECKPOINT_SCHEMA, _as_arrow, parquet
 from refdelta import DeltaTable, write_deltalake
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.replay import Replay
-from refdelta.engine import ranged
-from refdelta.engine.files import data_errors, open_parquet
-from refdelta.engine.limits import BoundedParquetFile
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet import ranged
+from refdelta.engine.parquet.files import data_errors, open_parquet
+from refdelta.engine.parquet.limits import BoundedParquetFile
 from refdelta.errors import DeltaError
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.base import Capabilities

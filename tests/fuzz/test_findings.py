@@ -11,17 +11,17 @@ from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, parquet, struct
 from refdelta import DeltaTable
+from refdelta.core.expressions.partition_values import parse, parse_timestamp
 from refdelta.core.log.segment import parse_last_checkpoint
+from refdelta.core.pruning.stats import load_stats, statistic
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
-from refdelta.engine.arrays import check_values
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.sql import parse_expression
-from refdelta.engine.stats_json import read_statistics
+from refdelta.core.table.types import DOUBLE, LONG, TIMESTAMP, DecimalType, StructField, StructType, parse_schema
+from refdelta.engine.arrow.arrays import check_values
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.sql import parse_expression
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.stats_json import read_statistics
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, PredicateError, StoreError, UnsupportedTypeError
-from refdelta.protocol.partition_values import parse, parse_timestamp
-from refdelta.protocol.stats import load_stats, statistic
-from refdelta.protocol.types import DOUBLE, LONG, TIMESTAMP, DecimalType, StructField, StructType, parse_schema
 from refdelta_storage import MemoryStore
 
 IDS = struct(field("id", "long"))

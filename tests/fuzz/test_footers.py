@@ -8,7 +8,7 @@ import pytest
 
 from handmade import Handmade, add, field, parquet, struct
 from refdelta import DeltaTable
-from refdelta.engine.footer import check_footer
+from refdelta.engine.parquet.footer import check_footer
 from refdelta.errors import DataFileError
 from refdelta_storage import MemoryStore
 

@@ -12,11 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from refdelta.engine.sql import parse_expression
-from refdelta.engine.sql_words import CAST_FUNCTIONS, SHORTHANDS, TYPES
-from refdelta.errors import DeltaError
-from refdelta.protocol.functions import ALIASES, FUNCTIONS
-from refdelta.protocol.types import (
+from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -28,6 +25,9 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.engine.expressions.sql import parse_expression
+from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, SHORTHANDS, TYPES
+from refdelta.errors import DeltaError
 
 COLUMNS = StructType(
     (

@@ -17,14 +17,14 @@ from growth.texts import COLUMNS
 from refdelta import DeltaTable, verify, write_deltalake
 from refdelta.cli import main
 from refdelta.core.conflicts.reads import EVERY_ROW
+from refdelta.core.expressions.predicate import to_sql
 from refdelta.core.log.actions import Add
-from refdelta.engine.evaluate import row_mask
-from refdelta.engine.schema import to_arrow
-from refdelta.engine.skipping import prune
-from refdelta.engine.sql import parse_predicate
+from refdelta.core.pruning.row_predicate import row_predicate
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.scan.skipping import prune
 from refdelta.errors import DeltaError
-from refdelta.protocol.predicate import to_sql
-from refdelta.protocol.row_predicate import row_predicate
 from refdelta.transaction import WriteTransaction
 
 Costs = dict[str, float]

@@ -36,9 +36,9 @@ from model.operations import (
 )
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletes import tombstone
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.state import to_adds
-from refdelta.engine.write import write_files
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.write import write_files
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.transaction import WriteTransaction
 
 _numbers = count()

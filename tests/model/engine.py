@@ -21,13 +21,13 @@ from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import LOG, commit_key, data_key, parse_log_name
+from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import relative_key
-from refdelta.engine import dv
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import load_snapshot
-from refdelta.engine.state import to_adds
-from refdelta.ops.vacuum import Vacuum, vacuum
-from refdelta.protocol.stats import load_stats
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet import dv
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
 from refdelta.staging import Staging
 from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore

@@ -12,8 +12,8 @@ from model.cases import table, values_of
 from model.operations import Values
 from refdelta import errors
 from refdelta.dropper import drop_feature
-from refdelta.engine.scan import Scan, plan_scan
-from refdelta.engine.snapshot import Snapshot
+from refdelta.engine.log.snapshot import Snapshot
+from refdelta.engine.scan.scan import Scan, plan_scan
 from refdelta.results import CommitResult
 from refdelta.transaction import WriteTransaction
 

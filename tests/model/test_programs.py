@@ -34,8 +34,8 @@ from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.assigned import CommitClock
 from refdelta.core.log.footprint import Footprint
-from refdelta.engine.sql import parse_predicate
-from refdelta.ops.source import TablesRead
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.operations.write.source import TablesRead
 from refdelta.questions import Questions
 from refdelta.read_record import ReadRecord
 from refdelta.staging import Staging

@@ -17,8 +17,8 @@ from model.judge import LEVELS, SERIALIZABLE
 from model.layouts import LAYOUTS, TRACKING, WIDER
 from model.operations import data_of
 from model.program_cases import STATEMENTS, of_rows_and_domains, programs
-from refdelta.engine.scan import plan_scan
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.scan.scan import plan_scan
 from tiers import examples
 
 MANY = int(os.environ.get("REFDELTA_RANDOM_HISTORIES", "1000"))

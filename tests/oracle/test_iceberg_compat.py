@@ -11,8 +11,8 @@ import pytest
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.column_mapping import nested_ids
-from refdelta.protocol.types import field_id, parse_schema, physical_name
+from refdelta.core.table.column_mapping import nested_ids
+from refdelta.core.table.types import field_id, parse_schema, physical_name
 from refdelta.spark import oracle
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.timestamps import version_at
+from refdelta.engine.log.timestamps import version_at
 
 pytestmark = pytest.mark.spark
 

@@ -49,7 +49,7 @@ def forget(path, version):
 )
 def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatch, top_level, listed, struct):
     spark, path = quick_spark, tmp_path / "t"
-    monkeypatch.setattr("refdelta.engine.checkpoint_write._LISTED", listed)
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", listed)
     write_deltalake(path, rows(1, 2), partition_by="p", configuration=V2 | STRUCT if struct else V2)
     for n in (3, 4):
         write_deltalake(path, rows(n, n + 10), mode="append", app_id="app", app_version=n)

@@ -7,7 +7,7 @@ import pytest
 
 import spark_tables
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.spark import SparkExecutor, oracle
 
 pytestmark = pytest.mark.spark

@@ -1,6 +1,6 @@
 """``make features``: the table ``spec_notes/features.md``, from the registry and from ``tests/features.toml``.
 
-The registry (``refdelta/protocol/features.py``) says what this engine reads and writes; the file of tests says for
+The registry (``refdelta/core/table/features.py``) says what this engine reads and writes; the file of tests says for
 each feature which tests hold that against tables of which writer. Ends with status 1 where a test does not exist.
 """
 
@@ -13,8 +13,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from refdelta.ops.removals import REMOVALS
-from refdelta.protocol.features import REGISTRY, Feature
+from refdelta.core.table.features import REGISTRY, Feature
+from refdelta.operations.alter.removals import REMOVALS
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "features.toml"
@@ -22,8 +22,8 @@ TABLE = ROOT / "spec_notes" / "features.md"
 
 HEAD = """# Table features
 
-Written by `make features`, from the registry of the engine, [refdelta/protocol/features.py][registry], and the list of
-tests, [tests/features.toml](../tests/features.toml); do not edit it here.
+Written by `make features`, from the registry of the engine, [refdelta/core/table/features.py][registry], and the list
+of tests, [tests/features.toml](../tests/features.toml); do not edit it here.
 
 A table *supports* a feature that its protocol names or implies, and *uses* it by its properties, its columns or its
 types. "Since" are the reader and writer versions that imply a feature, or those that name it. Features that only
@@ -32,7 +32,7 @@ Whatever is not written, or has no row, is refused by name before anything is ch
 `alter.drop_feature` takes it out of a protocol: "history" where the versions before still need it. A test stands under
 the writer whose tables it has: delta-spark's are read and written here, refdelta's by delta-spark.
 
-[registry]: ../refdelta/protocol/features.py
+[registry]: ../refdelta/core/table/features.py
 
 | feature | since | who must know it | read | written | dropped | tested against |
 |---|---|---|---|---|---|---|

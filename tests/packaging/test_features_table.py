@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from by_path import loaded
-from refdelta.protocol.features import REGISTRY, Feature
+from refdelta.core.table.features import REGISTRY, Feature
 
 features_table = loaded(Path(__file__).with_name("features_table.py"))
 

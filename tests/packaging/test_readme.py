@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from refdelta.protocol.features import REGISTRY
+from refdelta.core.table.features import REGISTRY
 from refdelta.spark import oracle
 
 ROOT = Path(__file__).parents[2]

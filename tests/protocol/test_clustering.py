@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import DomainMetadata
+from refdelta.core.table.clustering import DOMAIN, clustering_columns, clustering_domain
+from refdelta.core.table.types import INTEGER, STRING, StructField, StructType, leaves
 from refdelta.errors import InvalidLogError
-from refdelta.protocol.clustering import DOMAIN, clustering_columns, clustering_domain
-from refdelta.protocol.types import INTEGER, STRING, StructField, StructType, leaves
 
 MAPPED = {"delta.columnMapping.physicalName": "col-1"}
 SCHEMA = StructType(

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.core.table.collation import compared_as, has_collation
+from refdelta.core.table.types import LONG, STRING, StructField
 from refdelta.errors import DeltaError, PredicateError
-from refdelta.protocol.collation import compared_as, has_collation
-from refdelta.protocol.types import LONG, STRING, StructField
 
 # The proposal's form and Spark's.
 NOTES = [{"collations": {"collation": "ICU.en_US.72"}}, {"__COLLATIONS": {"c": "icu.UNICODE_CI"}}]

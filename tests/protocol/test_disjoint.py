@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import COLUMNS, PREDICATES, SCHEMA, VALUES, rows
-from refdelta.engine.sql import parse_predicate
-from refdelta.protocol import disjoint as disjoint_module
-from refdelta.protocol.binding import bind
-from refdelta.protocol.disjoint import disjoint
-from refdelta.protocol.predicate import And, Column, Comparison, In, Literal, Not, Or, evaluate
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.predicate import And, Column, Comparison, In, Literal, Not, Or, evaluate
+from refdelta.core.pruning import disjoint as disjoint_module
+from refdelta.core.pruning.disjoint import disjoint
+from refdelta.engine.expressions.sql import parse_predicate
 from tiers import examples
 
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import SchemaMismatchError
-from refdelta.protocol import types
-from refdelta.protocol.evolution import merge_schemas, widens
-from refdelta.protocol.types import (
+from refdelta.core.table import types
+from refdelta.core.table.evolution import merge_schemas, widens
+from refdelta.core.table.types import (
     BYTE,
     DATE,
     DOUBLE,
@@ -26,6 +25,7 @@ from refdelta.protocol.types import (
     StructField,
     StructType,
 )
+from refdelta.errors import SchemaMismatchError
 
 PRIMITIVES = st.sampled_from([*types.INTEGRAL, *types.FRACTIONAL, STRING, DATE, types.TIMESTAMP, VOID, VARIANT])
 DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))

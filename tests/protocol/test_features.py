@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Metadata, Protocol
-from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
-from refdelta.protocol import protocol_choice
-from refdelta.protocol.features import (
+from refdelta.core.table import protocol_choice
+from refdelta.core.table.features import (
     REGISTRY,
     Facts,
     check_readable,
@@ -19,14 +18,15 @@ from refdelta.protocol.features import (
     features_of,
     validate_protocol,
 )
-from refdelta.protocol.protocol_choice import (
+from refdelta.core.table.protocol_choice import (
     asked_features,
     minimal_protocol,
     protocol_for_new_table,
     upgraded,
     without,
 )
-from refdelta.protocol.types import parse_schema
+from refdelta.core.table.types import parse_schema
+from refdelta.errors import InvalidArgumentError, InvalidLogError, UnsupportedFeatureError
 
 # PROTOCOL.md, "Valid Feature Names in Table Features", and the three that its body adds.
 WRITER_ONLY = {

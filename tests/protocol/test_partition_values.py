@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import InvalidLogError, SchemaMismatchError
-from refdelta.protocol import partition_values as pv
-from refdelta.protocol.types import (
+from refdelta.core.expressions import partition_values as pv
+from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
     BYTE,
@@ -28,6 +27,7 @@ from refdelta.protocol.types import (
     ArrayType,
     DecimalType,
 )
+from refdelta.errors import InvalidLogError, SchemaMismatchError
 
 DEC = DecimalType(10, 3)
 VALUES = st.one_of(

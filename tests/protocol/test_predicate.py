@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predicate_strategies import PREDICATES, SCHEMA, rows
-from refdelta.errors import PredicateError
-from refdelta.protocol.binding import bind
-from refdelta.protocol.like import like_prefix
-from refdelta.protocol.predicate import (
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.like import like_prefix
+from refdelta.core.expressions.predicate import (
     FALSE,
     NULL,
     TRUE,
@@ -37,7 +36,8 @@ from refdelta.protocol.predicate import (
     to_sql,
     with_nulls,
 )
-from refdelta.protocol.types import LONG, STRING, StructType
+from refdelta.core.table.types import LONG, STRING, StructType
+from refdelta.errors import PredicateError
 from tiers import examples
 
 THREE = [TRUE, FALSE, NULL]

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import InvalidArgumentError, InvalidLogError
-from refdelta.protocol import properties
-from refdelta.protocol.properties import (
+from refdelta.core.table import properties
+from refdelta.core.table.properties import (
     PROPERTIES,
     TableProperties,
     get,
@@ -20,6 +19,7 @@ from refdelta.protocol.properties import (
     split_columns,
     validate,
 )
+from refdelta.errors import InvalidArgumentError, InvalidLogError
 
 DAY = 86_400_000
 

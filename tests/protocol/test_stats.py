@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.statistics import FileStats, parse_stats
-from refdelta.protocol.stats import truncate_max, truncate_min
+from refdelta.core.pruning.stats import truncate_max, truncate_min
 
 MAX = "\U0010ffff"
 TEXT = st.text(

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.errors import (
-    ColumnNotFoundError,
-    InvalidArgumentError,
-    InvalidLogError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
-from refdelta.protocol import types
-from refdelta.protocol.field_names import check_field_names
-from refdelta.protocol.types import (
+from refdelta.core.table import types
+from refdelta.core.table.field_names import check_field_names
+from refdelta.core.table.types import (
     LONG,
     STRING,
     VOID,
@@ -28,6 +21,13 @@ from refdelta.protocol.types import (
     StructType,
     parse_schema,
     schema_json,
+)
+from refdelta.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    InvalidLogError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
 )
 
 PRIMITIVES = st.sampled_from(

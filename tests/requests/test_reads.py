@@ -12,7 +12,7 @@ import pytest
 
 from handmade import Handmade, add, checkpoint_file, field, struct
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine import ranged
+from refdelta.engine.parquet import ranged
 from refdelta_storage import open_store
 
 ROWS = 1000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from refdelta.engine import dv, executor, ranged
+from refdelta.engine.parquet import dv, ranged
+from refdelta.engine.scan.scan import executor
 
 HERE = Path(__file__).parent
 REGISTER = (HERE.parents[1] / "spec_notes" / "requests.md").read_text()

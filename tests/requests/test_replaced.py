@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.engine import ranged
+from refdelta.engine.parquet import ranged
 from refdelta_storage import StorageError, open_store
 
 

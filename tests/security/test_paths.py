@@ -30,8 +30,8 @@ from handmade import (
 )
 from refdelta import DeltaTable, write_deltalake
 from refdelta.core.log.actions import Remove
-from refdelta.engine.references import referenced_keys
-from refdelta.engine.state import removes_table
+from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.state import removes_table
 from refdelta.errors import DataFileNotFoundError, DeltaError, StoreError, UnsafePathError
 from refdelta_storage import LocalStore, open_store
 

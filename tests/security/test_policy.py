@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from refdelta.engine import limits, listing, sql_parse, sql_reader
+from refdelta.engine.expressions import sql_parse, sql_reader
+from refdelta.engine.log import listing
+from refdelta.engine.parquet import limits
 
 ROOT = Path(__file__).parents[2]
 POLICY = (ROOT / "SECURITY.md").read_text()

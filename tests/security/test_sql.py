@@ -7,13 +7,13 @@ import pytest
 
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.sql import parse_expression, parse_predicate
+from refdelta.core.expressions.expression import Literal
+from refdelta.core.expressions.functions import FUNCTIONS
+from refdelta.core.expressions.like import like_matches
+from refdelta.core.expressions.predicate import evaluate
+from refdelta.core.table.types import BOOLEAN, LONG, STRING, StructField, StructType
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
 from refdelta.errors import DeltaError, PredicateError
-from refdelta.protocol.expression import Literal
-from refdelta.protocol.functions import FUNCTIONS
-from refdelta.protocol.like import like_matches
-from refdelta.protocol.predicate import evaluate
-from refdelta.protocol.types import BOOLEAN, LONG, STRING, StructField, StructType
 from refdelta_storage import LocalStore
 
 TABLE = StructType((StructField("a", LONG), StructField("s", STRING), StructField("b", BOOLEAN)))

@@ -19,7 +19,7 @@ from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
-from refdelta.ops import source
+from refdelta.operations.write import source
 from refdelta.questions import Questions
 from refdelta.read_record import ReadRecord
 from refdelta.staging import Staging

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.executor import ThreadExecutor
+from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import (
     ConcurrentModificationError,
     ConstraintViolationError,
@@ -17,7 +17,7 @@ from refdelta.errors import (
     InvalidArgumentError,
     StoreError,
 )
-from refdelta.ops import auto_compact
+from refdelta.operations.layout import auto_compact
 from refdelta.spark import SparkExecutor
 
 
@@ -227,7 +227,7 @@ def test_a_missing_file_is_told(path, executor):
 
 
 def test_vacuum_tells_how_far_it_came(path, monkeypatch):
-    from refdelta.ops import vacuum
+    from refdelta.operations.maintenance import vacuum
 
     def refuse(store, keys):
         raise StoreError("no")
@@ -305,8 +305,8 @@ def test_files_of_an_attempt_that_spark_kills_are_removed(spark, tmp_path):
 
     from pyspark import TaskContext
 
-    from refdelta.engine.snapshot import load_snapshot
-    from refdelta.engine.write import write_files
+    from refdelta.engine.log.snapshot import load_snapshot
+    from refdelta.engine.parquet.write import write_files
     from refdelta.location import open_location
 
     path, begun = tmp_path / "t", tmp_path / "begun"

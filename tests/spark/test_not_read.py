@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.protocol.features import REGISTRY
+from refdelta.core.table.features import REGISTRY
 from refdelta.spark import options as ours
 
 NOTES = Path(__file__).parents[2] / "spec_notes" / "divergences.md"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.snapshot import load_snapshot
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.location import open_location
 from refdelta.spark.stream_changes import Changes
 from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count

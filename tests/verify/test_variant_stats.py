@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from handmade import field, struct
 from refdelta.core.rows.deletion_vector import _TO_Z85
-from refdelta.protocol.variant import decode, encode, parted
+from refdelta.core.table.variant import decode, encode, parted
 from refdelta.verifier.run import verify_store
 from verify.tables import add, found, protocol, table
 

@@ -1,6 +1,6 @@
 """Reconciliation: from the actions of commits to the state of the table (PROTOCOL.md, "Action Reconciliation").
 
-This is the plain definition. The engine does the same for files in columns, in ``refdelta/engine/state.py``, and a
+This is the plain definition. The engine does the same for files in columns, in ``refdelta/engine/log/state.py``, and a
 property-based test holds the two equal.
 """
 

@@ -23,8 +23,8 @@ def _struck(folder: Path, paths: list[str]) -> None:
 def _install(folder: Path) -> None:
     from pyspark import TaskContext
 
-    from refdelta.engine import write
-    from refdelta.ops import compaction
+    from refdelta.engine.parquet import write
+    from refdelta.operations.layout import compaction
 
     real = write.write_files
 

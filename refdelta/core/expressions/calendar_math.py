@@ -1,0 +1,133 @@
+"""Dates and times as integers: what the functions of SQL make of them. The time zone is UTC."""
+
+from __future__ import annotations
+
+from refdelta.core.expressions.partition_values import DAY, date_of, days_of
+from refdelta.errors import ExpressionError
+
+UNITS = {
+    "year": "year",
+    "yyyy": "year",
+    "yy": "year",
+    "quarter": "quarter",
+    "month": "month",
+    "mm": "month",
+    "mon": "month",
+    "week": "week",
+    "day": "day",
+    "dd": "day",
+    "hour": "hour",
+    "minute": "minute",
+    "second": "second",
+    "millisecond": "millisecond",
+    "microsecond": "microsecond",
+}
+"""What date_trunc takes, and what it means by it."""
+
+CLOCK = {
+    "day": DAY,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
+"""Units of one length, in microseconds."""
+
+
+def year(days: int) -> int:
+    """The year of a date."""
+    return date_of(days)[0]
+
+
+def month(days: int) -> int:
+    """1 to 12."""
+    return date_of(days)[1]
+
+
+def day(days: int) -> int:
+    """1 to 31."""
+    return date_of(days)[2]
+
+
+def quarter(days: int) -> int:
+    """1 to 4."""
+    return (month(days) + 2) // 3
+
+
+def weekday(days: int) -> int:
+    """0 for Monday."""
+    return (days + 3) % 7
+
+
+def dayofweek(days: int) -> int:
+    """1 for Sunday."""
+    return (days + 4) % 7 + 1
+
+
+def dayofyear(days: int) -> int:
+    """1 to 366."""
+    return days - days_of(year(days), 1, 1) + 1
+
+
+def weekofyear(days: int) -> int:
+    """The ISO week: that of its Thursday."""
+    return (dayofyear(days - weekday(days) + 3) - 1) // 7 + 1
+
+
+def add_days(days: int, count: int) -> int:
+    """A date so many days later.
+
+    Raises:
+        ExpressionError: no date is that far.
+    """
+    found = days + count
+    if not -(2**31) <= found < 2**31:
+        raise ExpressionError(f"no date is {count} days from it")
+    return found
+
+
+def add_months(days: int, count: int) -> int:
+    """The same day so many months later, or the last of that month.
+
+    Raises:
+        ExpressionError: no date is that far.
+    """
+    y, m, d = date_of(days)
+    later, zero = divmod(y * 12 + m - 1 + count, 12)
+    return add_days(days_of(later, zero + 1, min(d, _length(later, zero + 1))), 0)
+
+
+def last_day(days: int) -> int:
+    """The last day of a date's month."""
+    y, m, _ = date_of(days)
+    return days_of(y, m, _length(y, m))
+
+
+def _length(y: int, m: int) -> int:
+    return days_of(y + m // 12, m % 12 + 1, 1) - days_of(y, m, 1)
+
+
+def trunc(days: int, unit: str) -> int:
+    """The first day of the year, quarter, month or week."""
+    y, m, _ = date_of(days)
+    match unit:
+        case "year":
+            return days_of(y, 1, 1)
+        case "quarter":
+            return days_of(y, (m - 1) // 3 * 3 + 1, 1)
+        case "month":
+            return days_of(y, m, 1)
+    return days - weekday(days)
+
+
+def date_trunc(micros: int, unit: str) -> int:
+    """The beginning of the unit that a time lies in.
+
+    Raises:
+        ExpressionError: it is before the first timestamp that there is.
+    """
+    found = micros // CLOCK[unit] * CLOCK[unit] if unit in CLOCK else trunc(micros // DAY, unit) * DAY
+    if found < -(2**63):
+        raise ExpressionError(f"the {unit} in which the timestamp lies begins before all timestamps")
+    return found

@@ -1,0 +1,323 @@
+"""Whether a file can hold a row for which a predicate is true: by its partition values, then by its statistics.
+
+This is the definition, file by file, for the few files that a conflict check looks at; its columnar twin, for whole
+tables, is ``engine/scan/skipping``. Statistics (PROTOCOL.md, "Per-file Statistics") are an aid: what is missing,
+malformed or contradicts itself says nothing, and then anything is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from refdelta.core.expressions import partition_values
+from refdelta.core.expressions.casting import convert_value, widen
+from refdelta.core.expressions.like import like_prefix
+from refdelta.core.expressions.ordering import order
+from refdelta.core.expressions.predicate import (
+    FALSE,
+    TRUE,
+    And,
+    BoolLiteral,
+    Cast,
+    Column,
+    Comparison,
+    Convert,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Value,
+    columns,
+    conjunction,
+    disjunction,
+    evaluate,
+    possible,
+    push_not,
+    value_of,
+)
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.pruning.stats import load_stats, lookup, statistic
+from refdelta.core.pruning.stats_source import StatsSource
+from refdelta.core.table.char_varchar import padded_upper
+from refdelta.core.table.types import (
+    DATE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    StructType,
+    physical_name,
+)
+from refdelta.errors import DeltaError, ExpressionError
+
+KEEP_ORDER: frozenset[tuple[DataType, DataType]] = frozenset(
+    {(TIMESTAMP, DATE), (TIMESTAMP_NTZ, DATE), (TIMESTAMP, TIMESTAMP_NTZ), (TIMESTAMP_NTZ, TIMESTAMP)}
+)
+"""Casts that keep the order of values, so that bounds stay bounds."""
+
+_MILLISECOND = 1_000
+_TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def may_match(predicate: Predicate, file: Add | Remove, schema: StructType, partition_columns: Sequence[str]) -> bool:
+    """Whether the file can hold a row for which the predicate is true; in doubt it can.
+
+    Args:
+        predicate: bound to the schema.
+        file: with its partition values and, if it has them, its statistics. They are parsed only where the partition
+            values leave the answer open.
+        schema: the table's.
+        partition_columns: by logical name.
+    """
+    return FileMatcher(predicate, schema, partition_columns).may_match(file)
+
+
+class FileMatcher:
+    """:func:`may_match` for many files and one predicate.
+
+    Args:
+        predicate: bound to the schema.
+        schema: the table's.
+        partition_columns: by logical name.
+    """
+
+    def __init__(self, predicate: Predicate, schema: StructType, partition_columns: Sequence[str]) -> None:
+        self.predicate = push_not(predicate)
+        names = {name.lower() for name in partition_columns}
+        self._partitions = [item for item in schema if item.name.lower() in names]
+        self._data = {path: StatsSource.of(schema, path) for path in columns(predicate) if path[0].lower() not in names}
+
+    @property
+    def partition_names(self) -> list[str]:
+        """The names of the partition columns in a file's partition values."""
+        return [physical_name(column) for column in self._partitions]
+
+    def may_match(self, file: Add | Remove) -> bool:
+        """See :func:`may_match`; a tombstone without partition values may match."""
+        if file.partition_values is None:
+            return True
+        known = self.partition_values(file.partition_values)
+        if known is None:
+            return True
+        if True not in possible(self.predicate, known):
+            return False
+        return not self._data or self.may_match_stats(self.residual(known), known, file.stats)
+
+    def partition_values(self, values: Mapping[str, str | None]) -> dict[str, Any] | None:
+        """A file's partition values as internal values by logical name; None where the log holds one that is none of
+        its column's type.
+        """
+        try:
+            return {c.name: partition_values.of_column(values.get(physical_name(c)), c) for c in self._partitions}
+        except DeltaError:
+            return None
+
+    def residual(self, known: Mapping[str, Any]) -> Predicate:
+        """What of the predicate is left to ask the statistics of files, once their partition is known: its conditions
+        on nothing but partition columns have become what they are there.
+
+        Args:
+            known: see :meth:`partition_values`.
+        """
+        return _residual(self.predicate, known)
+
+    def may_match_stats(self, residual: Predicate, known: Mapping[str, Any], text: str | None) -> bool:
+        """Whether the statistics of a file leave it possible.
+
+        Args:
+            residual: see :meth:`residual`.
+            known: see :meth:`partition_values`.
+            text: ``add.stats``.
+        """
+        found = load_stats(text)
+        stats = found if isinstance(found, dict) else {}
+        return _File(known, stats, self._data).may(residual)
+
+
+def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
+    if isinstance(predicate, And | Or):
+        # What decides by itself, and what decides nothing.
+        decides, idle = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
+        parts = [_residual(child, known) for child in predicate.children]
+        left = [part for part in parts if part != idle]
+        if decides in left:
+            return decides
+        return conjunction(left) if isinstance(predicate, And) else disjunction(left)
+    if not all(path[0] in known for path in columns(predicate)):
+        return predicate
+    try:
+        return TRUE if evaluate(predicate, known) is True else FALSE
+    except ExpressionError:
+        return TRUE  # whether it fails is for the rows to tell
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What is known of a value in a file: bounds, None where there are none, and whether some row has null, or another
+    value.
+    """
+
+    low: Any = None
+    high: Any = None
+    has_null: bool = True
+    has_value: bool = True
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows that have a value have the same."""
+        return self.low is not None and self.high is not None and order(self.low, self.high) == 0
+
+
+class _File:
+    """Answers for one file with statistics."""
+
+    def __init__(
+        self,
+        known: Mapping[str, Any],
+        stats: dict[str, Any],
+        sources: Mapping[tuple[str, ...], StatsSource],
+    ) -> None:
+        self.known, self.stats, self.sources = known, stats, sources
+        self.rows = statistic(stats.get("numRecords"), LONG)
+        self._columns: dict[tuple[str, ...], _Known] = {}
+
+    def may(self, predicate: Predicate) -> bool:
+        match predicate:
+            case And(children):
+                return all(map(self.may, children))
+            case Or(children):
+                return any(map(self.may, children))
+            case BoolLiteral(value):
+                return value is True
+        return self._atom(predicate)
+
+    def _atom(self, atom: Predicate) -> bool:
+        match atom:
+            case Comparison(op, left, right):
+                return self._comparison(op, self._value(left), self._value(right))
+            case Not(Comparison(_, left, right)):
+                one, other = self._value(left), self._value(right)
+                return one.has_null or other.has_null or not _same(one, other)
+            case IsNull(value):
+                return self._value(value).has_null
+            case Not(IsNull(value)) | Not(Like(value)):
+                return self._value(value).has_value
+            case In(value, items):
+                found = self._value(value)
+                return any(self._comparison("=", found, _constant(item.value)) for item in items)
+            case Not(In(value, items)):
+                found = self._value(value)
+                return all(
+                    item.value is not None and self._comparison("<>", found, _constant(item.value)) for item in items
+                )
+            case Like(value, pattern, escape):
+                return self._like(self._value(value), *like_prefix(pattern, escape))
+        return True
+
+    # --- what is known of a value ---
+
+    def _value(self, value: Value) -> _Known:
+        match value:
+            case Literal(constant):
+                return _constant(constant)
+            case Column(path) if path in self.sources:
+                if path not in self._columns:
+                    self._columns[path] = self._column(self.sources[path])
+                return self._columns[path]
+            case Cast(child, target):
+                return _moved(self._value(child), lambda bound: widen(bound, child.type, target))
+            case Convert(child, target) if (child.type, target) in KEEP_ORDER:
+                return _moved(self._value(child), lambda bound: convert_value(bound, child.type, target))
+        if not all(path[0] in self.known for path in columns(value)):
+            return _Known()
+        try:
+            return _constant(value_of(value, self.known))
+        except ExpressionError:
+            return _Known()
+
+    def _column(self, source: StatsSource) -> _Known:
+        nulls = statistic(lookup(self.stats, ("nullCount", *source.physical)), LONG)
+        # Under wide bounds a count of nulls that is neither 0 nor all rows says nothing, and nothing is made of it.
+        has_null = source.nested or nulls != 0
+        has_value = nulls is None or nulls != self.rows
+        low, high = (
+            statistic(lookup(self.stats, (side, *source.physical)), source.type) if source.bounded else None
+            for side in ("minValues", "maxValues")
+        )
+        high = _upper(high, source)
+        if source.char is not None and high is not None:
+            high = padded_upper(high, source.char)
+        if low is not None and high is not None and order(low, high) > 0:
+            # Bounds in the wrong order are no bounds: some writers let times wrap round.
+            low = high = None
+        return _Known(low, high, has_null, has_value)
+
+    # --- conditions ---
+
+    def _comparison(self, op: str, one: _Known, other: _Known) -> bool:
+        if op == "<=>":
+            return (one.has_null and other.has_null) or self._comparison("=", one, other)
+        if not (one.has_value and other.has_value):
+            return False
+        match op:
+            case "=":
+                return _at_most(one.low, other.high) and _at_most(other.low, one.high)
+            case "<>":
+                return not _same(one, other)
+            case "<":
+                return _at_most(one.low, other.high, strict=True)
+            case "<=":
+                return _at_most(one.low, other.high)
+            case ">":
+                return _at_most(other.low, one.high, strict=True)
+        return _at_most(other.low, one.high)
+
+    def _like(self, known: _Known, prefix: str, exact: bool) -> bool:
+        if exact:
+            return self._comparison("=", known, _constant(prefix))
+        if not known.has_value:
+            return False
+        low, high = known.low, known.high
+        return (high is None or high >= prefix) and (low is None or low <= prefix or low.startswith(prefix))
+
+
+def _constant(value: Any) -> _Known:
+    return _Known(value, value, has_null=value is None, has_value=value is not None)
+
+
+def _moved(known: _Known, function: Callable[[Any], Any]) -> _Known:
+    """What is known under a cast that keeps the order of values."""
+    try:
+        return _Known(function(known.low), function(known.high), known.has_null, known.has_value)
+    except ExpressionError:
+        return _Known()
+
+
+def _at_most(low: Any, high: Any, *, strict: bool = False) -> bool:
+    if low is None or high is None:
+        return True
+    return order(low, high) < (0 if strict else 1)
+
+
+def _same(one: _Known, other: _Known) -> bool:
+    return one.constant and other.constant and order(one.low, other.low) == 0
+
+
+def _upper(high: Any, source: StatsSource) -> Any:
+    """A maximum as a bound of the values that it was made of."""
+    if high is None:
+        return None
+    if source.type == STRING and high.endswith("\ufffd"):
+        # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
+        # became "?".
+        return high[:-1].removesuffix("?") + "\U0010ffff"
+    if source.type in _TIMES and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
+        # Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound.
+        return high + _MILLISECOND - 1
+    return high

@@ -1,0 +1,209 @@
+"""Delta types and Arrow types: every Delta type has one Arrow type, and some Arrow types that Delta lacks map to one
+without loss.
+
+What cannot be mapped without loss is refused by name. Nothing is changed silently.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from refdelta.core.table.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+from refdelta.engine.arrow import variant
+from refdelta.errors import SchemaMismatchError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TO_ARROW: dict[DataType, pa.DataType] = {
+    STRING: pa.string(),
+    LONG: pa.int64(),
+    INTEGER: pa.int32(),
+    SHORT: pa.int16(),
+    BYTE: pa.int8(),
+    DOUBLE: pa.float64(),
+    FLOAT: pa.float32(),
+    BOOLEAN: pa.bool_(),
+    BINARY: pa.binary(),
+    DATE: pa.date32(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    TIMESTAMP_NTZ: pa.timestamp("us"),
+    VOID: pa.null(),
+    VARIANT: variant.VARIANT,
+}
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type in which the engine holds a Delta type.
+
+    Raises:
+        UnsupportedTypeError: the engine has no such type (maps with keys of type void).
+    """
+    match data_type:
+        case DecimalType():
+            return pa.decimal128(data_type.precision, data_type.scale)
+        case StructType():
+            return pa.struct([arrow_field(item) for item in data_type])
+        case ArrayType():
+            return pa.list_(_field("element", data_type.element, data_type.contains_null))
+        case MapType() if data_type.key == VOID:
+            raise UnsupportedTypeError("maps without keys are not supported")  # they are never null, and of type void
+        case MapType():
+            value = _field("value", data_type.value, data_type.value_contains_null)
+            return pa.map_(pa.field("key", arrow_type(data_type.key), nullable=False), value)
+    found = _TO_ARROW.get(data_type)
+    if found is None:
+        raise UnsupportedTypeError(f"columns of type {data_type} are not supported")
+    return found
+
+
+def _field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
+    # Arrow has no null type that is not nullable.
+    return pa.field(name, arrow_type(data_type), nullable or data_type == VOID)
+
+
+def arrow_field(item: StructField) -> pa.Field:
+    """The Arrow field of a column, without metadata."""
+    try:
+        return _field(item.name, item.type, item.nullable)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"column {item.name}: {error}") from None
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """The Arrow schema of a table, its columns in order, by their logical names.
+
+    Raises:
+        UnsupportedTypeError: a column has a type that the engine does not have.
+    """
+    return pa.schema([arrow_field(item) for item in schema])
+
+
+def from_arrow(schema: pa.Schema) -> StructType:
+    """The Delta schema that holds data of an Arrow schema without loss.
+
+    Unsigned integers become the next wider signed ones (``uint64`` becomes ``decimal(20,0)``), dictionaries their
+    values, ``large_*``, views and fixed-size types the plain ones, seconds and milliseconds become microseconds.
+    Nanoseconds become microseconds too: a value that would lose digits is refused when it is met.
+
+    Raises:
+        UnsupportedTypeError: a column has a type that cannot be mapped without loss; the column's path is named.
+        SchemaMismatchError: two columns have the same name, up to its case.
+    """
+    return _struct(list(schema), "")
+
+
+def _struct(fields: list[pa.Field], path: str) -> StructType:
+    seen: dict[str, str] = {}
+    for item in fields:
+        name = item.name
+        twin = seen.get(name.lower())
+        seen[name.lower()] = name
+        if twin is not None:
+            raise SchemaMismatchError(
+                f"columns {path + twin!r} and {path + item.name!r} have the same name: "
+                "names are compared without regard to case"
+            )
+    return StructType(tuple(StructField(f.name, delta_type(f.type, path + f.name), f.nullable) for f in fields))
+
+
+def delta_type(data_type: pa.DataType, path: str) -> DataType:
+    """The Delta type for an Arrow type; ``path`` is the column's, for errors. See :func:`from_arrow`."""
+    if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
+        return delta_type(data_type.value_type, path)
+    if variant.is_variant(data_type):
+        return VARIANT
+    if pt.is_struct(data_type):
+        if not data_type.num_fields:
+            raise UnsupportedTypeError(f"column {path}: a struct without fields cannot be stored in Parquet")
+        return _struct(list(data_type.fields), f"{path}.")
+    if pt.is_map(data_type):
+        value = data_type.item_field
+        return MapType(
+            delta_type(data_type.key_type, f"{path}.key"), delta_type(value.type, f"{path}.value"), value.nullable
+        )
+    if _is_list(data_type):
+        element = data_type.value_field
+        return ArrayType(delta_type(element.type, f"{path}.element"), element.nullable)
+    if pt.is_decimal(data_type):
+        return _decimal(data_type, path)
+    if pt.is_timestamp(data_type):
+        return TIMESTAMP_NTZ if data_type.tz is None else TIMESTAMP
+    for accepts, mapped in _FROM_ARROW:
+        if accepts(data_type):
+            return mapped
+    raise UnsupportedTypeError(f"column {path}: Delta has no type for Arrow's {data_type}; {_advice(data_type)}")
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return any(
+        is_kind(data_type)
+        for is_kind in (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
+    )
+
+
+_FROM_ARROW: list[tuple[Callable[[pa.DataType], bool], DataType]] = [
+    (pt.is_int8, BYTE),
+    (pt.is_int16, SHORT),
+    (pt.is_uint8, SHORT),
+    (pt.is_int32, INTEGER),
+    (pt.is_uint16, INTEGER),
+    (pt.is_int64, LONG),
+    (pt.is_uint32, LONG),
+    (pt.is_uint64, DecimalType(20, 0)),
+    (pt.is_float16, FLOAT),
+    (pt.is_float32, FLOAT),
+    (pt.is_float64, DOUBLE),
+    (pt.is_boolean, BOOLEAN),
+    (pt.is_string, STRING),
+    (pt.is_large_string, STRING),
+    (pt.is_string_view, STRING),
+    (pt.is_binary, BINARY),
+    (pt.is_large_binary, BINARY),
+    (pt.is_binary_view, BINARY),
+    (pt.is_fixed_size_binary, BINARY),
+    (pt.is_date, DATE),
+    (pt.is_null, VOID),
+]
+
+
+def _decimal(data_type: pa.DataType, path: str) -> DecimalType:
+    precision, scale = data_type.precision, data_type.scale
+    if precision > 38 or not 0 <= scale <= precision:
+        raise UnsupportedTypeError(
+            f"column {path}: Delta's decimals have at most 38 digits and a scale between 0 and the precision, "
+            f"not {data_type}"
+        )
+    return DecimalType(precision, scale)
+
+
+def _advice(data_type: pa.DataType) -> str:
+    if pt.is_time(data_type) or pt.is_duration(data_type):
+        return "cast it to an integer, and keep the unit in the column's name"
+    if isinstance(data_type, pa.BaseExtensionType):
+        return "cast it to its storage type"
+    return "cast it to a type that Delta has"

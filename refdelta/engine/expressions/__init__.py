@@ -1,0 +1,1 @@
+"""Predicates and values over columns, and SQL as text."""

@@ -1,0 +1,284 @@
+"""Predicates over columns: the twin of :func:`refdelta.core.expressions.predicate.evaluate`, which is the
+definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.functions import FUNCTIONS
+from refdelta.core.expressions.like import like_regex
+from refdelta.core.expressions.predicate import (
+    FLIPPED,
+    And,
+    BoolLiteral,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Condition,
+    Convert,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Value,
+    walk,
+)
+from refdelta.core.table.types import DATE, FRACTIONAL, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.expressions.compare import compare
+from refdelta.engine.expressions.convert import convert
+from refdelta.engine.expressions.functions import bounded, call
+from refdelta.engine.expressions.partition import from_internal
+from refdelta.errors import ColumnNotFoundError, ExpressionError
+
+
+def row_mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
+    """The predicate for every row: true, false, or null where it cannot be told.
+
+    Args:
+        predicate: bound to the schema of the table that the rows are of.
+        batch: rows with at least the columns that the predicate looks at, by logical name, in the types of
+            :func:`refdelta.engine.arrow.schema.to_arrow`.
+
+    Returns:
+        As many booleans as there are rows. ``filter`` drops the rows that are false or null, as WHERE does.
+
+    Raises:
+        ColumnNotFoundError: the batch lacks a column.
+    """
+    if isinstance(batch, pa.Table):
+        batch = batch.combine_chunks()
+        chunks = batch.to_batches()
+        parts = [row_mask(predicate, chunk) for chunk in chunks]
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.bool_())
+    return _mask(predicate, batch)
+
+
+def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
+    """A value for every row.
+
+    Args:
+        value: bound to the schema of the table that the rows are of.
+        batch: see :func:`row_mask`; for a value of two relations it has two struct columns, named by the aliases.
+
+    Returns:
+        An array of as many values as there are rows, of the Arrow type of ``value.type``.
+
+    Raises:
+        ColumnNotFoundError: the batch lacks a column.
+        ExpressionError: there is no value for some row: a division by zero, a number that does not fit.
+    """
+    kind = arrow_type(value.type)
+    if isinstance(batch, pa.Table):
+        chunks = batch.combine_chunks().to_batches()
+        return pa.concat_arrays([evaluate_value(value, chunk) for chunk in chunks] or [pa.nulls(0, kind)])
+    found = _array(value, batch)
+    return found if found.type == kind else found.cast(kind)
+
+
+def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
+    match predicate:
+        case BoolLiteral(value):
+            return pa.repeat(pa.scalar(value, pa.bool_()), batch.num_rows)
+        case And(children):
+            return _combined(children, batch, pc.and_kleene, over=False)
+        case Or(children):
+            return _combined(children, batch, pc.or_kleene, over=True)
+        case Not(child):
+            return pc.invert(_mask(child, batch))
+        case Comparison(op, left, right) if isinstance(left, Literal):
+            return compare(FLIPPED[op], _array(right, batch), values(left, batch))
+        case Comparison(op, left, right):
+            first = _array(left, batch)
+            if op != "<=>" and can_fail(right):
+                return compare(op, first, _for_rows(first.is_valid(), batch, partial(_array, right)))
+            return compare(op, first, values(right, batch))
+        case In(value, items):
+            return _is_in(_array(value, batch), items)
+        case IsNull(value):
+            return _array(value, batch).is_null()
+        case Like(value, pattern, escape):
+            # RE2 anchors by text, not by line, unless told otherwise.
+            return pc.match_substring_regex(_array(value, batch), f"^{like_regex(pattern, escape)}$")
+
+
+def _combined(children: tuple[Predicate, ...], batch: pa.RecordBatch, combine: Any, *, over: bool) -> pa.BooleanArray:
+    """AND or OR; a row for which it is ``over`` is not shown to further conditions that may fail."""
+    found = _mask(children[0], batch)
+    for child in children[1:]:
+        if can_fail(child):
+            rows = pc.invert(pc.fill_null(pc.equal(found, over), False))
+            found = combine(found, _for_rows(rows, batch, partial(_mask, child)))
+        else:
+            found = combine(found, _mask(child, batch))
+    return found
+
+
+def _for_rows(rows: pa.BooleanArray, batch: pa.RecordBatch, function: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
+    """What a function makes of some rows, and null for the others, which it does not see."""
+    if pc.all(rows, min_count=0).as_py():
+        return function(batch)
+    found = function(batch.filter(rows))
+    places = pc.subtract(pc.cumulative_sum(rows.cast(pa.int64())), 1)
+    return found.take(pc.if_else(rows, places, pa.scalar(None, pa.int64())))
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def values(value: Value, batch: pa.RecordBatch) -> Any:
+    """A value as an array, a literal as a scalar.
+
+    Raises:
+        ColumnNotFoundError: the batch lacks a column.
+        ExpressionError: there is no value for some row.
+    """
+    match value:
+        case Literal(constant, data_type):
+            return scalar(constant, data_type)
+        case Cast(child, target):
+            return cast(_array(child, batch), child.type, target)
+        case Convert(child, target, lenient):
+            return convert(_array(child, batch), child.type, target, lenient=lenient)
+        case Condition(predicate):
+            return _mask(predicate, batch)
+        case Case():
+            return _case(value, batch)
+        case Call("coalesce", args):
+            return _coalesce(args, value.type, batch)
+        case Call():
+            return call(value, _arguments(value, batch))
+        case Column(path):
+            index = batch.schema.get_field_index(path[0])
+            if index < 0:
+                raise ColumnNotFoundError(path[0], batch.schema.names, "the data")
+            array = batch.column(index)
+            return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+def _arguments(node: Call, batch: pa.RecordBatch) -> list[pa.Array]:
+    """A function's arguments; where one is null and makes the function null, further ones are not asked for."""
+    function = FUNCTIONS[node.name]
+    if function.constants:
+        return [_array(node.args[0], batch)]
+    found: dict[int, pa.Array] = {}
+    for place in function.order(len(node.args)):
+        arg = node.args[place]
+        if found and function.strict and can_fail(arg):
+            rows = reduce(pc.and_, [array.is_valid() for array in found.values()])
+            found[place] = _for_rows(rows, batch, partial(_array, arg))
+        else:
+            found[place] = _array(arg, batch)
+    return [found[place] for place in range(len(node.args))]
+
+
+def _array(value: Value, batch: pa.RecordBatch) -> pa.Array:
+    found = values(value, batch)
+    return _repeated(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def _repeated(constant: pa.Scalar, rows: int) -> pa.Array:
+    bounded("a constant", pa.repeat(constant, 1).nbytes * rows, rows)
+    return pa.repeat(constant, rows)
+
+
+def _case(node: Case, batch: pa.RecordBatch) -> pa.Array:
+    kind = arrow_type(node.type)
+    found, open_ = pa.nulls(batch.num_rows, kind), pa.repeat(pa.scalar(True), batch.num_rows)
+    for condition, value in node.branches:
+        mask = _for_rows(open_, batch, partial(_mask, condition)) if can_fail(condition) else _mask(condition, batch)
+        hit = pc.and_(open_, pc.fill_null(mask, False))
+        found = _chosen(hit, value, batch, found)
+        open_ = pc.and_(open_, pc.invert(hit))
+    return _chosen(open_, node.otherwise, batch, found)
+
+
+def _coalesce(args: tuple[Value, ...], data_type: DataType, batch: pa.RecordBatch) -> pa.Array:
+    found = pa.nulls(batch.num_rows, arrow_type(data_type))
+    for arg in args:
+        found = _chosen(found.is_null(), arg, batch, found)
+    return found
+
+
+def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: pa.Array) -> pa.Array:
+    """The value for some rows, what there is for the others."""
+    found = _for_rows(rows, batch, partial(_array, value)) if can_fail(value) else values(value, batch)
+    if isinstance(found, pa.Scalar):
+        bounded("a constant", pa.repeat(found, 1).nbytes * batch.num_rows, batch.num_rows)
+    return pc.if_else(rows, found, others)
+
+
+def can_fail(node: Expression) -> bool:
+    """Whether there may be rows for which an expression has no value."""
+    return any(
+        (isinstance(part, Call) and part.name in FUNCTIONS and FUNCTIONS[part.name].fails)
+        or (isinstance(part, Convert) and not part.lenient)
+        or (isinstance(part, Cast) and part.child.type == DATE)
+        for part in walk(node)
+    )
+
+
+def compute_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type in which values are compared; a comparison may need more digits than a column can have."""
+    if isinstance(data_type, DecimalType) and data_type.precision > 38:
+        return pa.decimal256(data_type.precision, data_type.scale)
+    return arrow_type(data_type)
+
+
+def scalar(value: Any, data_type: DataType) -> pa.Scalar:
+    """An internal value as an Arrow scalar."""
+    if value is None or isinstance(data_type, DecimalType):
+        return pa.scalar(value, compute_type(data_type))
+    return from_internal([value], data_type)[0]
+
+
+def cast(array: Any, source: DataType, target: DataType) -> Any:
+    """An array in a wider type, see :class:`refdelta.core.expressions.predicate.Cast`.
+
+    Raises:
+        ExpressionError: a date that no timestamp reaches.
+    """
+    if source in (TIMESTAMP, TIMESTAMP_NTZ) and target in (TIMESTAMP, TIMESTAMP_NTZ):
+        return array.cast(pa.int64()).cast(arrow_type(target))
+    if source == DATE and target == TIMESTAMP:
+        array, source = cast(array, DATE, TIMESTAMP_NTZ), TIMESTAMP_NTZ
+        return cast(array, source, target)
+    if isinstance(source, DecimalType) and target in FRACTIONAL:
+        return convert(array, source, target)
+    try:
+        # A long that no double equals is compared by the nearest one, as in Spark.
+        return pc.cast(array, compute_type(target), safe=source == DATE)
+    except pa.ArrowInvalid as error:
+        raise ExpressionError(f"a value of type {source} is beyond {target}: {error}") from None
+
+
+def _is_in(array: Any, items: tuple[Literal, ...]) -> pa.BooleanArray:
+    constants = [item.value for item in items if item.value is not None]
+    if any(isinstance(value, float) and value == 0 for value in constants):
+        # Arrow looks values up by their bits, and zero has two forms.
+        constants += [0.0, -0.0]
+    data_type = items[0].type
+    if isinstance(data_type, DecimalType):
+        known = pa.array(constants, compute_type(data_type))
+    else:
+        known = from_internal(constants, data_type)
+    found = pc.is_in(array, value_set=known)
+    if any(isinstance(value, float) and math.isnan(value) for value in constants):
+        found = pc.or_(found, pc.fill_null(pc.is_nan(array), False))
+    if any(item.value is None for item in items):
+        # A miss is unknown: the null may have been the value.
+        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), found)

@@ -1,0 +1,184 @@
+"""Predicates from what users write: SQL in Spark's dialect, or the list form that ``deltalake`` takes.
+
+sqlglot is imported with the first text that is read: most reads and appends have none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from refdelta.arguments import is_unicode
+from refdelta.core.expressions import partition_values
+from refdelta.core.expressions.binding import bind
+from refdelta.core.expressions.predicate import (
+    FLIPPED,
+    Column,
+    Comparison,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Predicate,
+    Value,
+    conjunction,
+    disjunction,
+)
+from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    StructType,
+)
+from refdelta.errors import PredicateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Predicate:
+    """A predicate from SQL, bound to a schema.
+
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, IS TRUE, <=> and LIKE over values as in :func:`parse_expression`.
+
+    Args:
+        sql: a condition in Spark's dialect.
+        schema: the table's, or a scope of several relations.
+        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
+
+    Raises:
+        PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
+        ColumnNotFoundError: a column that the schema does not have.
+    """
+    from refdelta.engine.expressions.sql_reader import Reader
+
+    return Reader(sql, Scope.of(schema), _now(now)).read()
+
+
+def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Value:
+    """A value from SQL, bound to a schema: it knows its ``type``.
+
+    Literals, columns and fields of structs, arithmetic, CASE, CAST, conditions, and the functions of
+    :mod:`refdelta.core.expressions.functions`. The session's time zone is UTC; what fails in Spark's ANSI mode fails
+    here, when it is evaluated.
+
+    Args:
+        sql: an expression in Spark's dialect.
+        schema: the table's, or a scope of several relations.
+        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
+
+    Raises:
+        PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
+        ColumnNotFoundError: a column that the schema does not have.
+    """
+    from refdelta.engine.expressions.sql_reader import Reader
+
+    return Reader(sql, Scope.of(schema), _now(now), "expression").read_value()
+
+
+def _now(now: int | None) -> int:
+    return time.time_ns() // 1_000 if now is None else now
+
+
+def from_filters(filters: str | Sequence[Any], schema: StructType) -> Predicate:
+    """A predicate from what ``filters=`` takes.
+
+    Args:
+        filters: SQL, or a list of ``(column, op, value)`` of which all must hold, or a list of such lists of which one
+            must. Operators: = == != <> < <= > >=, ``in`` and ``not in`` with a list, ``is`` and ``is not`` with None.
+        schema: the table's.
+
+    Raises:
+        PredicateError: it is none of these, or a value does not fit its column.
+        ColumnNotFoundError: a column that the schema does not have.
+    """
+    if isinstance(filters, str):
+        return parse_predicate(filters, schema)
+    groups = list(filters)
+    if not groups:
+        raise PredicateError("filters is an empty list; leave it out to read everything")
+    if all(isinstance(group, tuple) for group in groups):
+        groups = [groups]
+    return bind(disjunction(conjunction(_term(term, schema) for term in _terms(group)) for group in groups), schema)
+
+
+# --- lists -------------------------------------------------------------------------------------------------------
+
+
+def _terms(group: Any) -> list[Any]:
+    terms = list(group) if isinstance(group, list | tuple) else []
+    if not terms:
+        raise PredicateError(f"a filter is a list of (column, operator, value), not {group!r}")
+    return terms
+
+
+def _term(term: Any, schema: StructType) -> Predicate:
+    if not isinstance(term, tuple | list) or len(term) != 3 or not isinstance(term[0], str):
+        raise PredicateError(f"a filter is (column, operator, value), not {term!r}")
+    name, op, value = term[0], str(term[1]).strip().lower(), term[2]
+    column = Column((name,) if name in schema else tuple(name.split(".")))
+    if op in ("in", "not in"):
+        if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+            raise PredicateError(f"filter on {name}: {op!r} takes a list of values, not {value!r}")
+        found = In(column, tuple(python_literal(item, name) for item in value))
+        return Not(found) if op == "not in" else found
+    if op in ("is", "is not") and value is None:
+        return Not(IsNull(column)) if op == "is not" else IsNull(column)
+    known = {"==": "=", "!=": "<>"}.get(op, op)
+    if known not in FLIPPED:
+        raise PredicateError(f"filter on {name}: there is no operator {term[1]!r}")
+    literal = python_literal(value, name)
+    if literal.value is None and known in ("=", "<>"):
+        return IsNull(column) if known == "=" else Not(IsNull(column))
+    return Comparison(known, column, literal)
+
+
+def python_literal(value: Any, name: str) -> Literal:
+    """A Python value as a literal; ``name`` is the column that it is compared with, for errors.
+
+    Raises:
+        PredicateError: it has no Delta type.
+    """
+    match value:
+        case None:
+            return Literal(None, VOID)
+        case bool():
+            return Literal(value, BOOLEAN)
+        case int() if -(2**63) <= value < 2**63:
+            return Literal(value, LONG)
+        case int() | Decimal():
+            from refdelta.engine.expressions.sql_words import number_literal
+
+            return number_literal(f"{value:f}" if isinstance(value, Decimal) else str(value) + ".")
+        case float():
+            return Literal(value, DOUBLE)
+        case str() if is_unicode(value):
+            return Literal(value, STRING)
+        case str():
+            raise PredicateError(f"filter on {name}: {value!r:.80} holds half a character, which no Unicode text can")
+        case bytes():
+            return Literal(value, BINARY)
+        case dt.datetime():
+            return _datetime(value)
+        case dt.date():
+            return Literal(partition_values.days_of(value.year, value.month, value.day), DATE)
+    item = getattr(value, "item", None) or getattr(value, "as_py", None)
+    plain = item() if callable(item) else value
+    if plain is value or type(plain) is type(value):
+        raise PredicateError(f"filter on {name}: a value of type {type(value).__name__} cannot be compared")
+    return python_literal(plain, name)
+
+
+def _datetime(value: dt.datetime) -> Literal:
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    micros = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    return Literal(micros, TIMESTAMP_NTZ if value.tzinfo is None else TIMESTAMP)

@@ -1,0 +1,1 @@
+"""The log in stores: snapshots, checkpoints, checksums, listings, cleanup."""

@@ -1,0 +1,250 @@
+"""Checkpoints of every kind, read into columns (PROTOCOL.md, "Checkpoints").
+
+Only the columns that a snapshot needs are read: the tombstones stay where they are until someone asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.log.actions import Add, CheckpointMetadata, DomainMetadata, Metadata, Protocol, Remove, Sidecar, Txn
+from refdelta.core.log.codec import decode_commit, without_unset
+from refdelta.core.log.paths import sidecar_key
+from refdelta.engine.arrow.arrays import array_of, check_values
+from refdelta.engine.log.state import (
+    DELETION_VECTOR_TYPE,
+    FILE_SCHEMA,
+    STATS_PARSED,
+    TOMBSTONE_SCHEMA,
+    adds_table,
+    concat_files,
+    removes_table,
+)
+from refdelta.engine.parquet.files import log_bytes, log_errors, open_parquet
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.errors import InvalidLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from refdelta.core.log.actions import AnyAction
+    from refdelta.core.log.segment import CheckpointFiles
+    from refdelta_storage.base import Store
+
+_TRUE = pa.nulls(1).is_null()[0]
+# The actions of a checkpoint that are few, and read as values.
+_SINGLE: dict[str, Any] = {
+    "protocol": Protocol,
+    "metaData": Metadata,
+    "txn": Txn,
+    "domainMetadata": DomainMetadata,
+    "sidecar": Sidecar,
+    "checkpointMetadata": CheckpointMetadata,
+}
+
+
+@dataclass(frozen=True)
+class CheckpointContent:
+    """What a checkpoint holds: the file actions as columns, the rest as values."""
+
+    files: pa.Table
+    actions: list[AnyAction] = field(default_factory=list)
+
+
+def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointContent:
+    """Read a checkpoint without its tombstones.
+
+    Args:
+        store: the table's folder.
+        checkpoint: the files of one complete checkpoint.
+
+    Returns:
+        The live files, of ``FILE_SCHEMA``, with a column ``stats_parsed`` where the checkpoint has statistics only as
+        a struct; and the other actions.
+
+    Raises:
+        InvalidLogError: a file cannot be read or breaks the protocol; the error names it.
+    """
+    actions, tables = _read(store, _sized(checkpoint), "add", FILE_SCHEMA, list(_SINGLE))
+    files = concat_files(tables + _read(store, _sidecars(store, actions), "add", FILE_SCHEMA)[1])
+    return CheckpointContent(files, [action for action in actions if not isinstance(action, Sidecar)])
+
+
+def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
+    """The ``remove`` actions of a checkpoint, of ``TOMBSTONE_SCHEMA``. Raises ``InvalidLogError``."""
+    actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"])
+    return concat_files(tables + _read(store, _sidecars(store, actions), "remove", TOMBSTONE_SCHEMA)[1])
+
+
+def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
+    """The keys of a checkpoint's sidecars. Raises ``InvalidLogError``."""
+    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
+    return [key for key, _ in _sidecars(store, actions)]
+
+
+# The key of a file, and its size in bytes as the log has it.
+_Sized = tuple[str, int]
+# The other actions of a file, and its files.
+_Content = tuple[list["AnyAction"], pa.Table]
+
+
+def _sized(checkpoint: CheckpointFiles) -> list[_Sized]:
+    return [(file.key, file.size) for file in checkpoint.files]
+
+
+def _sidecars(store: Store, actions: Iterable[AnyAction]) -> list[_Sized]:
+    return [
+        (sidecar_key(action.path, store.uri), action.size_in_bytes) for action in actions if isinstance(action, Sidecar)
+    ]
+
+
+def _read(
+    store: Store, files: Sequence[_Sized], action: str, schema: pa.Schema, singles: Sequence[str] = ()
+) -> tuple[list[AnyAction], list[pa.Table]]:
+    """Read files of a checkpoint side by side.
+
+    Args:
+        store: the table's folder.
+        files: the files.
+        action: which file action is wanted: ``add`` or ``remove``.
+        schema: the columns to make of it.
+        singles: the other actions that are wanted.
+
+    Returns:
+        The other actions of all files, and the file actions of each, in the order of the files.
+    """
+    executor = ThreadExecutor.for_store(store, pa.chunked_array([array_of([size for _, size in files], pa.int64())]))
+    run = executor.map if len(files) > 1 else map
+    contents = list(run(lambda file: _read_file(store, file, action, schema, singles), files))
+    return [one for others, _ in contents for one in others], [table for _, table in contents]
+
+
+def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+    key, size = file
+    if not key.endswith(".json"):
+        with log_errors(key):
+            return _content(open_parquet(store, key, size), key, action, schema, singles)
+    actions = decode_commit(log_bytes(store, key), key)
+    others: list[AnyAction] = [one for one in actions if not isinstance(one, (Add, Remove))]
+    if action == "add":
+        return others, adds_table([one for one in actions if isinstance(one, Add)])
+    return others, removes_table([one for one in actions if isinstance(one, Remove)])
+
+
+def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others.
+
+    Row groups that have neither are passed over: most checkpoints have no row with a tombstone. Those with files have
+    nothing else, as most writers have it: then they are read by themselves, unless that is one request more.
+    """
+    fields = _struct_fields(parquet, action, key) if action in parquet.schema_arrow.names else {}
+    inner = [f"{action}.{name}" for name in schema.names if name in fields]
+    present = [name for name in singles if name in parquet.schema_arrow.names]
+    others = parquet.row_groups_with([f"{name}.{_REQUIRED[name]}" for name in present])
+    files = parquet.row_groups_with([f"{action}.path"]) if inner else []
+    passes = [(others, present), (files, inner)]
+    if parquet.far or not set(others).isdisjoint(files):
+        passes = [(sorted({*others, *files}), [*present, *inner])]
+    actions: list[AnyAction] = []
+    batches = []
+    for batch in chain.from_iterable(parquet.iter_held_batches(columns, groups) for groups, columns in passes):
+        for name in (name for name in present if name in batch.schema.names):
+            actions += _values(batch.column(name), name, key)
+        if inner and action in batch.schema.names:
+            batches += _flat(batch.column(action), schema)
+    table = pa.Table.from_batches(batches, schema)
+    # Statistics as a struct stand in where those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
+    if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
+        own = pa.schema([fields[STATS_PARSED]])
+        again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"])
+        parsed = pa.Table.from_batches([rows for batch in again for rows in _flat(batch.column("add"), own)], own)
+        table = table.append_column(own.field(0), parsed.column(0))
+    return actions, table
+
+
+def _struct_fields(parquet: Any, action: str, key: str) -> dict[str, pa.Field]:
+    column = parquet.schema_arrow.field(action).type
+    if not pa.types.is_struct(column):
+        raise InvalidLogError(f"its column {action!r} is {column}, not a struct", file=key)
+    fields = {column.field(i).name: column.field(i) for i in range(column.num_fields)}
+    if "path" not in fields:
+        raise InvalidLogError(f"its column {action!r} has no field 'path'", file=key)
+    return fields
+
+
+def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The rows of a column that hold its action, with its fields as columns; none if there are no such rows."""
+    struct = _valid(struct, pc.is_valid(pc.struct_field(struct, "path")))
+    if not len(struct):
+        return []
+    rows = pa.record_batch([_column(struct, field) for field in schema], schema=schema)
+    check_values(rows)
+    return [rows]
+
+
+def _valid(struct: pa.StructArray, known: pa.BooleanArray) -> pa.StructArray:
+    """The rows that are known. Adds stand together in most files: then nothing is copied."""
+    count = known.true_count
+    first = pc.index(known, _TRUE).as_py()
+    if 2 * count > len(known) and known.slice(first, count).true_count == count:
+        return struct.slice(first, count)
+    return struct.filter(known)
+
+
+def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:
+    if struct.type.get_field_index(field.name) < 0:
+        return pa.nulls(len(struct), field.type)
+    column = pc.struct_field(struct, field.name).cast(field.type)
+    return _whole(column) if field.type == DELETION_VECTOR_TYPE and column.null_count < len(column) else column
+
+
+def _whole(vectors: pa.StructArray) -> pa.StructArray:
+    """Deletion vectors that have what they must; a struct of nulls is none."""
+    vectors = pc.if_else(pc.is_valid(pc.struct_field(vectors, "storageType")), vectors, None)
+    for name in ("pathOrInlineDv", "sizeInBytes", "cardinality"):
+        if pc.struct_field(vectors, name).null_count > vectors.null_count:
+            raise ValueError(f"a deletion vector without {name}")
+    return vectors
+
+
+def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:
+    """The few actions of a column, as values."""
+    if column.null_count == len(column):
+        return []
+    rows = column.filter(_is_set(column, name)).to_pylist(maps_as_pydicts="strict")
+    return [_convert(row, name, key) for row in rows]
+
+
+# The field of each action that is never null where the action is there. Some writers leave a struct of nulls instead of
+# a null.
+_REQUIRED = {
+    "protocol": "minReaderVersion",
+    "metaData": "id",
+    "txn": "appId",
+    "domainMetadata": "domain",
+    "sidecar": "path",
+    "checkpointMetadata": "version",
+}
+
+
+def _is_set(column: pa.StructArray, name: str) -> pa.Array:
+    if not pa.types.is_struct(column.type) or column.type.get_field_index(_REQUIRED[name]) < 0:
+        raise ValueError(f"its column {name!r} is {column.type}")
+    return pc.and_(pc.is_valid(column), pc.is_valid(pc.struct_field(column, _REQUIRED[name])))
+
+
+def _convert(row: dict[str, Any], name: str, key: str) -> AnyAction:
+    present = {field: value for field, value in row.items() if value is not None}
+    if name == "metaData":
+        present = without_unset(present)
+    try:
+        action: AnyAction = msgspec.convert(present, _SINGLE[name])
+    except msgspec.ValidationError as error:
+        raise InvalidLogError(f"{name}: {error}", file=key) from error
+    return action

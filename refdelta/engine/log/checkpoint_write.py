@@ -1,0 +1,314 @@
+"""Writing checkpoints: the whole state of a version (PROTOCOL.md, "Checkpoints").
+
+By the policy ``classic`` it is one Parquet file with the name that every reader knows; where the protocol supports
+``v2Checkpoint`` its content follows the V2 specification, otherwise V1. By the policy ``v2`` the file has a name that
+no other writer can take, and where there are many files in the table, sidecars list them. The list of files stays
+columnar all the way.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from refdelta.core.log.actions import Action, CheckpointMetadata, Metadata, Sidecar
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import SIDECARS, checkpoint_key, last_checkpoint_key, uuid_checkpoint_key
+from refdelta.core.log.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
+from refdelta.core.table.features import features_of
+from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
+from refdelta.engine.log.parsed_stats import partition_values_parsed, stats_parsed
+from refdelta.engine.log.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.parquet.layout import CODECS, codec_of, pages_of
+from refdelta.errors import InvalidArgumentError
+from refdelta_storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage.base import Store
+
+_STRINGS = pa.map_(pa.string(), pa.string())
+_NAMES = pa.list_(pa.field("element", pa.string()))
+_TXN = pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])
+_METADATA = pa.struct(
+    [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("description", pa.string()),
+        ("format", pa.struct([("provider", pa.string()), ("options", _STRINGS)])),
+        ("schemaString", pa.string()),
+        ("partitionColumns", _NAMES),
+        ("configuration", _STRINGS),
+        ("createdTime", pa.int64()),
+    ]
+)
+_PROTOCOL = pa.struct(
+    [
+        ("minReaderVersion", pa.int32()),
+        ("minWriterVersion", pa.int32()),
+        ("readerFeatures", _NAMES),
+        ("writerFeatures", _NAMES),
+    ]
+)
+_DOMAIN = pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())])
+_CHECKPOINT_METADATA = pa.struct([("version", pa.int64()), ("tags", _STRINGS)])
+_SIDECAR = pa.struct(
+    [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _STRINGS)]
+)
+# The actions that are few, in the order in which they are written.
+_TYPES = {
+    "protocol": _PROTOCOL,
+    "metaData": _METADATA,
+    "txn": _TXN,
+    "domainMetadata": _DOMAIN,
+    "checkpointMetadata": _CHECKPOINT_METADATA,
+    "sidecar": _SIDECAR,
+}
+# A tombstone in a checkpoint has neither statistics nor tags.
+_REMOVE_FIELDS = [field for field in TOMBSTONE_SCHEMA if field.name != "tags"]
+# Rows of a row group: what a reader holds at once.
+_BLOCK = 64 * 1024
+# So many files a checkpoint of the policy v2 lists itself at most, and a sidecar: readers take sidecars side by side.
+_LISTED = 100_000
+
+TopLevel = Literal["parquet", "json"]
+"""In which form a checkpoint of the policy v2 is written. As JSON, it always leaves the list of files to sidecars."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A checkpoint that was written.
+
+    Attributes:
+        version: its version.
+        key: its file in the store, which names the sidecars.
+        actions: how many actions it has, those in sidecars included.
+        adds: how many of these are live files.
+        size: its size in bytes, with that of the sidecars.
+    """
+
+    version: int
+    key: str
+    actions: int
+    adds: int
+    size: int
+
+
+def write_checkpoint(
+    store: Store,
+    snapshot: Snapshot,
+    *,
+    now_ms: int | None = None,
+    top_level: TopLevel = "parquet",
+    policy: str | None = None,
+) -> CheckpointInfo:
+    """Write the checkpoint of a version that is committed, then point ``_last_checkpoint`` to it.
+
+    Implements PROTOCOL.md, "Checkpoint Schema", "V2 Spec", "Sidecar File Schema" and "Last Checkpoint File".
+    Tombstones older than ``delta.deletedFileRetentionDuration`` and application ids older than
+    ``delta.setTransactionRetentionDuration`` are left out. Statistics are written as JSON and as structs by
+    ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``; those that the log has as structs
+    only are kept in any case.
+
+    Args:
+        store: the table's folder.
+        snapshot: the version.
+        now_ms: the time from which retention counts, in milliseconds since 1970; None is now.
+        top_level: the form of a checkpoint of the policy v2.
+        policy: ``classic`` for the name that every reader knows; None for ``delta.checkpointPolicy``.
+
+    Raises:
+        InvalidArgumentError: JSON is asked for, and the table's checkpoints are classic.
+        StoreError: the store refused or failed; no part of a checkpoint is visible then.
+        InvalidLogError: the tombstones cannot be read again.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    small = _small_actions(snapshot, now_ms)
+    own_name = (policy or snapshot.properties.checkpoint_policy) == "v2" and "checkpointMetadata" in small
+    if top_level != "parquet" and not own_name:
+        raise InvalidArgumentError(
+            "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
+        )
+    adds, removes = _adds(snapshot), _removes(snapshot, now_ms)
+    form = _Form(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
+    files = {"add": adds, "remove": removes}
+    if own_name and (top_level == "json" or len(adds) + len(removes) > _LISTED):
+        small["sidecar"] = _write_sidecars(store, files, form)
+        files = {name: column.slice(0, 0) for name, column in files.items()}
+    key = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
+    key = key or checkpoint_key(snapshot.version)
+    size = _write_parquet(store, key, small, files, form) if top_level == "parquet" else _write_json(store, key, small)
+    count = sum(map(len, small.values())) + len(adds) + len(removes)
+    size += sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
+    info = CheckpointInfo(snapshot.version, key, count, len(adds), size)
+    _point_to(store, info)
+    return info
+
+
+# --- the files ---------------------------------------------------------------------------------------------------
+
+
+class _Form(NamedTuple):
+    """What the table's properties ask of its Parquet files."""
+
+    codec: str
+    pages: Literal["1.0", "2.0"]
+
+
+def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _Form) -> list[Sidecar]:
+    """Files of the table, each in one sidecar."""
+    sidecars = []
+    for name, column in files.items():
+        for start in range(0, len(column), _LISTED):
+            part = {kind: other.slice(0, 0) for kind, other in files.items()} | {name: column.slice(start, _LISTED)}
+            path = f"{uuid.uuid4()}.parquet"
+            size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part, form)
+            sidecars.append(Sidecar(path=path, size_in_bytes=size, modification_time=time.time_ns() // 1_000_000))
+    return sidecars
+
+
+def _write_parquet(
+    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _Form
+) -> int:
+    """Write actions, one a row, and give the size of the file in bytes."""
+    types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
+    schema = pa.schema([(name, types[name]) for name in _order(types)])
+    with store_errors(f"write {key}"), store.open_output(key) as sink:
+        how = {"compression": form.codec, "data_page_version": form.pages, "store_schema": False}
+        with pq.ParquetWriter(sink, schema, **how) as writer:
+            for name, actions in small.items():
+                if actions:
+                    rows = [_as_row(action) for action in actions]
+                    writer.write_batch(_rows(schema, name, nested_array(rows, types[name])))
+            for name, column in files.items():
+                for chunk in _blocks(column):
+                    writer.write_batch(_rows(schema, name, chunk))
+        return sink.tell()
+
+
+def _write_json(store: Store, key: str, small: Mapping[str, Sequence[Any]]) -> int:
+    data = encode_commit([action for actions in small.values() for action in actions])
+    with store_errors(f"write {key}"):
+        store.put(key, data)
+    return len(data)
+
+
+def _order(types: dict[str, Any]) -> list[str]:
+    """The columns in the order that delta-spark gives them."""
+    known = ["txn", "add", "remove", "metaData", "protocol", "domainMetadata", "checkpointMetadata", "sidecar"]
+    return [name for name in known if name in types]
+
+
+# --- the actions that are few ------------------------------------------------------------------------------------
+
+
+def _small_actions(snapshot: Snapshot, now_ms: int) -> dict[str, Sequence[Any]]:
+    retention = snapshot.properties.set_transaction_retention_ms
+    txns = [
+        txn
+        for txn in snapshot.txns.values()
+        if retention is None or txn.last_updated is None or txn.last_updated > now_ms - retention
+    ]
+    small: dict[str, Sequence[Any]] = {
+        "protocol": [snapshot.protocol],
+        "metaData": [snapshot.metadata],
+        "txn": txns,
+        "domainMetadata": list(snapshot.domains.values()),
+    }
+    if "v2Checkpoint" in features_of(snapshot.protocol):
+        small |= {"checkpointMetadata": [CheckpointMetadata(version=snapshot.version)], "sidecar": []}
+    return small
+
+
+def _as_row(action: Action) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(action)
+    if isinstance(action, Metadata):
+        # Null maps would surprise readers for whom these fields always have a value.
+        row["format"] = {"provider": "parquet", "options": {}} | row.get("format", {})
+        row.setdefault("configuration", {})
+        row["format"]["options"] = list(row["format"]["options"].items())
+        row["configuration"] = list(row["configuration"].items())
+    return row
+
+
+# --- the file actions --------------------------------------------------------------------------------------------
+
+
+def _adds(snapshot: Snapshot) -> pa.ChunkedArray:
+    files, properties = snapshot.files, snapshot.properties
+    columns = {name: files.column(name) for name in FILE_SCHEMA.names if name != "stats"}
+    # The change was told when it was committed; a checkpoint only describes the state.
+    columns["dataChange"] = _all_false(files.num_rows)
+    if properties.write_stats_as_json:
+        columns["stats"] = files.column("stats")
+    if properties.write_stats_as_struct:
+        values = partition_values_parsed(files, snapshot.schema, snapshot.partition_columns)
+        if values is not None:
+            columns["partitionValues_parsed"] = values
+    if properties.write_stats_as_struct or STATS_PARSED in files.column_names:
+        clustering = snapshot.clustering_columns
+        parsed = stats_parsed(files, snapshot.schema, snapshot.partition_columns, properties, clustering)
+        if parsed is not None:
+            columns[STATS_PARSED] = parsed
+    return _struct(columns)
+
+
+def _removes(snapshot: Snapshot, now_ms: int) -> pa.ChunkedArray:
+    tombstones = snapshot.tombstones()
+    oldest = now_ms - snapshot.properties.deleted_file_retention_ms
+    # One without a time counts as expired, as delta-spark has it.
+    tombstones = tombstones.filter(
+        pc.greater(tombstones.column("deletionTimestamp"), array_of([oldest], pa.int64())[0])
+    )
+    columns = {field.name: tombstones.column(field.name) for field in _REMOVE_FIELDS}
+    columns["dataChange"] = _all_false(tombstones.num_rows)
+    return _struct(columns)
+
+
+def _all_false(count: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bytes(count // 8 + 1))])])
+
+
+def _struct(columns: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The columns as one column of structs, of which none is null."""
+    table = pa.table(columns)
+    kind = pa.struct(list(table.schema))
+    chunks = [pa.StructArray.from_arrays(batch.columns, fields=list(kind)) for batch in table.to_batches()]
+    return pa.chunked_array(chunks, kind)
+
+
+def _blocks(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for start in range(0, len(column), _BLOCK):
+        yield one_array(column.slice(start, _BLOCK))
+
+
+def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:
+    """Rows that have only this one action."""
+    columns = [values if field.name == name else pa.nulls(len(values), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+# --- the hint ----------------------------------------------------------------------------------------------------
+
+
+def _point_to(store: Store, info: CheckpointInfo) -> None:
+    key = last_checkpoint_key()
+    try:
+        current = parse_last_checkpoint(store.get(key))
+    except StorageError:
+        current = None  # there is none, or one that cannot be read and is as good as none
+    # Another writer may have come further meanwhile: the hint never goes back.
+    if current is not None and current.version > info.version:
+        return
+    hint = LastCheckpoint(version=info.version, size=info.actions, size_in_bytes=info.size, num_of_add_files=info.adds)
+    with store_errors(f"write {key}"):
+        store.put(key, encode_last_checkpoint(hint))

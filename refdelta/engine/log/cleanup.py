@@ -1,0 +1,180 @@
+"""Removing what the log's retention no longer asks for (PROTOCOL.md, "Metadata Cleanup").
+
+A version is kept while its commit is younger than ``delta.logRetentionDuration``, counted from the last midnight (UTC)
+as delta-spark counts it. Everything goes that lies before the newest complete checkpoint from which the oldest kept
+version can be built; that checkpoint stays, with its own commit, so versions between the two can be read as before.
+
+With checkpoints go the sidecars that none of those that stay names. Before the first commits go, a table whose
+checkpoints have names that old readers do not know gets one that they do: they are to find its protocol, and to say
+that they cannot read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
+from refdelta.core.log.segment import build_segment, complete_checkpoints
+from refdelta.core.table.features import features_of
+from refdelta.engine.log.checkpoint import sidecars_of
+from refdelta.engine.log.listing import Listing, list_log
+from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
+from refdelta.errors import InvalidLogError, VersionNotFoundError
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from refdelta.core.log.segment import CheckpointFiles, LogFile
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage.base import Store
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_MINUTE_MS = 60 * 1000
+
+
+def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: int | None = None) -> list[str]:
+    """Delete the expired files of the log: commits, checkpoints with their sidecars, checksums and compacted commits.
+
+    Args:
+        store: the table's folder.
+        snapshot: the newest version; its properties rule.
+        now_ms: the time from which retention counts, in milliseconds since 1970.
+        retention_ms: for how long versions are kept, to the minute and whether or not logs are cleaned up at all; None
+            for what the properties say.
+
+    Returns:
+        The keys that were deleted; none where ``delta.enableExpiredLogCleanup`` is false, or where no checkpoint covers
+        what the kept versions need.
+
+    Raises:
+        InvalidLogError: a checkpoint that stays does not tell its sidecars; then no sidecar is deleted.
+        StoreError: the store refused or failed. What was deleted before that is the oldest part, so no gap remains.
+    """
+    properties = snapshot.properties
+    if retention_ms is not None:
+        expired_before = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
+    elif properties.enable_expired_log_cleanup:
+        expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
+    else:
+        return []
+    listing, oldest_kept = _expired(store, expired_before, snapshot.version)
+    names = [(name, key) for key, _, _ in listing if (name := parse_log_name(key)) is not None]
+    if all(name.hi >= oldest_kept for name, _ in names):
+        return []
+    keep = _first_needed(store, listing, oldest_kept)
+    # The versions before may only go as a whole where checkpointProtection asks for that.
+    if keep is None or keep < properties.require_checkpoint_protection_before_version:
+        return []
+    keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
+    v2 = "v2Checkpoint" in features_of(snapshot.protocol)
+    if v2:
+        _name_one_classic(store, now_ms)
+    with store_errors("clean up the log"):
+        store.delete(keys)
+    if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
+        keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
+    return keys
+
+
+def _name_one_classic(store: Store, now_ms: int) -> None:
+    """Give the newest checkpoint a classic name, too (PROTOCOL.md, "Metadata Cleanup")."""
+    checkpoints = complete_checkpoints(list_log(store))
+    newest = max((checkpoint.version for checkpoint in checkpoints), default=-1)
+    there = [checkpoint for checkpoint in checkpoints if checkpoint.version == newest]
+    if not there or any(checkpoint.kind != "uuid" for checkpoint in there):
+        return
+    key = there[0].files[0].key
+    if key.endswith(".parquet"):
+        with store_errors(f"copy {key}"):
+            store.put(checkpoint_key(newest), store.get(key))
+        return
+    from refdelta.engine.log.checkpoint_write import write_checkpoint
+    from refdelta.engine.log.snapshot import load_snapshot
+
+    write_checkpoint(store, load_snapshot(store, newest), now_ms=now_ms, policy="classic")
+
+
+def _clean_sidecars(store: Store, written_before: int) -> list[str]:
+    """Delete the sidecars that no checkpoint names. Young ones may be of a checkpoint that is being written."""
+    with store_errors("list the sidecars"):
+        old = [info.key for info in store.list(prefix=f"{SIDECARS}/") if info.mtime_ms < written_before]
+    if not old:
+        return []
+    checkpoints = complete_checkpoints(list_log(store))
+    named = {key for checkpoint in checkpoints for key in _sidecars_of(store, checkpoint)}
+    keys = [key for key in old if key not in named]
+    with store_errors("clean up the sidecars"):
+        store.delete(keys)
+    return keys
+
+
+def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
+    try:
+        return [] if checkpoint.kind == "multipart" else sidecars_of(store, checkpoint)
+    except ObjectNotFoundError:
+        return []  # another cleanup took it meanwhile
+
+
+def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, int]:
+    """The log's files of the versions up to the oldest one whose commit has not expired, and that version; the newest
+    never has.
+
+    A commit's time is its file's, moved forward where needed so that times rise with versions: after a clock that was
+    ahead, what counts for a version is not older than what counts for those before it. Of a long log no more is listed
+    than that: the names of a version's files sort before the name of its commit.
+    """
+    latest = 0
+    listing: Listing = []
+    with store_errors("list the log"):
+        for info in store.list(prefix=VERSIONED):
+            listing.append((info.key, info.size, info.mtime_ms))
+            name = parse_log_name(info.key)
+            if name is None or name.kind != "commit":
+                continue
+            latest = max(latest, info.mtime_ms)
+            if latest > expired_before or name.version >= newest:
+                return listing, min(name.version, newest)
+    return listing, newest
+
+
+def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
+    """The version of the checkpoint from which ``version`` is built, or None where it is built from all commits.
+
+    Nothing is deleted on the strength of a name: a Parquet checkpoint whose footer cannot be read does not count, nor
+    one of which a sidecar is missing.
+    """
+    damaged: set[str] = set()
+    while True:
+        try:
+            segment = build_segment(listing, version=version, unreadable=damaged)
+        except (InvalidLogError, VersionNotFoundError):
+            return None
+        if segment is None or segment.checkpoint is None:
+            return None
+        files = segment.checkpoint.files
+        bad = [file.key for file in files if not _sound(store, file)] or (
+            [] if _whole(store, segment.checkpoint) else [file.key for file in files]
+        )
+        if not bad:
+            return segment.checkpoint.version
+        damaged.update(bad)
+
+
+def _whole(store: Store, checkpoint: CheckpointFiles) -> bool:
+    """Whether all sidecars that it names are there."""
+    try:
+        named = _sidecars_of(store, checkpoint)
+    except InvalidLogError:
+        return False
+    with store_errors("list the sidecars"):
+        return not named or set(named) <= {info.key for info in store.list(prefix=f"{SIDECARS}/")}
+
+
+def _sound(store: Store, file: LogFile) -> bool:
+    if not file.key.endswith(".parquet"):
+        return True
+    try:
+        with log_errors(file.key):
+            open_parquet(store, file.key, file.size, footer_only=True)
+    except (InvalidLogError, ObjectNotFoundError):
+        return False
+    return True

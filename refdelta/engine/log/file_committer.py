@@ -1,0 +1,197 @@
+"""The committer of file systems: a version is a file that is put where none is (PROTOCOL.md, "Delta Log Entries")."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from typing import TYPE_CHECKING, assert_never
+
+import refdelta_storage as storage
+from refdelta.core.commit.effects import Committed, Exists, Unknown
+from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
+from refdelta.engine.log.listing import newest_version
+from refdelta.engine.log.timestamps import commit_time
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta_storage import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from refdelta.core.log.segment import LogFile
+    from refdelta_storage import Store
+
+_TRUSTED_SECONDS = 60.0
+"""How long a version that was seen on a remote store is taken to be still there. Log cleanup removes nothing that is
+younger than hours.
+"""
+
+_HELD_BYTES = 32 * 2**20
+"""How many bytes of commit files are held for the snapshot behind the commit, so that it need not read them again."""
+
+
+class FileCommitter:
+    """A :class:`~refdelta.core.commit.committer.Committer` for one transaction on the log in a store.
+
+    Args:
+        store: the table's store.
+        read_version: the version that the transaction saw; -1 where it creates the table.
+        seen_at: when that was last seen to be the newest by a listing of the log (for a new table: when the log was
+            seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs one more request.
+        base: the commit file of that version, as a listing had it. Where the store is of this machine, another one in
+            its place means that the table was replaced. None: it is not compared.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        read_version: int,
+        *,
+        seen_at: float | None = None,
+        base: LogFile | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._base, self._clock, self._fresh_at = store, base, clock, seen_at
+        # When each version was last known to exist.
+        self._seen: dict[int, float] = {} if seen_at is None else {read_version: seen_at}
+        # A commit file that was read before its turn; None where there was none.
+        self._ahead: dict[int, bytes | None] = {}
+        # The version that another writer seems to have taken just now.
+        self._lost: int | None = None
+        # The commit files that were seen or made, while they are not too many to hold.
+        self._log: dict[int, bytes] = {}
+        self._log_bytes = 0
+
+    # --- the committer ---
+
+    def commit(self, version: int, data: bytes) -> Committed | Exists | Unknown:
+        """Put the file if there is none."""
+        outcome = self._store.put_if_absent(commit_key(version), data)
+        match outcome:
+            case storage.Created():
+                self._hold(version, data)
+                return Committed()
+            case storage.Exists():
+                self._lost = version
+                return Exists()
+            case storage.Unknown(cause):
+                return Unknown(cause)
+            case _:
+                assert_never(outcome)
+
+    def exists(self, version: int) -> bool:
+        """Look for the file, unless it was seen moments ago."""
+        # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago. (Of a
+        # version that is known by its checkpoint alone, or that is none, there is no file to look at.)
+        trusting = self._store.capabilities.remote or self._base is None
+        last_seen = self._seen.get(version)
+        if trusting and last_seen is not None and self._clock() - last_seen < _TRUSTED_SECONDS:
+            return True
+        exists = next(list_versions(self._store, -1), None) is None if version < 0 else self._is_there(version)
+        if exists:
+            self._seen[version] = self._clock()
+        return exists
+
+    def newest(self, after: int) -> int:
+        """By a listing, or by asking for the next file."""
+        # Who was up to date a moment ago is mostly one behind. To ask for the next version is then quicker than a
+        # listing, and as certain: no cleanup goes past what is seconds old.
+        if self._is_fresh:
+            if after + 1 not in self._ahead:
+                self._ahead[after + 1] = read_commit(self._store, after + 1)
+            if self._ahead[after + 1] is None:
+                del self._ahead[after + 1]
+                return after
+        return newest_version(self._store, after)
+
+    def read(self, first: int, last: int) -> tuple[bytes | None, ...]:
+        """Read the files."""
+        found = self._read(first, last)
+        for version, content in enumerate(found, first):
+            if content is not None:
+                self._seen[version] = self._clock()
+                self._hold(version, content)
+        return found
+
+    def withdraw(self, version: int) -> None:
+        """Delete the file."""
+        self._store.delete([commit_key(version)])
+
+    def time_ms(self, version: int) -> int:
+        """By the modification times of the files."""
+        return commit_time(self._store, version)
+
+    # --- what a shell may ask besides ---
+
+    def waited(self) -> None:
+        """Time has passed: where nothing was before, there may be something now."""
+        self._ahead = {version: data for version, data in self._ahead.items() if data is not None}
+
+    def log_behind(self, read: int, committed: int | None) -> tuple[bytes, ...] | None:
+        """The commit files behind the version that was read, up to our own; None where they are not all held."""
+        versions = range(read + 1, read if committed is None else committed + 1)
+        return tuple(self._log[v] for v in versions) if versions and self._log.keys() >= {*versions} else None
+
+    # --- how ---
+
+    def _hold(self, version: int, data: bytes) -> None:
+        if self._log_bytes + len(data) <= _HELD_BYTES and version not in self._log:
+            self._log[version] = data
+            self._log_bytes += len(data)
+
+    def _is_there(self, version: int) -> bool:
+        try:
+            found = self._store.head(commit_key(version))
+        except ObjectNotFoundError:
+            return False
+        if self._base is None or self._base.version != version or self._store.capabilities.remote:
+            return True  # object stores round the time of an answer to HEAD, and not that of a listing
+        # Of our own commit no listing may have told the time yet.
+        return found.size == self._base.size and self._base.mtime_ms in (None, found.mtime_ms)
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self._fresh_at is not None and self._clock() - self._fresh_at < _TRUSTED_SECONDS
+
+    def _read(self, first: int, last: int) -> tuple[bytes | None, ...]:
+        known = self._ahead.pop(first, None)
+        if known is not None:
+            return (known, *(self._read(first + 1, last) if first < last else ()))
+        if first == last:
+            return (self._read_lost(first) if first == self._lost else read_commit(self._store, first),)
+        versions = range(first, last + 1)
+        with contextlib.suppress(ObjectNotFoundError):
+            return tuple(self._store.get_many(map(commit_key, versions)))
+        # Rare: a gap, or cleanup. Each by itself, to see what is there.
+        return tuple(self._each(versions))
+
+    def _read_lost(self, version: int) -> bytes | None:
+        """The winner's file, and beside it the one that is asked for next: over a network one round trip, not two."""
+        self._lost = None
+        if not (self._store.capabilities.remote and self._is_fresh):
+            return read_commit(self._store, version)
+        both = self._each(range(version, version + 2))
+        found = next(both)
+        with contextlib.suppress(storage.StorageError):  # it is asked for again
+            self._ahead[version + 1] = next(both)
+        return found
+
+    def _each(self, versions: range) -> Iterator[bytes | None]:
+        return ThreadExecutor.for_store(self._store).map(functools.partial(read_commit, self._store), versions)
+
+
+def read_commit(store: Store, version: int) -> bytes | None:
+    """The commit file of a version, or None where there is none. Raises ``StorageError``."""
+    try:
+        return store.get(commit_key(version))
+    except ObjectNotFoundError:
+        return None
+
+
+def list_versions(store: Store, after: int) -> Iterator[int]:
+    """The versions after this one that have a commit file, ascending. Raises ``StorageError``."""
+    for info in store.list(VERSIONED, after=commit_key(after) if after >= 0 else None):
+        name = parse_log_name(info.key)
+        if name is not None and name.kind == "commit":
+            yield name.version

@@ -1,0 +1,120 @@
+"""Which objects of the store a log names: data files, and the files of their deletion vectors.
+
+Column by column: a log may name millions of files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.log.lean import decode_lean
+from refdelta.core.log.paths import data_key, parse_log_name
+from refdelta.core.rows.deletion_vector import relative_key
+from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.state import TOMBSTONE_SCHEMA, removes_table
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import DeltaError
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from refdelta_storage.base import Store
+
+REMOVAL_SCHEMA = pa.schema([TOMBSTONE_SCHEMA.field(name) for name in ("path", "deletionTimestamp", "deletionVector")])
+"""What is asked of a remove action: which file, with which vector, and since when in milliseconds since 1970."""
+
+# A path of the log that matches this may be another text than its key: escapes, absolute paths, segments to clean.
+_ODD = r"^$|%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./|^\.|[/.]$|\\|\x00"
+# Commits fetched in one go: a few round trips for a long log, and memory bounded by as many commits.
+_AT_ONCE = 100
+
+
+def referenced_keys(entries: pa.Table, table_uri: str, *, resolvable: bool = False) -> pa.ChunkedArray:
+    """The keys of the objects that these entries need: their data files, and the files that hold their vectors.
+
+    Args:
+        entries: live files, tombstones or removals: whatever has the columns ``path`` and ``deletionVector``.
+        table_uri: where the table is, for absolute paths.
+        resolvable: whether to leave out what has no key in this store, instead of raising.
+
+    Returns:
+        Keys, in no order; one may come several times.
+
+    Raises:
+        UnsafePathError: an entry names an object outside of the table, or none.
+        InvalidLogError: a path or a vector's place that is broken.
+    """
+
+    def key(path: str) -> str:
+        return data_key(path, table_uri)
+
+    vectors = entries.column("deletionVector")
+    kinds, texts = pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv")
+    paths = entries.column("path")
+    odd = pc.match_substring_regex(paths, _ODD)
+    parts = [
+        *paths.filter(pc.invert(odd)).chunks,
+        _each(key, paths.filter(odd), resolvable),
+        # One file holds many vectors.
+        _each(relative_key, pc.unique(texts.filter(pc.equal(kinds, "u"))), resolvable),
+        _each(key, pc.unique(texts.filter(pc.equal(kinds, "p"))), resolvable),
+    ]
+    return pa.chunked_array(parts, pa.string())
+
+
+def _each(key: Callable[[str], str], texts: pa.Array | pa.ChunkedArray, resolvable: bool) -> pa.Array:
+    def keys() -> Iterator[str]:
+        for text in texts.to_pylist():
+            try:
+                yield key(text)
+            except DeltaError:
+                if not resolvable:
+                    raise
+
+    return pa.array(keys(), pa.string())
+
+
+def removals(store: Store, after_ms: int | None = None) -> pa.Table:
+    """What the commits that the log still has have removed, of :data:`REMOVAL_SCHEMA`; a file that was added again is
+    in it nevertheless.
+
+    A checkpoint forgets tombstones once they are older than the table's retention, commits do not.
+
+    Args:
+        store: the table's folder.
+        after_ms: leave out commits whose file was written until then, in milliseconds since 1970.
+
+    Raises:
+        InvalidLogError: a commit breaks the protocol.
+        StoreError: the store refused or failed.
+    """
+    keys = []
+    for key, _, mtime_ms in list_log(store):
+        name = parse_log_name(key)
+        if name is not None and name.kind == "commit" and (after_ms is None or mtime_ms > after_ms):
+            keys.append(key)
+    found = [REMOVAL_SCHEMA.empty_table()]
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        removes = [remove for data, key in _contents(store, some) for remove in decode_lean(data, key).removes]
+        found.append(removes_table(removes).select(REMOVAL_SCHEMA.names))
+    return pa.concat_tables(found)
+
+
+def _contents(store: Store, keys: list[str]) -> Iterable[tuple[bytes, str]]:
+    """The contents of those that are still there: log cleanup may run beside us."""
+    with store_errors("read the log"):
+        try:
+            return list(zip(store.get_many(keys), keys, strict=True))
+        except ObjectNotFoundError:
+            found = []
+            for key in keys:
+                try:
+                    found.append((store.get(key), key))
+                except ObjectNotFoundError:
+                    continue
+            return found

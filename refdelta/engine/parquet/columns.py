@@ -1,0 +1,268 @@
+"""From the physical columns of one data file to the table's: names, field ids, missing columns, and types.
+
+A file was written under the schema of its day, by whichever engine. Its columns are found by field id, by physical
+name, or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); what it lacks is null.
+Columns that are already what the table wants pass through untouched, and nested ones are rebuilt around their buffers,
+so that only a leaf that must be cast is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from refdelta.core.table.row_tracking import kind_of
+from refdelta.core.table.types import (
+    TIMESTAMP,
+    VARIANT,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    field_id,
+    physical_name,
+)
+from refdelta.engine.arrow import variant
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.scan.char_padding import padder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from refdelta.engine.parquet.legacy_calendar import LegacyCalendar
+
+    Convert = Callable[[Any], Any]
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where one column of the table comes from in one file.
+
+    Attributes:
+        name: the file's column, or None where the file does not have it and the column is null.
+        type: the Arrow type that comes out.
+        convert: what turns the file's array into one of ``type``; None where nothing is to be done.
+    """
+
+    name: str | None
+    type: pa.DataType
+    convert: Convert | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has texts that come out as the file has them."""
+        return self.convert is None and pt.is_string(self.type)
+
+    def read(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column of a batch of the file."""
+        if self.name is None:
+            return pa.nulls(batch.num_rows, self.type)
+        array = batch.column(self.name)
+        return array if self.convert is None else self.convert(array)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the conversion of any column of one file depends on."""
+
+    by_id: bool
+    calendar: LegacyCalendar | None
+
+
+def plan_columns(
+    file_schema: pa.Schema, fields: Sequence[StructField], *, by_id: bool, calendar: LegacyCalendar | None = None
+) -> list[ColumnSource]:
+    """How to read columns of the table from a file.
+
+    Args:
+        file_schema: the file's schema as Arrow reads it.
+        fields: the table's columns that are wanted, none of them a partition column.
+        by_id: whether columns are found by field id (column mapping mode ``id``).
+        calendar: what of the file is in Spark's old calendar; None for nothing.
+
+    Returns:
+        One source for each of ``fields``.
+
+    Raises:
+        ValueError: a column of the file cannot become the table's type.
+    """
+    # A file without any field id was written before the mapping; its names are the physical ones.
+    form = _Form(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
+    sources = []
+    for wanted in fields:
+        # Other engines give no ids to the columns in which rows keep theirs.
+        found = _match(wanted, list(file_schema), form.by_id and kind_of(wanted) is None)
+        target = arrow_type(wanted.type)
+        if found is None or pt.is_null(target):
+            sources.append(ColumnSource(None, target))
+        else:
+            convert = _converter(found.type, wanted.type, form, wanted.name)
+            sources.append(ColumnSource(found.name, target, _padded(convert, wanted)))
+    return sources
+
+
+def _padded(convert: Convert | None, column: StructField) -> Convert | None:
+    pad = padder(column)
+    return convert if pad is None else pad if convert is None else _then(convert, pad)
+
+
+def _id_of(item: pa.Field) -> int | None:
+    value = (item.metadata or {}).get(_FIELD_ID)
+    return None if value is None else int(value)
+
+
+def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.Field | None:
+    number = field_id(wanted) if by_id else None
+    # The change data feed's own column has none.
+    if number is not None:
+        return next((item for item in candidates if _id_of(item) == number), None)
+    name = physical_name(wanted)
+    exact = next((item for item in candidates if item.name == name), None)
+    # Spark compares names without regard to case, and so do tables that it wrote under another spelling.
+    folded = name.lower()
+    return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
+
+
+def _converter(source: pa.DataType, target: DataType, form: _Form, path: str) -> Convert | None:
+    if pt.is_dictionary(source):
+        inner = _converter(source.value_type, target, form, path)
+        return _then(lambda array: array.dictionary_decode(), inner)
+    if pt.is_null(source):  # nothing but nulls: the writer did not even know the type
+        return lambda array: pa.nulls(len(array), arrow_type(target))
+    if isinstance(source, pa.BaseExtensionType):
+        return _then(lambda array: array.storage, _converter(source.storage_type, target, form, path))
+    if target == VARIANT:
+        return variant.from_file(source, path)
+    match target:
+        case StructType():
+            return _struct(source, target, form, path)
+        case ArrayType():
+            return _list(source, target, form, path)
+        case MapType():
+            return _map(source, target, form, path)
+    leaf = _leaf(source, arrow_type(target), path)
+    return leaf if form.calendar is None else _moved(leaf, source, target, form.calendar)
+
+
+def _moved(leaf: Convert | None, source: pa.DataType, target: DataType, calendar: LegacyCalendar) -> Convert | None:
+    """The conversion of a leaf of a file that is in the hybrid calendar; times without zone never are."""
+    if calendar.dates and pt.is_date(source):
+        return _then(calendar.move, leaf)
+    if calendar.times and pt.is_timestamp(source) and target == TIMESTAMP:
+        return calendar.move if leaf is None else _then(leaf, calendar.move)
+    return leaf
+
+
+def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None:
+    if source == target:
+        return None
+    if pt.is_nested(source):
+        raise ValueError(f"its column {path} is {source}, where the table has {target}")
+    if pt.is_timestamp(source) and source.unit == "ns" and pt.is_timestamp(target):
+        # Delta's times have microseconds: the digits below are cut off, as Spark does.
+        return lambda array: array.cast(target, safe=False)
+    if pt.is_fixed_size_binary(source) and pt.is_string(target):
+        return lambda array: array.cast(pa.binary()).cast(target)
+    return lambda array: array.cast(target)
+
+
+def _struct(source: pa.DataType, target: StructType, form: _Form, path: str) -> Convert | None:
+    if not pt.is_struct(source):
+        raise ValueError(f"its column {path} is {source}, where the table has a struct")
+    arrow = arrow_type(target)
+    candidates = list(source)
+    parts: list[tuple[int | None, Convert | None]] = []
+    for wanted in target:
+        found = _match(wanted, candidates, form.by_id)
+        if found is None or pt.is_null(arrow_type(wanted.type)):
+            parts.append((None, None))
+        else:
+            inner = _converter(found.type, wanted.type, form, f"{path}.{wanted.name}")
+            parts.append((candidates.index(found), inner))
+    if source == arrow and parts == [(i, None) for i in range(len(arrow))]:
+        return None
+
+    def convert(array: pa.StructArray) -> pa.StructArray:
+        children = [
+            pa.nulls(len(array), arrow[i].type)
+            if index is None
+            else array.field(index)
+            if inner is None
+            else inner(array.field(index))
+            for i, (index, inner) in enumerate(parts)
+        ]
+        mask = array.is_null() if array.null_count else None
+        if not children:
+            return pa.nulls(len(array), arrow) if mask is not None else array.cast(arrow)
+        return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
+
+    return convert
+
+
+def _list(source: pa.DataType, target: ArrayType, form: _Form, path: str) -> Convert | None:
+    arrow = arrow_type(target)
+    if any(odd(source) for odd in (pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)):
+        plain = pa.list_(source.value_field)
+        return _then(lambda array: _as_list(array, plain), _list(plain, target, form, path))
+    if not pt.is_list(source):
+        raise ValueError(f"its column {path} is {source}, where the table has an array")
+    inner = _converter(source.value_type, target.element, form, f"{path}.element")
+    if inner is None and source.equals(arrow, check_metadata=False) and _same_children(source, arrow):
+        return None
+    return lambda array: _rebuilt(array, arrow, array.values if inner is None else inner(array.values))
+
+
+def _map(source: pa.DataType, target: MapType, form: _Form, path: str) -> Convert | None:
+    arrow = arrow_type(target)
+    entries = _entries(source, path)
+    keys = _converter(entries[0].type, target.key, form, f"{path}.key")
+    values = _converter(entries[1].type, target.value, form, f"{path}.value")
+    if pt.is_map(source) and keys is None and values is None and source == arrow and _same_children(source, arrow):
+        return None
+
+    def convert(array: pa.Array) -> pa.MapArray:
+        key, value = (array.keys, array.items) if pt.is_map(array.type) else array.values.flatten()
+        children = [key if keys is None else keys(key), value if values is None else values(value)]
+        fields = [arrow.key_field, arrow.item_field]
+        return _rebuilt(array, arrow, pa.StructArray.from_arrays(children, fields=fields))
+
+    return convert
+
+
+def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
+    """Key and value of a map; old writers left out the annotation, so that it looks like a list of pairs."""
+    if pt.is_map(source):
+        return source.key_field, source.item_field
+    if pt.is_list(source) and pt.is_struct(source.value_type) and source.value_type.num_fields == 2:
+        return source.value_type[0], source.value_type[1]
+    raise ValueError(f"its column {path} is {source}, where the table has a map")
+
+
+def _as_list(array: pa.Array, target: pa.DataType) -> pa.ListArray:
+    """Lists of another form; Arrow's own cast of a view may give too few offsets."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(offsets, array.flatten(), type=target, mask=mask)
+
+
+def _same_children(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether two types are equal in the names of nested fields too, which Arrow's own comparison passes over."""
+    return str(source) == str(target)
+
+
+def _rebuilt(array: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
+    """A list or map with the same offsets and nulls around another child."""
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(target, len(array), [validity, offsets], offset=array.offset, children=[child])
+
+
+def _then(first: Convert, second: Convert | None) -> Convert:
+    return first if second is None else lambda array: second(first(array))

@@ -1,0 +1,318 @@
+"""Deletion vectors, fetched, applied and written (PROTOCOL.md, "Deletion Vectors")."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.paths import data_key
+from refdelta.core.rows.deletion_vector import (
+    FILE_VERSION,
+    AbsoluteUri,
+    InlineBytes,
+    encode_inline,
+    encode_relative,
+    frame,
+    framed_range,
+    locate,
+    parse_bitmap,
+    relative_key,
+    serialize_bitmap,
+    unframe,
+)
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.portions import GAP_BYTES, REQUEST_BYTES, at_most
+from refdelta.errors import DataFileNotFoundError, StoreError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from refdelta_storage.base import Store
+
+# Vectors up to this many bytes may stand in the log itself: no longer than the statistics beside them, so that commits
+# and checkpoints do not grow by much, and a file less to write and to fetch. It is some hundred scattered rows.
+INLINE_BYTES = 256
+# A file of vectors is closed when it has this many bytes. It stays as long as one of its vectors is needed, and it is
+# put together in memory; the protocol's own limit are offsets of 31 bits.
+FILE_BYTES = 16 * 2**20
+# How many bytes of vectors may wait to be taken.
+HELD_BYTES = 64 * 2**20
+
+Range = tuple[int, int]  # the first byte, and how many
+
+
+def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> BitMap64:
+    """The row numbers, counted from 0 in the physical file, that are deleted.
+
+    Args:
+        store: the table's folder; a vector elsewhere is refused.
+        descriptor: as the log has it.
+
+    Raises:
+        DataFileNotFoundError: the vector's file is gone.
+        DataFileError: its bytes are not the vector that the log says.
+        InvalidLogError: the descriptor is not valid; ``UnsafePathError`` where its path leaves the table.
+    """
+    return Vectors(store, [descriptor]).load(descriptor)
+
+
+def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor | None]) -> list[BitMap64]:
+    """The vectors of several files, in their order, by as few requests as :class:`Vectors` needs, in parallel.
+
+    For None, a file that has no vector, an empty one comes. Otherwise as :func:`load_deletion_vector`.
+    """
+    vectors = Vectors(store, [one for one in descriptors if one is not None])
+
+    def load(descriptor: DeletionVectorDescriptor | None) -> BitMap64:
+        return BitMap64() if descriptor is None else vectors.load(descriptor)
+
+    run = ThreadExecutor.for_store(store).map if vectors.requests > 1 else map
+    return list(run(load, descriptors))
+
+
+class Vectors:
+    """The deletion vectors of some files, each fetched when it is asked for, and with it those that lie next to it.
+
+    What came is kept until it has been taken, up to :data:`HELD_BYTES`; what had to go for that is fetched again.
+    Safe for use by many threads. A pickled one knows of no vector, and fetches each alone.
+
+    Args:
+        store: the table's folder.
+        descriptors: the vectors that will be asked for, each once.
+    """
+
+    def __init__(self, store: Store, descriptors: Iterable[DeletionVectorDescriptor]):
+        self._store = store
+        self._runs: dict[tuple[str, str, Range], _Run] = {}
+        self._held: OrderedDict[_Run, None] = OrderedDict()
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+        files: dict[tuple[str, str], list[Range]] = {}
+        for one in descriptors:
+            if one.storage_type != "i":
+                files.setdefault((one.storage_type, one.path_or_inline_dv), []).append(framed_range(one))
+        self.requests = 0
+        for file, ranges in files.items():
+            runs = _runs(ranges)
+            self.requests += len(runs)
+            # What is alone needs no note.
+            self._runs |= {(*file, member): run for run in runs if run.left > 1 for member in run.members}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vectors, (self._store, ())
+
+    def load(self, descriptor: DeletionVectorDescriptor) -> BitMap64:
+        """As :func:`load_deletion_vector`."""
+        place = locate(descriptor)
+        if isinstance(place, InlineBytes):
+            return parse_bitmap(place.data, file="an inline deletion vector", cardinality=descriptor.cardinality)
+        key = data_key(place.uri, self._store.uri) if isinstance(place, AbsoluteUri) else place.key
+        body = unframe(self._framed(key, descriptor), descriptor.size_in_bytes, key)
+        return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)
+
+    def _framed(self, key: str, descriptor: DeletionVectorDescriptor) -> bytes:
+        start, length = wanted = framed_range(descriptor)
+        run = self._runs.get((descriptor.storage_type, descriptor.path_or_inline_dv, wanted))
+        if run is None:
+            return self._fetch(key, start, length)
+        with run.lock:
+            data = run.data
+            if data is None:
+                data = self._fetch(key, run.start, run.length)
+            run.left -= 1
+            self._keep(run, data if run.left > 0 else None)
+        return data[start - run.start :][:length]
+
+    def _keep(self, run: _Run, data: bytes | None) -> None:
+        """Keep what was fetched of a run, or nothing; what was used least lately goes where it is too much."""
+        with self._lock:
+            self._drop(run)
+            while data is not None and self._held and self._held_bytes + len(data) > HELD_BYTES:
+                self._drop(next(iter(self._held)))
+            if data is not None:
+                run.data = data
+                self._held[run] = None
+                self._held_bytes += len(data)
+
+    def _drop(self, run: _Run) -> None:
+        if run.data is not None:
+            del self._held[run]
+            self._held_bytes -= len(run.data)
+            run.data = None
+
+    def _fetch(self, key: str, start: int, length: int) -> bytes:
+        try:
+            return self._store.get_range(key, start, length)
+        except ObjectNotFoundError as error:
+            raise DataFileNotFoundError(
+                "the log names this deletion vector, but it does not exist", file=key
+            ) from error
+        except StorageError as error:
+            raise StoreError(f"cannot read {key}: {error}") from error
+
+
+class _Run:
+    """Vectors of a file that one request brings."""
+
+    __slots__ = ("data", "left", "length", "lock", "members", "start")
+
+    def __init__(self, start: int, length: int):
+        self.start, self.length = start, length
+        self.members: list[Range] = []
+        self.left = 0  # how many have not been taken
+        self.data: bytes | None = None
+        self.lock = threading.Lock()
+
+
+def _runs(ranges: list[Range]) -> list[_Run]:
+    runs: list[_Run] = []
+    for start, length in sorted(ranges):
+        run, end = runs[-1] if runs else None, start + length
+        if run is None or start - run.start - run.length > GAP_BYTES or end - run.start > REQUEST_BYTES:
+            run = _Run(start, length)
+            runs.append(run)
+        run.length = max(run.length, end - run.start)
+        run.members.append((start, length))
+        run.left += 1
+    return runs
+
+
+def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None = None) -> pa.Array | None:
+    """The positions of a range of rows, from ``start`` to before ``stop``, that are not deleted, ascending; of those in
+    ``wanted`` alone, if it is not None. None for all of the range.
+    """
+    count = stop - start
+    gone = deleted.range_cardinality(start, stop)
+    if not gone and (wanted is None or wanted.range_cardinality(start, stop) == count):
+        return None
+    kept = BitMap64()
+    kept.add_range(start, stop)
+    if wanted is not None:
+        kept &= wanted
+    if gone:
+        kept -= deleted
+    return to_positions(kept)
+
+
+def mostly_live(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray | None:
+    """Which of a range of rows, from ``start`` to before ``stop``, are not deleted, if some but few of them are."""
+    gone = deleted.range_cardinality(start, stop)
+    if not 0 < gone <= (stop - start) // 5:
+        return None
+    there = BitMap64()
+    there.add_range(start, stop)
+    live = np.ones(stop - start, dtype=bool)
+    live[np.frombuffer((deleted & there).to_array(), np.uint64) - start] = False
+    return pa.array(live)
+
+
+def to_positions(rows: BitMap64) -> pa.Array:
+    """The rows of a bitmap as an array of unsigned 64-bit numbers, ascending."""
+    numbers = rows.to_array()
+    return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def to_bitmap(positions: pa.Array | pa.ChunkedArray) -> BitMap64:
+    """The inverse of :func:`to_positions`, of 64-bit numbers in any order; none is null."""
+    chunks = positions.chunks if isinstance(positions, pa.ChunkedArray) else [positions]
+    rows = BitMap64()
+    for chunk in chunks:
+        numbers = array("Q")
+        _, data = chunk.buffers()
+        if len(chunk):
+            numbers.frombytes(memoryview(data)[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
+        rows |= BitMap64(numbers)
+    return rows
+
+
+def write_vectors(store: Store, bitmaps: Sequence[BitMap64], *, inline: bool = False) -> list[DeletionVectorDescriptor]:
+    """Write deletion vectors, together into files at the table's root; small ones into their descriptors, if wanted.
+
+    A file is visible whole or not at all. Implements PROTOCOL.md, "Deletion Vector Format" and "Deletion Vector File
+    Storage Format".
+
+    Args:
+        store: the table's folder.
+        bitmaps: the positions of deleted rows, counted from 0 in their data file; one for each vector.
+        inline: whether vectors of up to :data:`INLINE_BYTES` bytes stand in the log. The VACUUM of delta-spark 4.4
+            fails on a table that has one, so this is for tables that ask for it (``refdelta.inlineDeletionVectors``).
+
+    Returns:
+        Their descriptors, in the same order.
+
+    Raises:
+        StoreError: the store refused or failed; the files that were written are removed, as far as it lets us.
+    """
+    bodies = [serialize_bitmap(bitmap) for bitmap in bitmaps]
+    placed: dict[int, DeletionVectorDescriptor] = {}
+    large: list[int] = []
+    for index, body in enumerate(bodies):
+        if not inline or len(body) > INLINE_BYTES:
+            large.append(index)
+        else:
+            placed[index] = _descriptor("i", encode_inline(body), None, body, bitmaps[index])
+    try:
+        for group in _files([len(body) for body in bodies], large):
+            identity = uuid.uuid4()
+            parts, position = [bytes([FILE_VERSION])], 1
+            for index in group:
+                placed[index] = _descriptor("u", encode_relative(identity), position, bodies[index], bitmaps[index])
+                parts.append(frame(bodies[index]))
+                position += len(parts[-1])
+            _put(store, encode_relative(identity), b"".join(parts))
+    except BaseException:
+        remove_vectors(store, placed.values())
+        raise
+    return [placed[index] for index in range(len(bitmaps))]
+
+
+def remove_vectors(
+    store: Store, descriptors: Iterable[DeletionVectorDescriptor], keep: Iterable[DeletionVectorDescriptor] = ()
+) -> None:
+    """Remove the files of vectors that :func:`write_vectors` wrote and no commit names, as far as the store lets us.
+
+    Args:
+        store: the table's folder.
+        descriptors: the vectors that are not needed.
+        keep: vectors that are; a file which holds one of these too stays.
+    """
+    kept = {item.path_or_inline_dv for item in keep if item.storage_type == "u"}
+    texts = {item.path_or_inline_dv for item in descriptors if item.storage_type == "u"}
+    # Best effort: what stays behind is invisible, and vacuum takes it.
+    with suppress(StorageError):
+        if texts - kept:
+            store.delete(sorted(relative_key(text) for text in texts - kept))
+
+
+def _descriptor(
+    storage_type: str, text: str, offset: int | None, body: bytes, bitmap: BitMap64
+) -> DeletionVectorDescriptor:
+    return DeletionVectorDescriptor(
+        storage_type=storage_type,
+        path_or_inline_dv=text,
+        offset=offset,
+        size_in_bytes=len(body),
+        cardinality=len(bitmap),
+    )
+
+
+def _files(sizes: Sequence[int], large: Iterable[int]) -> Iterator[list[int]]:
+    """The vectors of one file after the other."""
+    return at_most(large, sizes.__getitem__, FILE_BYTES)
+
+
+def _put(store: Store, text: str, data: bytes) -> None:
+    key = relative_key(text)
+    try:
+        store.put(key, data)
+    except StorageError as error:
+        raise StoreError(f"cannot write {key}: {error}") from error

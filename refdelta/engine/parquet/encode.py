@@ -1,0 +1,300 @@
+"""Data files in the making: row groups are encoded, and their statistics collected, on a few threads.
+
+One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the
+statistics of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source
+that is faster than the encoder waits. A single small file needs no thread at all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
+from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
+from refdelta.engine.parquet.layout import CODECS
+from refdelta.errors import DataFileError, StoreError
+from refdelta_storage.base import Store
+from refdelta_storage.errors import StorageError
+
+# Arrow bytes that are queued or in work. A row group has up to 128 MiB, so three of them keep two threads busy.
+IN_FLIGHT_BYTES = 384 * 1024 * 1024
+# A single file of fewer Arrow bytes is encoded on the caller's thread.
+_INLINE_BYTES = 1024 * 1024
+
+
+@dataclass(eq=False, slots=True)
+class DataFile:
+    """One data file in the making.
+
+    Attributes:
+        key: where it lies in the store.
+        rows: how many rows were given to it.
+        given: their size in Arrow's memory, in bytes.
+        encoded: the size of the row groups that are encoded, in bytes.
+        waiting: the size in Arrow's memory of those that are not, in bytes.
+        size: the size of the file, once it is closed.
+        modified_ms: when it was closed, in milliseconds since 1970.
+    """
+
+    key: str
+    stats: StatsCollector
+    rows: int = 0
+    given: int = 0
+    encoded: int = 0
+    waiting: int = 0
+    size: int = -1
+    modified_ms: int = 0
+    jobs: deque[Callable[[], None]] = field(default_factory=deque)
+    busy: bool = False
+    output: AbstractContextManager[BinaryIO] | None = None
+    sink: BinaryIO | None = None
+    writer: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class _RowGroup:
+    rows: pa.Table
+    size: int
+    open_parts: int = 2
+
+
+class Encoder:
+    """Writes data files to a store.
+
+    Args:
+        store: the table's folder.
+        schema: of the data files.
+        leaves: the columns that have statistics.
+        codec: one of ``layout.CODECS``.
+        workers: how many threads encode.
+        pages: the version of data pages, ``1.0`` or ``2.0``.
+
+    Of its methods, :meth:`write` and :meth:`finish` raise what went wrong on a thread: ``StoreError`` when the store
+    refused, ``DataFileError`` when the rows cannot be encoded. After any error the caller calls :meth:`abort`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schema: pa.Schema,
+        leaves: Sequence[StatsLeaf],
+        codec: str,
+        workers: int,
+        pages: Literal["1.0", "2.0"] = "1.0",
+    ):
+        self._pages = pages
+        self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
+        self._workers = max(1, workers)
+        self._pool: ThreadPoolExecutor | None = None
+        self._changed = threading.Condition()
+        self._in_flight = 0
+        self._tasks = 0
+        self._error: BaseException | None = None
+        self._raw = self._encoded = 0
+        self.files: list[DataFile] = []
+
+    def open(self, key: str) -> DataFile:
+        """Begin a file. Nothing is created before its first row group is encoded."""
+        file = DataFile(key, StatsCollector(self._leaves))
+        self.files.append(file)
+        return file
+
+    def write(self, file: DataFile, rows: pa.Table, size: int) -> None:
+        """Queue rows, of so many bytes, as one row group of a file; waits while too much is queued."""
+        group = _RowGroup(rows, max(1, size))
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._error or not self._in_flight or self._in_flight + group.size <= IN_FLIGHT_BYTES
+            )
+            self._in_flight += group.size
+            file.rows += rows.num_rows
+            file.given += group.size
+            file.waiting += group.size
+        self._raise()
+        self._queue(file, lambda: self._encode(file, group))
+        self._submit(lambda: self._measure(file, group))
+
+    def close(self, file: DataFile) -> None:
+        """Complete a file once all of its row groups are encoded; it must have been given one."""
+        self._queue(file, lambda: self._close(file))
+
+    def expected_size(self, file: DataFile, more: int) -> float:
+        """About how large the file will be, in bytes, when all that it was given, and ``more`` bytes, are encoded.
+
+        How well the rows compress is known from those encoded so far; the first answer that matters waits for them.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or self._raw)
+            return file.encoded + (file.waiting + more) * self._encoded / max(1, self._raw)
+
+    def finish(self) -> list[DataFile]:
+        """Wait until everything is written. All files must have been closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._tasks)
+        self._raise()
+        self._shut_down()
+        return self.files
+
+    def abort(self) -> list[str]:
+        """Stop, and discard the files that are not complete.
+
+        Returns:
+            The keys of all, for the caller to delete: one whose completion failed may be there nevertheless.
+        """
+        with self._changed:
+            self._error = self._error or RuntimeError("the write was given up")
+            self._changed.wait_for(lambda: not self._tasks)
+        self._shut_down()
+        for file in self.files:
+            _discard(file)
+        return [file.key for file in self.files]
+
+    # --- on the threads ------------------------------------------------------------------------------------------
+
+    def _submit(self, task: Callable[[], None]) -> None:
+        # Threads would take longer to start than a single small file to encode.
+        inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
+        if self._pool is None and not inline:
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
+            self._pool.submit(int)  # where the system gives no thread, this fails before anybody waits for one
+        with self._changed:
+            self._tasks += 1
+        if self._pool is None:
+            self._run(task)
+        else:
+            self._pool.submit(self._run, task)
+
+    def _shut_down(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _run(self, task: Callable[[], None]) -> None:
+        try:
+            if self._error is None:
+                task()
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, whatever it is
+            with self._changed:
+                self._error = self._error or error
+        finally:
+            with self._changed:
+                self._tasks -= 1
+                self._changed.notify_all()
+
+    def _queue(self, file: DataFile, job: Callable[[], None]) -> None:
+        with self._changed:
+            file.jobs.append(job)
+            start = not file.busy
+            file.busy = True
+        if start:
+            self._submit(lambda: self._next(file))
+
+    def _next(self, file: DataFile) -> None:
+        # One job a turn, so that files take turns when there are more of them than threads.
+        file.jobs.popleft()()
+        with self._changed:
+            file.busy = bool(file.jobs)
+        if file.busy:
+            self._submit(lambda: self._next(file))
+
+    def _encode(self, file: DataFile, group: _RowGroup) -> None:
+        try:
+            if file.writer is None:
+                self._create(file, group.rows)
+            before = file.sink.tell() if file.sink else 0
+            rows = _as_before(group.rows, file.writer.schema)
+            file.writer.write_table(rows, row_group_size=rows.num_rows)
+            grown = file.sink.tell() - before if file.sink else 0
+        except (StorageError, OSError, pa.ArrowException) as error:
+            raise _translated(error, file.key) from error
+        with self._changed:
+            file.encoded += grown
+            file.waiting -= group.size
+            self._raw += group.size
+            self._encoded += grown
+            self._done(group)
+
+    def _measure(self, file: DataFile, group: _RowGroup) -> None:
+        part = file.stats.measure(group.rows)
+        with self._changed:
+            file.stats.merge(part)
+            self._done(group)
+
+    def _done(self, group: _RowGroup) -> None:
+        group.open_parts -= 1
+        if not group.open_parts:
+            self._in_flight -= group.size
+        self._changed.notify_all()
+
+    def _create(self, file: DataFile, rows: pa.Table) -> None:
+        file.output = self._store.open_output(file.key)
+        file.sink = file.output.__enter__()
+        file.writer = pq.ParquetWriter(
+            file.sink,
+            with_dictionaries(self._schema, rows.schema.types),
+            compression=CODECS[self._codec][0],
+            data_page_version=self._pages,
+            use_dictionary=dictionary_columns(rows),
+            # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
+            store_decimal_as_integer=True,
+            write_page_index=True,
+            write_batch_size=_batch_size(rows),
+            store_schema=False,
+        )
+
+    def _close(self, file: DataFile) -> None:
+        try:
+            file.writer.close()
+            size = file.sink.tell() if file.sink else 0
+            if file.output:
+                file.output.__exit__(None, None, None)
+        except (StorageError, OSError, pa.ArrowException) as error:
+            raise _translated(error, file.key) from error
+        file.writer = file.sink = file.output = None
+        file.modified_ms = time.time_ns() // 1_000_000
+        file.size = size
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _batch_size(rows: pa.Table) -> int | None:
+    """How many values are encoded at once, None for pyarrow's 1,024. A page has no fewer, so rows must be short."""
+    return 8192 if rows.nbytes <= 256 * rows.num_rows else None
+
+
+def _as_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as the file's first row group was: which texts were dictionaries there may be others in the next."""
+    if rows.schema == schema:
+        return rows
+    return pa.table([column.cast(kind) for column, kind in zip(rows.columns, schema.types, strict=True)], schema=schema)
+
+
+def _translated(error: Exception, key: str) -> Exception:
+    if isinstance(error, (StorageError, OSError)):
+        return StoreError(f"cannot write {key}: {error.strerror or error}")
+    return DataFileError(f"cannot be written as Parquet: {error}", file=key)
+
+
+def _discard(file: DataFile) -> None:
+    """Give up a file that is not complete; the store drops what was written of it."""
+    if file.writer is not None:
+        # A writer that is left open would write its footer when it is collected, to a sink that is gone.
+        with suppress(OSError, ValueError, pa.ArrowException):
+            file.writer.close()
+        file.writer.is_open = False
+    if file.output is not None:
+        cause = StoreError(f"the write of {file.key} was given up")
+        with suppress(OSError, ValueError, StoreError):
+            file.output.__exit__(StoreError, cause, None)
+    file.writer = file.sink = file.output = None

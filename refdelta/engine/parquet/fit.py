@@ -1,0 +1,311 @@
+"""Fitting data to a table's schema before they are written.
+
+Columns and nested fields are found by name in any case, in any order. A value is stored unchanged or not at all: the
+only casts are into types that hold every value of the data's type, and the data that could still lose something
+(nanoseconds) are checked value by value. What the schemas alone can tell is told before the first byte is written.
+Strings of char(n) and varchar(n) columns are the exception: they are padded and trimmed as Spark does it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.table.char_varchar import Length, Lengths, lengths_of
+from refdelta.core.table.evolution import widens
+from refdelta.core.table.types import (
+    STRING,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
+from refdelta.engine.arrow import variant
+from refdelta.engine.arrow.schema import arrow_type, delta_type, to_arrow
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Fitter:
+    """Turns batches of one schema into batches of a table's schema; made by :func:`plan_fit`.
+
+    Attributes:
+        schema: the Arrow schema of what :meth:`apply` returns: the table's.
+    """
+
+    def __init__(self, schema: pa.Schema, plan: _Struct):
+        self.schema = schema
+        self._plan = plan
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the table's schema: its columns in order, missing ones null.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none, a string that is too long; the column is named.
+            SchemaMismatchError: a value that the column's type cannot hold (nanoseconds, a time beyond the range).
+        """
+        columns = [
+            pa.nulls(batch.num_rows, child.target)
+            if child.source is None
+            else _checked(child, child.plan.convert(batch.column(child.source)), 0)
+            for child in self._plan.children
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@functools.lru_cache(maxsize=32)  # who appends often does it with one schema
+def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[str] = frozenset()) -> Fitter:
+    """Match the columns of data with those of a table.
+
+    Args:
+        data_schema: of the batches to come.
+        table_schema: of the table.
+        made: columns that get their values behind the fitter, and may be null or missing before that.
+
+    Raises:
+        SchemaMismatchError: columns that the table does not have, columns that it must have, types that do not fit:
+            all of them are named.
+        UnsupportedFeatureError: a note of lengths that cannot be read.
+        UnsupportedTypeError: the same, where the reason is an Arrow type that Delta lacks.
+    """
+    target = to_arrow(table_schema)
+    problems: list[Exception] = []
+    asked = StructType(tuple(replace(f, nullable=True) if f.name in made else f for f in table_schema))
+    plan = _plan_struct(list(data_schema), asked, "", None, problems)
+    if problems:
+        # The narrower class only where it tells the whole story.
+        kind = (
+            UnsupportedTypeError if all(isinstance(p, UnsupportedTypeError) for p in problems) else SchemaMismatchError
+        )
+        raise kind("the data do not fit the table: " + "; ".join(str(p) for p in problems))
+    return Fitter(target, plan)
+
+
+# --- plans -------------------------------------------------------------------------------------------------------
+
+
+class _Leaf(msgspec.Struct, frozen=True):
+    path: str
+    target: pa.DataType
+    length: Length | None = None
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = self._cast(_plain(array))
+        return array if self.length is None else _of_length(array, self.length, self.path)
+
+    def _cast(self, array: pa.Array) -> pa.Array:
+        if array.type == self.target:
+            return array
+        if variant.is_variant(self.target):
+            return self._variants(array)
+        try:
+            return array.cast(self.target)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(
+                f"column {self.path}: a value of type {array.type} cannot be stored without loss: {error}"
+            ) from None
+
+    def _variants(self, array: pa.Array) -> pa.Array:
+        try:
+            return variant.plain(array)
+        except ValueError as error:
+            raise SchemaMismatchError(f"column {self.path}: {error}") from None
+
+
+class _Child(msgspec.Struct, frozen=True):
+    """A field of the table: where its data come from (None: nowhere, it is null) and how they are converted."""
+
+    path: str
+    source: int | None
+    plan: _Plan
+    target: pa.DataType
+    nullable: bool
+
+
+class _Struct(msgspec.Struct, frozen=True):
+    target: pa.DataType
+    children: tuple[_Child, ...]
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = _plain(array)
+        # flatten() makes a child null where its parent is, and heeds slices; field() does neither.
+        parts = array.flatten()
+        arrays = [
+            pa.nulls(len(array), child.target)
+            if child.source is None
+            else _checked(child, child.plan.convert(parts[child.source]), array.null_count)
+            for child in self.children
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(arrays, fields=list(self.target.fields), mask=mask)
+
+
+class _List(msgspec.Struct, frozen=True):
+    path: str
+    target: pa.DataType
+    element: _Plan
+    contains_null: bool
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        array = _plain(array)
+        values = self.element.convert(array.flatten())
+        if not self.contains_null and values.null_count:
+            raise _null_in(f"{self.path}.element")
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(_offsets(array), values, type=self.target, mask=mask)
+
+
+class _Map(msgspec.Struct, frozen=True):
+    path: str
+    target: pa.DataType
+    key: _Plan
+    value: _Plan
+    value_contains_null: bool
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        lists = _as_lists(_plain(array))
+        keys, values = lists.flatten().flatten()
+        keys, values = self.key.convert(keys), self.value.convert(values)
+        if keys.null_count:
+            raise _null_in(f"{self.path}.key")
+        if not self.value_contains_null and values.null_count:
+            raise _null_in(f"{self.path}.value")
+        mask = lists.is_null() if lists.null_count else None
+        return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=self.target, mask=mask)
+
+
+_Plan = _Leaf | _Struct | _List | _Map
+
+
+def _plan_struct(
+    fields: Sequence[pa.Field], table: StructType, path: str, lengths: Lengths | None, problems: list[Exception]
+) -> _Struct:
+    sources: dict[str, int] = {}
+    for index, item in enumerate(fields):
+        if item.name.lower() in sources:
+            problems.append(
+                SchemaMismatchError(f"column {path}{item.name} occurs twice, names differing in case at most")
+            )
+        elif item.name not in table:
+            problems.append(
+                SchemaMismatchError(f'the table has no column {path}{item.name} (schema_mode="merge" would add it)')
+            )
+        sources.setdefault(item.name.lower(), index)
+    children = [_plan_child(item, sources.get(item.name.lower()), fields, path, lengths, problems) for item in table]
+    return _Struct(arrow_type(table), tuple(child for child in children if child is not None))
+
+
+def _plan_child(
+    item: StructField,
+    source: int | None,
+    fields: Sequence[pa.Field],
+    path: str,
+    lengths: Lengths | None,
+    problems: list[Exception],
+) -> _Child | None:
+    here = path + item.name
+    target = arrow_type(item.type)
+    if source is None:
+        if not item.nullable:
+            problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
+        return _Child(here, None, _Leaf(here, target), target, item.nullable)
+    lengths = lengths_of(item) or _part(lengths, item.name.lower())
+    plan = _plan(fields[source].type, item.type, here, lengths, problems)
+    return None if plan is None else _Child(here, source, plan, target, item.nullable)
+
+
+def _part(lengths: Lengths | None, name: str) -> Lengths | None:
+    return lengths.get(name) if isinstance(lengths, dict) else None
+
+
+def _plan(
+    data: pa.DataType, table: DataType, path: str, lengths: Lengths | None, problems: list[Exception]
+) -> _Plan | None:
+    if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
+        return _plan(data.value_type, table, path, lengths, problems)
+    target = arrow_type(table)
+    if isinstance(table, StructType) and pa.types.is_struct(data):
+        return _plan_struct(list(data.fields), table, f"{path}.", lengths, problems)
+    try:
+        kind = delta_type(data, path)
+    except SchemaMismatchError as error:
+        problems.append(error)
+        return None
+    if isinstance(table, ArrayType) and isinstance(kind, ArrayType):
+        element = _plan(data.value_type, table.element, f"{path}.element", _part(lengths, "element"), problems)
+        return None if element is None else _List(path, target, element, table.contains_null)
+    if isinstance(table, MapType) and isinstance(kind, MapType):
+        key = _plan(data.key_type, table.key, f"{path}.key", _part(lengths, "key"), problems)
+        value = _plan(data.item_type, table.value, f"{path}.value", _part(lengths, "value"), problems)
+        return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
+    if not widens(kind, table):
+        problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
+        return None
+    return _Leaf(path, target, lengths if table == STRING and isinstance(lengths, Length) else None)
+
+
+# --- arrays ------------------------------------------------------------------------------------------------------
+
+
+# What can be taken by place, of what cannot.
+_TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array without dictionary or run-end encoding."""
+    if pa.types.is_dictionary(array.type):
+        # Polars' categories are views, which Arrow cannot take by place.
+        kind = _TAKEN.get(array.type.value_type)
+        if kind is not None:
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
+        return _plain(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    return array
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Offsets into the flattened values of a list array of any kind; a null list takes no values."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+
+
+def _as_lists(array: pa.Array) -> pa.Array:
+    """A map array as lists of its entries, for which Arrow has more functions."""
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
+    """Strings as Spark writes them to char(n) and varchar(n): too many spaces at the end are cut off, and those that
+    are still too long refused.
+    """
+    size = pc.utf8_length(strings)
+    if pc.any(pc.greater(size, length.limit)).as_py():
+        cut = pc.utf8_slice_codeunits(strings, 0, length.limit)
+        lost = pc.not_equal(pc.utf8_rtrim(strings, " "), pc.utf8_rtrim(cut, " "))
+        if pc.any(lost).as_py():
+            first = size.filter(lost)[0].as_py()
+            raise ConstraintViolationError(
+                f"column {path} is {length} in the table, and the data hold a string of {first} characters there"
+            )
+        strings = cut
+    return pc.utf8_rpad(strings, length.limit) if length.padded else strings
+
+
+def _checked(child: _Child, array: pa.Array, parent_nulls: int) -> pa.Array:
+    # Where the parent is null so is the child, and that breaks no promise.
+    if not child.nullable and array.null_count > parent_nulls:
+        raise _null_in(child.path)
+    return array
+
+
+def _null_in(path: str) -> ConstraintViolationError:
+    return ConstraintViolationError(f"column {path} is not null in the table, and the data hold a null there")

@@ -1,0 +1,286 @@
+"""How rows become data files: what a file holds, where it lies, and how a batch is split by partition.
+
+PROTOCOL.md, "Data Files" and "Partition Value Serialization". The names are those that Spark gives, so that a folder
+looks the same whoever wrote it: ``a=1/part-00000-<uuid>-c000.snappy.parquet``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from refdelta.core.pruning.partition_folders import partition_prefix
+from refdelta.core.table.column_mapping import nested_ids
+from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.types import (
+    VARIANT,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    field_id,
+    physical_name,
+)
+from refdelta.engine.arrow import variant
+from refdelta.engine.arrow.arrays import with_names
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.expressions.partition import partition_strings
+from refdelta.engine.parquet.dictionaries import with_dictionaries
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+
+PartitionKey = tuple[str | None, ...]
+
+# What Parquet's writer takes a column's id from.
+_FIELD_ID = b"PARQUET:field_id"
+
+# A name that most file systems and object stores take: 255 bytes a segment, about 1,024 for the whole key.
+_MAX_SEGMENT = 255
+_MAX_PREFIX = 900
+
+# Parquet's name, and the part of the file's name, of each codec that Spark knows and pyarrow can write.
+CODECS = {
+    "none": ("NONE", ""),
+    "uncompressed": ("NONE", ""),
+    "snappy": ("SNAPPY", ".snappy"),
+    "gzip": ("GZIP", ".gz"),
+    "zstd": ("ZSTD", ".zstd"),
+    "brotli": ("BROTLI", ".br"),
+    "lz4": ("LZ4_RAW", ".lz4raw"),
+    "lz4_raw": ("LZ4_RAW", ".lz4raw"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the data files of a table look like.
+
+    Attributes:
+        schema: the Arrow schema of a data file: physical names, and ids where the table's columns have them
+            (PROTOCOL.md, "Writer Requirements for Column Mapping").
+        columns: the names of its columns in the table's batches.
+        types: their types there, with logical names but otherwise as a file holds them.
+        partitions: the table's partition columns, in their order.
+    """
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    partitions: tuple[StructField, ...]
+
+    @classmethod
+    def of(cls, schema: StructType, partition_columns: Sequence[str], *, materialized: bool = False) -> Layout:
+        """Plan the files of a table.
+
+        Void columns are left out, which hold nothing, and so are partition columns, since the log has their values.
+        Where that leaves no column, the first partition column is stored after all: a Parquet file without columns
+        cannot say how many rows it has.
+
+        Args:
+            schema: the table's schema.
+            partition_columns: its partition columns.
+            materialized: whether the files are to hold these too, behind the others.
+
+        Raises:
+            ColumnNotFoundError: for a partition column that the schema does not have.
+            UnsupportedTypeError: when there is no column that a file could hold.
+        """
+        by_name = {field.name: field for field in schema.fields}
+        for name in partition_columns:
+            if name not in by_name:
+                raise ColumnNotFoundError(name, by_name)
+        partitions = tuple(by_name[name] for name in partition_columns)
+        stored = [field for field in schema.fields if field not in partitions and not _is_void(field.type)]
+        behind = [field for field in partitions if not _is_void(field.type)]
+        stored = [*stored, *behind] if materialized else stored or behind[:1]
+        if not stored:
+            raise UnsupportedTypeError("a table whose columns are all void has nothing that a data file could hold")
+        files = [replace(f, type=_physical(f.type, f.name)) for f in stored]
+        return cls(
+            pa.schema([_file_field(field) for field in files]),
+            tuple(field.name for field in files),
+            tuple(arrow_type(field.type) for field in files),
+            partitions,
+        )
+
+    def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a table's batch that its data files hold, in their types; dictionaries stay what they are."""
+        columns = []
+        for name, logical, stored in zip(self.columns, self.types, self.schema.types, strict=True):
+            column = batch.column(name)
+            if not pt.is_dictionary(column.type):
+                column = column if column.type == logical else column.cast(logical)
+                column = column if logical == stored else with_names(column, stored)
+            columns.append(column)
+        schema = with_dictionaries(self.schema, [column.type for column in columns])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
+        """Split a table's batch by partition, keeping the order of rows within each.
+
+        Returns:
+            For each partition its key (the serialized partition values) and its rows, projected to the file's columns.
+            A part of a batch is copied, so that holding it does not hold the batch.
+        """
+        if not self.partitions:
+            yield (), self.project(batch)
+            return
+        codes, counts = _group(batch, [field.name for field in self.partitions])
+        rows = self.project(batch)
+        if len(counts) == 1:
+            yield self._keys(batch.slice(0, 1))[0], rows
+            return
+        order = pc.sort_indices(codes)
+        starts = [0]
+        for count in counts:
+            starts.append(starts[-1] + count)
+        firsts = order.take(pa.array(starts[:-1], pa.int64()))
+        for key, start, count in zip(self._keys(batch, firsts), starts, counts, strict=False):
+            yield key, rows.take(order.slice(start, count))
+
+    def _keys(self, batch: pa.RecordBatch, rows: pa.Array | None = None) -> list[PartitionKey]:
+        columns = []
+        for field in self.partitions:
+            column = batch.column(field.name)
+            strings = partition_strings(
+                column if rows is None else column.take(rows), field.type, name=field.name
+            ).to_pylist()
+            # An empty string is null, for every type: the log cannot tell them apart.
+            columns.append([value or None for value in strings])
+        return list(zip(*columns, strict=True))
+
+    def values(self, key: PartitionKey) -> dict[str, str | None]:
+        """A key as the ``partitionValues`` of an add action."""
+        return {physical_name(field): value for field, value in zip(self.partitions, key, strict=True)}
+
+    def folder(self, key: PartitionKey) -> str:
+        """The folder of a partition's files: the Hive form with a trailing slash, or ``""``.
+
+        A value too long for the name of a folder is cut: readers take partition values from the log, never from paths.
+
+        Raises:
+            InvalidArgumentError: when the folders are so deep that no store would take the key.
+        """
+        if not self.partitions:
+            return ""
+        prefix = partition_prefix([physical_name(field) for field in self.partitions], self.values(key))
+        folders = [_cut(segment) for segment in prefix.split("/")]
+        path = "/".join(folders)
+        if len(path.encode()) > _MAX_PREFIX:
+            raise InvalidArgumentError(
+                f"the partition values {list(key)!r:.200} make a path of {len(path.encode())} bytes; "
+                f"a data file's folder may have {_MAX_PREFIX}"
+            )
+        return path + "/"
+
+
+def file_name(sequence: int, unique: str, codec: str, *, changes: bool = False) -> str:
+    """The name of a data file, or a change file, as delta-spark has it: the number of the file in its write, and the
+    write's UUID.
+    """
+    return f"{'cdc' if changes else 'part'}-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
+
+
+def codec_of(name: str | None) -> str:
+    """The codec of a table's data files and checkpoints: the property's, or snappy, which is what delta-spark and
+    deltalake write by default, and what readers of any age know.
+
+    Raises:
+        InvalidArgumentError: for a codec that cannot be written here.
+    """
+    codec = (name or "snappy").lower()
+    if codec not in CODECS:
+        raise InvalidArgumentError(f"delta.parquet.compression.codec = {name!r}: choose one of {', '.join(CODECS)}")
+    return codec
+
+
+def pages_of(properties: TableProperties) -> Literal["1.0", "2.0"]:
+    """The version of data pages that ``delta.parquet.format.version`` asks for."""
+    return "2.0" if properties.parquet_format_version == "2.12.0" else "1.0"
+
+
+def _group(batch: pa.RecordBatch, names: list[str]) -> tuple[pa.Array, list[int]]:
+    """Number the distinct key tuples by first appearance: each row's number, and each number's count."""
+    codes: pa.Array | None = None
+    for name in names:
+        encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+        mine = encoded.indices.cast(pa.int64())
+        if codes is not None:
+            # Numbered anew after each column, so that the product stays below the square of the number of rows.
+            mine = pc.add(pc.multiply(codes, len(encoded.dictionary)), mine)
+            mine = mine.dictionary_encode().indices.cast(pa.int64())
+        codes = mine
+    # value_counts lists by first appearance too: the counts are in the order of the numbers.
+    return codes, pc.value_counts(codes).field("counts").to_pylist()
+
+
+def _cut(segment: str) -> str:
+    raw = segment.encode()
+    if len(raw) <= _MAX_SEGMENT:
+        return segment
+    # Never inside a character, nor inside one of the %XX escapes.
+    text = raw[:_MAX_SEGMENT].decode("utf-8", errors="ignore")
+    escape = text.rfind("%", len(text) - 2)
+    return text if escape < 0 else text[:escape]
+
+
+def _file_field(item: StructField) -> pa.Field:
+    name = physical_name(item)
+    kind = _file_type(item.type, nested_ids(item), name)
+    return pa.field(name, kind, item.nullable, metadata=_id(field_id(item)))
+
+
+def _file_type(kind: DataType, ids: Mapping[str, Any], path: str) -> pa.DataType:
+    """The type in a file; ``ids`` are those of what is in arrays and maps, by path."""
+    match kind:
+        case StructType():
+            return pa.struct([_file_field(item) for item in kind])
+        case ArrayType():
+            return pa.list_(_file_part("element", kind.element, kind.contains_null, ids, path))
+        case MapType():
+            key = _file_part("key", kind.key, False, ids, path)
+            return pa.map_(key, _file_part("value", kind.value, kind.value_contains_null, ids, path))
+    return variant.STORED if kind == VARIANT else arrow_type(kind)
+
+
+def _file_part(name: str, kind: DataType, nullable: bool, ids: Mapping[str, Any], path: str) -> pa.Field:
+    here = f"{path}.{name}"
+    return pa.field(name, _file_type(kind, ids, here), nullable, metadata=_id(ids.get(here)))
+
+
+def _id(number: int | None) -> dict[bytes, bytes] | None:
+    return None if number is None else {_FIELD_ID: str(number).encode()}
+
+
+def _is_void(kind: DataType) -> bool:
+    return isinstance(kind, PrimitiveType) and kind.name == "void"
+
+
+def _physical(kind: DataType, path: str) -> DataType:
+    """The type as a file holds it: without the void fields of structs, as Spark leaves them out, and with all fields of
+    structs nullable, since Arrow has no other way to write a struct that is null.
+    """
+    if isinstance(kind, StructType):
+        stored = [f for f in kind.fields if not _is_void(f.type)]
+        fields = tuple(replace(f, type=_physical(f.type, f"{path}.{f.name}"), nullable=True) for f in stored)
+        if not fields:
+            raise UnsupportedTypeError(f"column {path}: Parquet cannot store a struct without fields")
+        return StructType(fields)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_physical(_stored(kind.element, path), f"{path}.element"), kind.contains_null)
+    if isinstance(kind, MapType):
+        key = _physical(_stored(kind.key, path), f"{path}.key")
+        return MapType(key, _physical(_stored(kind.value, path), f"{path}.value"), kind.value_contains_null)
+    return kind
+
+
+def _stored(kind: DataType, path: str) -> DataType:
+    if _is_void(kind):
+        raise UnsupportedTypeError(f"column {path}: Parquet cannot store arrays or maps of void")
+    return kind

@@ -1,0 +1,391 @@
+"""Rows into data files: streaming, split by partition, rolled near the target size, with statistics.
+
+Memory is bounded: rows wait in buffers, one a partition, until they make a row group; when the buffers together are too
+large, the largest go first, which keeps row groups big where most rows are. At most :data:`OPEN_FILES` files are
+open; the one that was written to longest ago is completed when another is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.log.actions import Add, Cdc
+from refdelta.core.log.paths import data_key, encode_path
+from refdelta.core.table.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
+from refdelta.core.table.clustering import ColumnPath
+from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.row_tracking import without_hidden
+from refdelta.core.table.types import StructType
+from refdelta.engine.arrow.arrays import array_of
+from refdelta.engine.parquet.column_stats import stats_leaves
+from refdelta.engine.parquet.dictionaries import joined, text_size
+from refdelta.engine.parquet.encode import DataFile, Encoder
+from refdelta.engine.parquet.layout import Layout, PartitionKey, codec_of, file_name, pages_of
+from refdelta.engine.scan.executor import cores
+from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta_storage.base import Store
+from refdelta_storage.errors import StorageError
+
+# Where neither the call nor the table says: what delta-spark's auto-compaction aims at. Its plain writes have no target
+# at all; deltalake's have 100 MiB.
+TARGET_FILE_SIZE = 128 * 1024 * 1024
+# Row groups: at most pyarrow's own default of rows, and so many bytes of Arrow's memory that wide tables stay bounded.
+ROW_GROUP_ROWS = 1024 * 1024
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+_LEAST_ROW_GROUP_BYTES = 32 * 1024
+# Rows that wait, over all partitions.
+BUFFER_BYTES = 256 * 1024 * 1024
+OPEN_FILES = 64
+# Batches below either are put together before they are split.
+_SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
+
+
+@contextmanager
+def names_holding(text: str) -> Iterator[None]:
+    """Within, all files that are written hold this text in their names; no two writers may have the same.
+
+    It says who has written a file, where others than this process do it.
+    """
+    numbers = itertools.count()
+    token = _names.set(lambda: f"{text}-{next(numbers)}")
+    try:
+        yield
+    finally:
+        _names.reset(token)
+
+
+_names: ContextVar[Callable[[], str]] = ContextVar("names", default=lambda: str(uuid.uuid4()))
+
+
+def write_files(
+    store: Store,
+    data: pa.RecordBatchReader | Iterable[pa.RecordBatch],
+    *,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    clustering: Collection[ColumnPath] = (),
+    target_file_size: int | None = None,
+    data_change: bool = True,
+    workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    unique: str | None = None,
+) -> list[Add]:
+    """Write rows as data files of a table, and describe them as actions; nothing is committed.
+
+    Implements PROTOCOL.md, "Data Files", "Per-file Statistics" and "Partition Value Serialization".
+
+    Args:
+        store: the table's folder.
+        data: record batches that have exactly the Arrow form of ``schema`` (``engine/parquet/fit`` makes them so).
+            Texts may be dictionaries as well, among which nobody has to look for those that are equal.
+        schema: the table's schema.
+        partition_columns: by which the files are split; they are stored in them only where the table wants it.
+        properties: the table's: statistics, codec and target size.
+        clustering: its clustering columns, which have statistics in any case.
+        target_file_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
+        data_change: whether the rows are new, or only moved from other files.
+        workers: how many threads encode; None for one a processor, at most 8.
+        progress: called with the number of rows of each batch that was taken in.
+        unique: what makes the files' names unlike all others; None for what :func:`names_holding` says, or a new UUID.
+
+    Returns:
+        One action a file, in the order in which the files were begun; none for no rows.
+
+    Raises:
+        StoreError: the store refused or failed.
+        DataFileError: rows that Parquet cannot hold.
+        InvalidArgumentError: an unknown codec, a target size that is not positive, a path that would be too long.
+
+    On any error, those of ``data`` included, the files written so far are removed, as far as the store lets us.
+    """
+    target = _target_size(properties, target_file_size)
+    layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
+    codec = codec_of(properties.compression_codec)
+    leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties))
+    router = _Router(layout, encoder, codec, target, unique or _names.get()())
+    try:
+        for batch in _even(data, router.row_group_bytes):
+            router.add(batch)
+            if progress:
+                progress(batch.num_rows)
+        files = router.finish()
+    except BaseException:
+        _delete(store, encoder.abort())
+        raise
+    return _adds(layout, files, data_change)
+
+
+class Form(Protocol):
+    """What the files of a table are like: a snapshot is one, and a table that is still to be made."""
+
+    @property
+    def schema(self) -> StructType:
+        """As for :func:`write_files`, like the others."""
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """See there."""
+
+    @property
+    def properties(self) -> TableProperties:
+        """See there."""
+
+    @property
+    def clustering_columns(self) -> Collection[ColumnPath]:
+        """See there."""
+
+
+def write_changes(
+    store: Store,
+    data: Iterable[pa.RecordBatch],
+    table: Form,
+    *,
+    target_file_size: int | None = None,
+    feed: bool = True,
+    only: bool = False,
+    unique: str | None = None,
+) -> tuple[list[Add], list[Cdc]]:
+    """Write rows that say what becomes of them as data files and change files of a table; nothing is committed.
+
+    Implements PROTOCOL.md, "Change Data Files".
+
+    Args:
+        store: the table's folder.
+        data: record batches of ``schema`` with one more column behind, :data:`CHANGE`. A row is in a change file unless
+            that is null, and in a data file unless it says that the row is there no more.
+        table: what is written to. The ids of rows, which may be in its schema, are not in change files.
+        target_file_size: as for :func:`write_files`.
+        feed: False for rows that do not say it: then there are no change files.
+        only: whether the data files are there already, and none are written.
+        unique: see there.
+
+    Returns:
+        One action a data file, and one a change file.
+
+    Raises as :func:`write_files`.
+    """
+    if not feed:
+        files = write_files(
+            store,
+            data,
+            schema=table.schema,
+            partition_columns=table.partition_columns,
+            properties=table.properties,
+            clustering=table.clustering_columns,
+            target_file_size=target_file_size,
+            unique=unique,
+        )
+        return files, []
+    properties, partition_columns = table.properties, table.partition_columns
+    target, codec = _target_size(properties, target_file_size), codec_of(properties.compression_codec)
+    own, materialized = without_hidden(table.schema), properties.writes_partition_columns
+    layout = Layout.of(table.schema, partition_columns, materialized=materialized)
+    recorded = Layout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)
+    leaves = stats_leaves(own, partition_columns, properties, table.clustering_columns)
+    workers = max(1, min(8, cores()) // 2)
+    encoders = [
+        Encoder(store, layout.schema, leaves, codec, workers, pages_of(properties)),
+        Encoder(store, recorded.schema, [], codec, workers, pages_of(properties)),
+    ]
+    unique = unique or _names.get()()
+    rows = _Router(layout, encoders[0], codec, target, unique)
+    changes = _Router(recorded, encoders[1], codec, target, unique, changes=True)
+    try:
+        for batch in _even(data, rows.row_group_bytes):
+            stay = batch.slice(0, 0) if only else rows_that_stay(batch)
+            if stay.num_rows:
+                rows.add(stay)
+            changed = batch.filter(pc.is_valid(batch.column(CHANGE.name)))
+            if changed.num_rows:
+                changes.add(changed.rename_columns([*changed.schema.names[:-1], CHANGE_TYPE.name]))
+        made, change_files = rows.finish(), changes.finish()
+    except BaseException:
+        _delete(store, [key for encoder in encoders for key in encoder.abort()])
+        raise
+    cdcs = [
+        Cdc(path=encode_path(file.key), partition_values=recorded.values(key), size=file.size, data_change=False)
+        for key, file in change_files
+    ]
+    return _adds(layout, made, True), cdcs
+
+
+CHANGE = pa.field("change_type\n", pa.string())
+"""The column that says what becomes of a row; the line break keeps any column of a table from having the name."""
+_GONE = array_of([DELETE, BEFORE_UPDATE], pa.string())
+
+
+def marked(batch: pa.RecordBatch, kind: str | None) -> pa.RecordBatch:
+    """Rows, all of which the same becomes of: with the column :data:`CHANGE`."""
+    kinds = pa.nulls(batch.num_rows, CHANGE.type) if kind is None else pa.repeat(kind, batch.num_rows)
+    return batch.append_column(CHANGE, kinds)
+
+
+def rows_that_stay(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Of rows that say what becomes of them those that are in the table then, without the column that says it."""
+    gone = pc.is_in(batch.column(CHANGE.name), value_set=_GONE)
+    return batch.drop_columns([CHANGE.name]).filter(pc.invert(gone))
+
+
+def _target_size(properties: TableProperties, asked: int | None) -> int:
+    target = properties.target_file_size or TARGET_FILE_SIZE if asked is None else asked
+    if target <= 0:
+        raise InvalidArgumentError(f"target_file_size is {target}; it must be positive")
+    return target
+
+
+def _adds(layout: Layout, files: Iterable[tuple[PartitionKey, DataFile]], data_change: bool) -> list[Add]:
+    return [
+        Add(
+            path=encode_path(file.key),
+            partition_values=layout.values(key),
+            size=file.size,
+            modification_time=file.modified_ms,
+            data_change=data_change,
+            stats=file.stats.json(),
+        )
+        for key, file in files
+    ]
+
+
+def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:
+    """Remove the files of actions that will not be committed, as far as the store lets us."""
+    keys = []
+    for file in files:
+        with suppress(DeltaError):
+            keys.append(data_key(file.path, store.uri))
+    _delete(store, keys)
+
+
+def _delete(store: Store, keys: list[str]) -> None:
+    # Best effort: what stays behind is invisible, and vacuum takes it.
+    with suppress(StorageError):
+        if keys:
+            store.delete(keys)
+
+
+@dataclass(eq=False, slots=True)
+class _Partition:
+    key: PartitionKey
+    folder: str
+    chunks: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    file: DataFile | None = None
+
+
+class _Router:
+    """Brings every row to a file of its partition."""
+
+    def __init__(
+        self, layout: Layout, encoder: Encoder, codec: str, target: int, unique: str, *, changes: bool = False
+    ):
+        self._changes = changes
+        self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target
+        self.row_group_bytes = max(_LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, target))
+        self._partitions: dict[PartitionKey, _Partition] = {}
+        # Partitions with an open file, least recently written first.
+        self._open: dict[PartitionKey, _Partition] = {}
+        self._buffered = 0
+        self._unique = unique
+        self._files: list[tuple[PartitionKey, DataFile]] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for key, rows in self._layout.split(batch):
+            partition = self._partitions.get(key)
+            if partition is None:
+                partition = self._partitions[key] = _Partition(key, self._layout.folder(key))
+            size = text_size(rows)
+            if partition.rows + rows.num_rows > ROW_GROUP_ROWS or partition.size + size > self.row_group_bytes:
+                self._flush(partition)
+            partition.chunks.append(rows)
+            partition.rows += rows.num_rows
+            partition.size += size
+            self._buffered += size
+        if self._buffered > BUFFER_BYTES:
+            for partition in sorted(self._partitions.values(), key=lambda p: -p.size):
+                self._flush(partition)
+                if self._buffered <= BUFFER_BYTES // 2:
+                    break
+
+    def finish(self) -> list[tuple[PartitionKey, DataFile]]:
+        for partition in self._partitions.values():
+            self._flush(partition)
+            # Closed at once: with thousands of partitions, the open files would be as many.
+            self._close(partition)
+        self._encoder.finish()
+        return self._files
+
+    def _flush(self, partition: _Partition) -> None:
+        """Hand the buffered rows of a partition on, as one row group."""
+        if not partition.rows:
+            return
+        rows = joined(partition.chunks)
+        if partition.rows < len(partition.chunks) * 4096:
+            rows = rows.combine_chunks()
+        size = partition.size
+        self._buffered -= size
+        partition.chunks, partition.rows, partition.size = [], 0, 0
+        self._encoder.write(self._file(partition, size), rows, size)
+
+    def _file(self, partition: _Partition, size: int) -> DataFile:
+        """The file for the next row group of a partition: the open one unless it is full."""
+        file = partition.file
+        # A file that was given less than the target cannot be full, unless the rows grow when they are encoded.
+        if file and file.given + size > self._target and self._encoder.expected_size(file, size // 2) > self._target:
+            self._close(partition)
+            file = None
+        if file is None:
+            if len(self._open) >= OPEN_FILES:
+                self._close(next(iter(self._open.values())))
+            name = file_name(len(self._files), self._unique, self._codec, changes=self._changes)
+            folder = FOLDER + partition.folder if self._changes else partition.folder
+            file = partition.file = self._encoder.open(folder + name)
+            self._files.append((partition.key, file))
+        self._open.pop(partition.key, None)
+        self._open[partition.key] = partition
+        return file
+
+    def _close(self, partition: _Partition) -> None:
+        if partition.file:
+            self._encoder.close(partition.file)
+            partition.file = None
+            del self._open[partition.key]
+
+
+def _even(data: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are neither tiny nor larger than ``most`` bytes."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in data:
+        if not batch.num_rows:
+            continue
+        if held and batch.schema != held[0].schema:
+            yield from _pieces(held, rows, size, most)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _SMALL_ROWS or size >= min(_SMALL_BYTES, most):
+            yield from _pieces(held, rows, size, most)
+            held, rows, size = [], 0, 0
+    if held:
+        yield from _pieces(held, rows, size, most)
+
+
+def _pieces(held: list[pa.RecordBatch], rows: int, size: int, most: int) -> Iterator[pa.RecordBatch]:
+    batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    count = max(-(-size // most), -(-rows // ROW_GROUP_ROWS))
+    step = -(-rows // count)
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)

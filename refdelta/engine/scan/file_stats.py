@@ -1,0 +1,146 @@
+"""The statistics of many files as columns: bounds and null counts of those columns that a predicate looks at.
+
+They come from ``add.stats`` (JSON) or from a ``stats_parsed`` struct (PROTOCOL.md, "Per-file Statistics"). Statistics
+are an aid: what is missing, malformed or contradicts itself is null here, which means "anything is possible", and
+never an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.pruning.stats_source import StatsSource
+from refdelta.core.table.types import (
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    StructType,
+)
+from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.expressions.compare import compare
+from refdelta.engine.log.stats_json import Statistic, child_of, read_statistics
+from refdelta.engine.scan.char_padding import padded_uppers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MILLISECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of one column in each file; all arrays are as long as there are files, null is unknown.
+
+    Attributes:
+        low: a value that none is below; nulls of the column apart.
+        high: a value that none is above.
+        nulls: how many are null; under wide bounds only 0 and the number of rows mean something.
+        nested: whether a parent of the column may be null, which not every writer counts.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    nulls: pa.Array
+    nested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatsView:
+    """The statistics of files, for some columns.
+
+    Attributes:
+        rows: the rows in each file, those under deletion vectors included; null is unknown.
+        bounds: by the column's logical path.
+    """
+
+    rows: pa.Array
+    bounds: dict[tuple[str, ...], Bounds]
+
+
+def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, ...]]) -> FileStatsView:
+    """Read the statistics of some columns.
+
+    Args:
+        files: has the column ``stats`` (JSON strings), or ``stats_parsed`` (a struct), or both; the JSON wins.
+        schema: the table's.
+        paths: logical paths of columns, spelled as in the schema.
+    """
+    wanted = {path: StatsSource.of(schema, path) for path in paths}
+    leaves = _statistics(wanted.values())
+    found = [pa.nulls(files.num_rows, arrow_type(kind)) for _, kind in leaves]
+    if "stats" in files.column_names:
+        _, found = read_statistics(files["stats"], leaves)
+    if "stats_parsed" in files.column_names and pa.types.is_struct(files.schema.field("stats_parsed").type):
+        parsed = one_array(files["stats_parsed"])
+        found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
+    rows, columns = found[0], found[1:]
+    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3]) for i, path in enumerate(wanted)}
+    return FileStatsView(rows, bounds)
+
+
+def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
+    if item.type == STRING:
+        # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
+        # became "?".
+        high = pc.replace_substring_regex(high, "\\??\ufffd$", "\U0010ffff")
+        if item.char is not None:
+            high = padded_uppers(high, item.char)
+    elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
+        high = _whole_millisecond(high)
+    if item.bounded:
+        # Bounds in the wrong order are no bounds: some writers let times wrap round.
+        sane = pc.fill_null(compare("<=", low, high), True)
+        low, high = (pc.if_else(sane, side, pa.scalar(None, side.type)) for side in (low, high))
+    return Bounds(low, high, nulls, item.nested)
+
+
+def _whole_millisecond(high: pa.Array) -> pa.Array:
+    """Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound."""
+    micros = high.cast(pa.int64())
+    cut = pc.equal(pc.subtract(micros, pc.multiply(pc.divide(micros, _MILLISECOND), _MILLISECOND)), 0)
+    room = pc.less(micros, 2**63 - _MILLISECOND)
+    later = pc.add(micros, pc.if_else(pc.and_(cut, room), _MILLISECOND - 1, 0))
+    return later.cast(high.type)
+
+
+def _statistics(wanted: Iterable[StatsSource]) -> list[Statistic]:
+    """The row count, then minimum, maximum and null count of every column."""
+    found: list[Statistic] = [(("numRecords",), LONG)]
+    for item in wanted:
+        bound = item.type if item.bounded else VOID
+        found += [(("minValues", *item.physical), bound), (("maxValues", *item.physical), bound)]
+        found.append((("nullCount", *item.physical), LONG))
+    return found
+
+
+def _coalesced(column: pa.Array, stats: pa.Array, statistic: Statistic) -> pa.Array:
+    """What the JSON says; where it says nothing, what the struct of a checkpoint says."""
+    path, _ = statistic
+    array = child_of(stats, path)
+    if array is None or pa.types.is_null(column.type):
+        return column
+    return pc.coalesce(column, _of_struct(array, column.type, upper=path[0] == "maxValues"))
+
+
+def _of_struct(array: pa.Array, kind: pa.DataType, *, upper: bool) -> pa.Array:
+    if array.type == kind:
+        return array
+    try:
+        if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(kind):
+            cut = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+            if upper and array.type.unit == "ns":
+                # The maximum stays above the true one. A whole microsecond stays as it is, for it may be a whole
+                # millisecond too, which says that more digits were cut when the bound was written.
+                rest = pc.less(pc.multiply(cut, 1000), array.cast(pa.int64()))
+                cut = pc.add(cut, rest.cast(pa.int64()))
+            return cut.cast(kind)
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(array), kind)

@@ -1,0 +1,182 @@
+"""What a scan may be asked to filter by, in one shape: which columns it needs, which rows and which files it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.predicate import And, Predicate
+from refdelta.core.expressions.predicate import columns as predicate_columns
+from refdelta.engine.arrow.arrays import empty_table, filter_rows
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.evaluate import can_fail, row_mask
+from refdelta.engine.expressions.partition import partition_table
+from refdelta.engine.expressions.sql import from_filters
+from refdelta.engine.scan.skipping import prune
+from refdelta.errors import PredicateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from refdelta.core.table.types import StructType
+
+
+# Beside the partition columns of a list of files; the line break keeps any column of a table from having the name.
+_POSITION = "position\n"
+
+
+class RowFilter(Protocol):
+    """A predicate that a row meets or not; rows for which it is unknown (null) are left out, as in SQL."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The top-level columns that it looks at, by their names in the schema."""
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether there may be rows for which it is an error, not an answer."""
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that meet it."""
+
+    def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
+        """Which files of a list may hold such rows."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What is left of a list of files.
+
+    Attributes:
+        keep: for each file, whether it may hold rows.
+        reason: for each file that may not, ``partition`` or ``stats``.
+        exact: whether every row of every kept file meets the predicate, so that rows need not be looked at.
+    """
+
+    keep: pa.Array
+    reason: pa.Array
+    exact: bool
+
+
+def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
+    """A filter from any form that users have: SQL, deltalake's lists, a pyarrow ``Expression``, a bound predicate.
+
+    Raises:
+        PredicateError: it cannot be parsed or bound to the schema.
+        ColumnNotFoundError: it names a column that the table does not have.
+    """
+    if predicate is None:
+        return None
+    if isinstance(predicate, pc.Expression):
+        return ExpressionFilter.of(predicate, schema)
+    if isinstance(predicate, (str, list, tuple)):
+        return BoundFilter(from_filters(predicate, schema))
+    if not isinstance(predicate, get_args(Predicate)):
+        raise PredicateError(
+            f"a predicate is SQL text, a list of conditions or a pyarrow Expression, not a {type(predicate).__name__}"
+        )
+    return BoundFilter(predicate)
+
+
+@dataclass(frozen=True)
+class BoundFilter:
+    """A predicate of our own tree, bound to the table's schema.
+
+    Attributes:
+        predicate: the predicate.
+        derived: what it implies for partition columns; see :mod:`refdelta.core.pruning.generated_partitions`.
+    """
+
+    predicate: Any
+    derived: Any = None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """See :class:`RowFilter`."""
+        return frozenset(path[0] for path in predicate_columns(self.predicate))
+
+    @property
+    def can_fail(self) -> bool:
+        """See :class:`RowFilter`."""
+        return can_fail(self.predicate)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See :class:`RowFilter`."""
+        return filter_rows(batch, row_mask(self.predicate, batch))
+
+    def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
+        """See :class:`RowFilter`."""
+        if self.columns <= set(partition_columns):
+            return _exactly(self, files, schema, partition_columns)
+        predicate = self.predicate
+        if self.derived is not None and {path[0] for path in predicate_columns(self.derived)} <= set(partition_columns):
+            predicate = And((predicate, self.derived))
+        result = prune(files, schema, partition_columns, predicate)
+        return Pruned(result.keep, result.reason, exact=False)
+
+    def __str__(self) -> str:
+        return str(self.predicate)
+
+
+@dataclass(frozen=True)
+class ExpressionFilter:
+    """pyarrow's own expression, which cannot be taken apart: it prunes by partition, where it needs nothing else."""
+
+    expression: Any
+    columns: frozenset[str]
+
+    @classmethod
+    def of(cls, expression: Any, schema: StructType) -> ExpressionFilter:
+        """Try the expression on empty tables to learn what it needs.
+
+        Raises:
+            PredicateError: it does not fit the table's schema.
+        """
+        empty = empty_table(to_arrow(schema))
+        problem = _problem(expression, empty)
+        if problem is not None:
+            raise PredicateError(f"the expression {expression} does not fit the table: {problem}")
+        needed = [name for name in empty.column_names if _problem(expression, empty.drop_columns([name])) is not None]
+        return cls(expression, frozenset(needed))
+
+    @property
+    def can_fail(self) -> bool:
+        """See :class:`RowFilter`."""
+        return True
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See :class:`RowFilter`."""
+        return batch.filter(self.expression)
+
+    def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
+        """See :class:`RowFilter`."""
+        if self.columns <= set(partition_columns):
+            return _exactly(self, files, schema, partition_columns)
+        nothing = pa.nulls(files.num_rows, pa.string())
+        return Pruned(pa.repeat(pa.scalar(True), files.num_rows), nothing, exact=False)
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+
+def _problem(expression: Any, table: pa.Table) -> str | None:
+    try:
+        table.filter(expression)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _exactly(flt: RowFilter, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
+    """Pruning by a predicate over partition columns alone: a file is one row of them, and its rows are all alike."""
+    indices = pa.array(range(files.num_rows), pa.int64())
+    columns = {_POSITION: indices}
+    if flt.columns:
+        values = partition_table(files, schema, [name for name in partition_columns if name in flt.columns])
+        columns.update({name: values.column(name).combine_chunks() for name in values.column_names})
+    kept = flt.apply(pa.record_batch(columns)).column(_POSITION)
+    keep = pc.is_in(indices, value_set=kept)
+    return Pruned(keep, pc.if_else(keep, pa.scalar(None, pa.string()), "partition"), exact=True)

@@ -1,0 +1,283 @@
+"""Which files need not be read for a predicate: by their partition values, then by their statistics.
+
+A file is kept unless nothing in it can make the predicate true. :mod:`refdelta.core.pruning.file_match` is the
+definition, file by file; a property-based test holds this module to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.like import like_prefix
+from refdelta.core.expressions.predicate import (
+    And,
+    BoolLiteral,
+    Cast,
+    Column,
+    Comparison,
+    Convert,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Value,
+    column_refs,
+    columns,
+    order,
+    push_not,
+)
+from refdelta.core.pruning.file_match import KEEP_ORDER
+from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.expressions.compare import compare
+from refdelta.engine.expressions.convert import convert
+from refdelta.engine.expressions.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
+from refdelta.engine.expressions.partition import partition_table
+from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
+from refdelta.errors import ExpressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from refdelta.core.table.types import DataType, StructType
+
+# No column of a table has a line break in its name.
+_NUMBER = "number\n"
+# Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest are looked at.
+_MAX_ITEMS = 200
+# How many rows a file has that does not say it: no count of nulls is the same, but that of a value which partition
+# values make null in every row.
+_UNCOUNTED = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneResult:
+    """Attributes:
+    keep: for each file whether it must be read; never null.
+    reason: for each file why not: ``"partition"``, ``"stats"``, or null where it is kept; dictionary-encoded.
+    """
+
+    keep: pa.BooleanArray
+    reason: pa.DictionaryArray
+
+
+def prune(
+    files: pa.Table, schema: StructType, partition_columns: Sequence[str], predicate: Predicate | None
+) -> PruneResult:
+    """Tell which files can hold a row for which the predicate is true.
+
+    Args:
+        files: a list of live files, with ``partitionValues`` and ``stats`` or ``stats_parsed``.
+        schema: the table's.
+        partition_columns: by logical name.
+        predicate: bound to the schema; None keeps everything.
+
+    Raises:
+        InvalidLogError: a partition value that is none of its column's type.
+    """
+    if predicate is None or files.num_rows == 0:
+        return PruneResult(pa.repeat(pa.scalar(True), files.num_rows), _reasons(files.num_rows))
+    predicate = push_not(predicate)
+    folded = {name.lower() for name in partition_columns}
+    paths = sorted(columns(predicate))
+    used = [path[0] for path in paths if path[0].lower() in folded]
+    data = [path for path in paths if path[0].lower() not in folded]
+    partitions = partition_table(files, schema, used)
+    nothing = FileStatsView(pa.nulls(files.num_rows, pa.int64()), {})
+    by_partition = _Pruner(files.num_rows, partitions, nothing).may(predicate)
+    if not data:
+        return PruneResult(by_partition, _reasons(files.num_rows, by_partition))
+    keep = _Pruner(files.num_rows, partitions, view_stats(files, schema, data)).may(predicate)
+    return PruneResult(pc.and_(keep, by_partition), _reasons(files.num_rows, by_partition, keep))
+
+
+def _reasons(rows: int, by_partition: Any = None, by_stats: Any = None) -> pa.DictionaryArray:
+    codes: Any = pa.nulls(rows, pa.int8())
+    if by_stats is not None:
+        codes = pc.if_else(by_stats, codes, pa.scalar(1, pa.int8()))
+    if by_partition is not None:
+        codes = pc.if_else(by_partition, codes, pa.scalar(0, pa.int8()))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(["partition", "stats"]))
+
+
+class _Pruner:
+    """Answers, for every file at once, whether a condition can be true in it. Without a view data columns may hold
+    anything.
+    """
+
+    def __init__(self, rows: int, partitions: pa.Table, view: FileStatsView):
+        self.rows = rows
+        self.partitions, self.view = partitions, view
+        self.counts = pc.fill_null(view.rows, _UNCOUNTED)
+
+    def may(self, predicate: Predicate) -> pa.BooleanArray:
+        match predicate:
+            case And(children):
+                return reduce(pc.and_, map(self.may, children))
+            case Or(children):
+                return reduce(pc.or_, map(self.may, children))
+            case BoolLiteral(value):
+                return self._all(value is True)
+        names = {column.path[0] for column in column_refs(predicate)}
+        if names <= set(self.partitions.column_names):
+            try:
+                return pc.fill_null(row_mask(predicate, self._partition_rows()), False)
+            except ExpressionError:
+                return self._all(True)  # whether it fails is for the rows to tell
+        if not self.view.bounds:
+            return self._all(True)
+        # Unknown is possible.
+        return pc.fill_null(self._atom(predicate), True)
+
+    def _all(self, value: bool) -> pa.BooleanArray:
+        return pa.repeat(pa.scalar(value), self.rows)
+
+    def _atom(self, atom: Predicate) -> Any:
+        match atom:
+            case Comparison(op, left, right):
+                return self._comparison(op, left, right)
+            case Not(Comparison(_, left, right)):
+                return self._distinct(left, right)
+            case IsNull(value):
+                return self._has_null(value)
+            case Not(IsNull(value)):
+                return self._has_value(value)
+            case In(value, items):
+                return self._in(value, items)
+            case Not(In(value, items)):
+                return self._not_in(value, items)
+            case Like(value, pattern, escape):
+                return self._like(value, pattern, escape)
+            case Not(Like(value)):
+                return self._has_value(value)
+        return self._all(True)
+
+    # --- what is known of a value ---
+
+    def _bounds(self, value: Value) -> Bounds:
+        match value:
+            case Literal(constant, data_type):
+                fixed = pa.repeat(scalar(constant, data_type), self.rows)
+                return Bounds(fixed, fixed, pa.repeat(pa.scalar(0, pa.int64()), self.rows))
+            case Column(path) if path[0] not in self.partitions.column_names:
+                return self.view.bounds[path]
+            case Cast(child, target):
+                return self._moved(child, target, partial(cast, source=child.type, target=target))
+            case Convert(child, target) if (child.type, target) in KEEP_ORDER:
+                return self._moved(child, target, partial(convert, source=child.type, target=target))
+        return self._computed(value)
+
+    def _moved(self, child: Value, target: DataType, function: Callable[[pa.Array], pa.Array]) -> Bounds:
+        """The bounds under a cast that keeps the order of values."""
+        inner = self._bounds(child)
+        try:
+            return Bounds(function(inner.low), function(inner.high), inner.nulls, inner.nested)
+        except ExpressionError:
+            return self._nothing(target)
+
+    def _nothing(self, data_type: DataType) -> Bounds:
+        unknown = pa.nulls(self.rows, compute_type(data_type))
+        return Bounds(unknown, unknown, pa.nulls(self.rows, pa.int64()), nested=True)
+
+    def _computed(self, value: Value) -> Bounds:
+        """A value that partition values determine: one for all rows of a file. Of others nothing is known."""
+        if not {path[0] for path in columns(value)} <= set(self.partitions.column_names):
+            return self._nothing(value.type)
+        try:
+            fixed = evaluate_value(value, self._partition_rows())
+        except ExpressionError:
+            # Whether it has a value is for the rows to tell: another condition may keep them from being asked.
+            return self._nothing(value.type)
+        # The count of nulls is none, or all of them.
+        return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.counts, 0))
+
+    def _partition_rows(self) -> pa.RecordBatch:
+        """The files' partition values as rows, each one file; a column of numbers keeps count where there are none."""
+        names = self.partitions.column_names
+        arrays = [one_array(self.partitions[name]) for name in names]
+        number = pa.array(range(self.rows), pa.int64())
+        return pa.record_batch([*arrays, number], names=[*names, _NUMBER])
+
+    def _has_null(self, value: Value) -> Any:
+        bounds = self._bounds(value)
+        return self._all(True) if bounds.nested else pc.not_equal(bounds.nulls, 0)
+
+    def _has_value(self, value: Value) -> Any:
+        """Whether some row is not null: null is unknown."""
+        return pc.not_equal(self._bounds(value).nulls, self.counts)
+
+    # --- conditions ---
+
+    def _comparison(self, op: str, left: Value, right: Value) -> Any:
+        one, other = self._bounds(left), self._bounds(right)
+        if op == "<=>":
+            both_null = pc.and_kleene(self._has_null(left), self._has_null(right))
+            return pc.or_kleene(self._comparison("=", left, right), both_null)
+        if op == "=":
+            found = pc.and_kleene(compare("<=", one.low, other.high), compare("<=", other.low, one.high))
+        elif op == "<>":
+            found = pc.invert(_constant_and_equal(one, other))
+        elif op in ("<", "<="):
+            found = compare(op, one.low, other.high)
+        else:
+            found = compare(op, one.high, other.low)
+        for value in (left, right):
+            found = pc.and_kleene(found, self._has_value(value)) if not isinstance(value, Literal) else found
+        return found
+
+    def _distinct(self, left: Value, right: Value) -> Any:
+        """NOT <=>: false in all rows only where both sides are one and the same value, and never null."""
+        equal = _constant_and_equal(self._bounds(left), self._bounds(right))
+        nulls = [self._has_null(value) for value in (left, right) if not isinstance(value, Literal)]
+        return reduce(pc.or_kleene, nulls, pc.invert(equal))
+
+    def _in(self, value: Value, items: tuple[Literal, ...]) -> Any:
+        known = [item for item in items if item.value is not None]
+        bounds = self._bounds(value)
+        found = self._all(False)
+        if len(known) > _MAX_ITEMS:
+            low, high = known[0], known[0]
+            for item in known:
+                low = item if order(item.value, low.value) < 0 else low
+                high = item if order(item.value, high.value) > 0 else high
+            found = self._meets(bounds, low, high)
+        else:
+            for item in known:
+                found = pc.or_kleene(found, self._meets(bounds, item, item))
+        return pc.and_kleene(found, self._has_value(value))
+
+    def _meets(self, bounds: Bounds, low: Literal, high: Literal) -> Any:
+        below = compare("<=", bounds.low, scalar(high.value, high.type))
+        return pc.and_kleene(below, compare(">=", bounds.high, scalar(low.value, low.type)))
+
+    def _not_in(self, value: Value, items: tuple[Literal, ...]) -> Any:
+        if any(item.value is None for item in items):
+            return self._all(False)
+        parts = [self._comparison("<>", value, item) for item in items[:_MAX_ITEMS]]
+        return reduce(pc.and_kleene, parts, self._has_value(value))
+
+    def _like(self, value: Value, pattern: str, escape: str) -> Any:
+        prefix, exact = like_prefix(pattern, escape)
+        if exact:
+            return self._comparison("=", value, Literal(prefix, value.type))
+        bounds = self._bounds(value)
+        high_enough = pc.greater_equal(bounds.high, prefix)
+        low_enough = pc.or_(pc.less_equal(bounds.low, prefix), pc.starts_with(bounds.low, prefix))
+        return reduce(pc.and_kleene, [high_enough, low_enough, self._has_value(value)])
+
+
+def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
+    """Whether both sides are the same single value in all rows that have one."""
+    parts = [
+        compare("=", one.low, one.high),
+        compare("=", other.low, other.high),
+        compare("=", one.low, other.low),
+    ]
+    return pc.fill_null(reduce(pc.and_kleene, parts), False)

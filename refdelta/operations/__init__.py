@@ -1,0 +1,1 @@
+"""One operation a module: what it does to a snapshot becomes staged actions."""

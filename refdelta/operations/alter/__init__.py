@@ -1,0 +1,1 @@
+"""Changes of the schema, of properties, features, constraints and descriptions."""

@@ -1,0 +1,363 @@
+"""ALTER TABLE on columns that are there: other names, places, types, and whether they may be null; and none at all.
+
+Only the log is written. Renaming and dropping need column mapping, since the files stay as they are; other types need
+type widening, since old files hold the narrower ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from refdelta import arguments
+from refdelta.core.pruning.generated_partitions import GENERATION
+from refdelta.core.table.char_varchar import NOTE
+from refdelta.core.table.column_mapping import MODE
+from refdelta.core.table.evolution import can_widen, with_type_changes
+from refdelta.core.table.field_names import check_field_names
+from refdelta.core.table.properties import CONSTRAINT_PREFIX
+from refdelta.core.table.schema_edit import Path, edited, find_path, with_field, with_part
+from refdelta.core.table.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    every_field,
+    is_nested,
+    schema_json,
+    type_named,
+)
+from refdelta.engine.arrow.schema import delta_type
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
+from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
+from refdelta.operations.alter.names import dotted, split_path
+from refdelta.operations.dml.rewrite import find_matches
+from refdelta.operations.write.identity import START
+from refdelta.operations.write.row_rules import INVARIANTS
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+_EXPRESSIONS = (GENERATION, INVARIANTS)
+_MADE = frozenset((GENERATION, START))
+_WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+
+
+def rename_column(txn: Staging, snapshot: Snapshot, column: str, new_name: str) -> None:
+    """Stage RENAME COLUMN: its files, statistics and partition values stay what they are.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        column: its name, or a path to a field of a struct.
+        new_name: its last name from now on.
+
+    Raises:
+        InvalidArgumentError: the table's columns are not mapped, or an expression of the table names the column.
+        ColumnNotFoundError: there is no such column.
+        SchemaMismatchError: another one has this name.
+    """
+    path = _field_path(snapshot, column)
+    wanted = arguments.text("new_name", new_name) or ""
+    _check_mapped(snapshot, "rename")
+    after = (*path[:-1], wanted)
+    if after == path:
+        return
+    _check_unused(snapshot, path, "renamed")
+    schema = edited(
+        snapshot.schema,
+        path,
+        lambda struct, name: with_field(_struct(struct), name, lambda item: replace(item, name=wanted)),
+    )
+    check_field_names(schema, mapped=True)
+    metadata = msgspec.structs.replace(
+        snapshot.metadata,
+        schema_string=schema_json(schema),
+        partition_columns=[wanted if (name,) == path else name for name in snapshot.partition_columns],
+        configuration=_with_stats_columns(snapshot, lambda one: after + one[len(path) :] if _leads(path, one) else one),
+    )
+    txn.describe("RENAME COLUMN", {"oldColumnPath": dotted(path), "newColumnPath": dotted(after)}, {})
+    change_table(txn, snapshot, metadata)
+
+
+def drop_columns(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
+    """Stage DROP COLUMNS: what files hold of them is not read any more, and goes when the files are rewritten.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        columns: names, or paths to fields of structs.
+        if_exists: whether to pass over those that the table does not have.
+
+    Raises:
+        InvalidArgumentError: the table's columns are not mapped; a partition or clustering column, one that an
+            expression of the table names, or the last one of a struct or of the table.
+        ColumnNotFoundError: there is no such column.
+    """
+    names, if_exists = arguments.names("columns", columns) or (), arguments.flag("if_exists", if_exists)
+    if not names:
+        raise InvalidArgumentError("there is no column to drop")
+    _check_mapped(snapshot, "drop")
+    schema = snapshot.schema
+    dropped: list[Path] = []
+    for name in names:
+        try:
+            path, _ = find_path(schema, split_path(name))
+        except ColumnNotFoundError:
+            if not if_exists:
+                raise
+            continue
+        _check_is_field(schema, path, name)
+        _check_droppable(snapshot, path)
+        schema = edited(schema, path, lambda struct, last: _without(_struct(struct), last))
+        dropped.append(path)
+    if not dropped:
+        return
+    if not set(schema.names) - set(snapshot.partition_columns):
+        raise InvalidArgumentError("cannot drop all columns but those that partition the table")
+
+    def kept(one: Path) -> Path | None:
+        return None if any(_leads(path, one) for path in dropped) else one
+
+    metadata = msgspec.structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), configuration=_with_stats_columns(snapshot, kept)
+    )
+    txn.describe("DROP COLUMNS", {"columns": in_json([dotted(path) for path in dropped])}, {})
+    change_table(txn, snapshot, metadata)
+
+
+def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) -> None:
+    """Stage another type of a column, of which every value of the old one is a value.
+
+    Implements PROTOCOL.md, "Type Widening": the change is noted in the schema, and files stay as they are.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        column: its name, or a path; ``element``, ``key`` and ``value`` lead into arrays and maps.
+        new_type: a primitive type, of Arrow or by name: ``long`` or ``bigint``, ``decimal(12,2)``.
+
+    Raises:
+        InvalidArgumentError: the table's types may not change, an expression of the table names the column, or its own
+            values are generated.
+        SchemaMismatchError: the type does not widen to the new one.
+        ColumnNotFoundError: there is no such column.
+    """
+    path, old = find_path(snapshot.schema, split_path(column))
+    new = _type_given(new_type, column)
+    if new == old:
+        return
+    if is_nested(old) or is_nested(new) or not can_widen(old, new):
+        raise SchemaMismatchError(f"cannot change column {dotted(path)} from {old} to {new}: it is no wider type of it")
+    if not snapshot.properties.enable_type_widening:
+        raise InvalidArgumentError(
+            f"cannot change the type of column {dotted(path)}: set delta.enableTypeWidening=true first, since readers "
+            "have to convert what the files hold"
+        )
+    _check_unused(snapshot, path, "of another type")
+    if len(path) == 1 and not _MADE.isdisjoint(snapshot.schema.field(path[0]).metadata):
+        raise InvalidArgumentError(f"column {dotted(path)} cannot be of another type: its values are made by the table")
+    schema = edited(snapshot.schema, path, lambda parent, name: with_part(parent, name, new))
+    schema = with_type_changes(snapshot.schema, schema, noted_version(snapshot))
+    _describe_change(txn, schema, path)
+    change_schema(txn, snapshot, schema)
+
+
+def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) -> None:
+    """Stage that a column may be null, or that it may not, of which all rows that there are were held to be.
+
+    Args:
+        txn: the transaction. Where the column may not be null, rows that have null in it count as read.
+        snapshot: what it sees.
+        column: its name, or a path to a field of a struct.
+        nullable: whether it may be null.
+
+    Raises:
+        ConstraintViolationError: rows that have null in it.
+        ColumnNotFoundError: there is no such column.
+        InvalidArgumentError: it is within an array or a map, and is to be never null.
+    """
+    path, nullable = _field_path(snapshot, column), arguments.flag("nullable", nullable)
+    found = _field(snapshot.schema, path)
+    if found.nullable == nullable:
+        return
+    if not nullable:
+        _check_never_null(txn, snapshot, path)
+    schema = edited(
+        snapshot.schema,
+        path,
+        lambda struct, name: with_field(_struct(struct), name, lambda item: replace(item, nullable=nullable)),
+    )
+    _describe_change(txn, schema, path)
+    change_schema(txn, snapshot, schema)
+
+
+def move_column(txn: Staging, snapshot: Snapshot, column: str, after: str | None) -> None:
+    """Stage another place of a column among those beside it.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        column: its name, or a path to a field of a struct.
+        after: the name of the one that is to stand before it; None to have it first.
+
+    Raises:
+        ColumnNotFoundError: there is no such column.
+    """
+    path = _field_path(snapshot, column)
+
+    def moved(parent: DataType, name: str) -> DataType:
+        struct = _struct(parent)
+        others = [item for item in struct if item.name != name]
+        place = 0
+        if after is not None:
+            before = struct.field(split_path(after)[-1], where=".".join(path[:-1]) or "the table")
+            if before.name == name:
+                return struct
+            place = others.index(before) + 1
+        return StructType((*others[:place], struct.field(name), *others[place:]))
+
+    schema = edited(snapshot.schema, path, moved)
+    if schema == snapshot.schema:
+        return
+    _describe_change(txn, schema, path, position="FIRST" if after is None else f"AFTER {after}")
+    change_schema(txn, snapshot, schema)
+
+
+# --- what a change asks of the table -----------------------------------------------------------------------------
+
+
+def _check_mapped(snapshot: Snapshot, verb: str) -> None:
+    if snapshot.column_mapping_mode == "none":
+        raise InvalidArgumentError(
+            f"cannot {verb} columns: files hold them by their names; set {MODE}=name first, which needs no rewrite"
+        )
+
+
+def _check_unused(snapshot: Snapshot, path: Path, change: str) -> None:
+    """Refuse a change of a column that a constraint, an invariant or another column is computed from.
+
+    Any name within the path counts, wherever it stands in the expression: that is more than is needed, never less.
+    """
+    texts = {
+        f"the constraint {key[len(CONSTRAINT_PREFIX) :]!r}": text
+        for key, text in (snapshot.metadata.configuration or {}).items()
+        if key.lower().startswith(CONSTRAINT_PREFIX)
+    }
+    for item in every_field(snapshot.schema):
+        texts |= {
+            f"column {item.name!r} ({key})": str(item.metadata[key]) for key in _EXPRESSIONS if key in item.metadata
+        }
+    outer = snapshot.schema.field(path[0])
+    if len(path) > 1 and NOTE in outer.metadata:
+        texts[f"what column {outer.name!r} notes of its lengths"] = str(outer.metadata[NOTE])
+    names = {name.lower() for name in path if name not in ("element", "key", "value")}
+    for what, text in texts.items():
+        words = {(quoted.replace("``", "`") or plain).lower() for quoted, plain in _WORD.findall(text)}
+        if names & words:
+            raise InvalidArgumentError(f"column {dotted(path)} cannot be {change}: {what} rests on it ({text})")
+
+
+def _check_droppable(snapshot: Snapshot, path: Path) -> None:
+    if len(path) == 1 and path[0] in snapshot.partition_columns:
+        raise InvalidArgumentError(f"cannot drop column {dotted(path)}: it partitions the table")
+    if any(_leads(path, tuple(clustering)) for clustering in snapshot.clustering_columns):
+        raise InvalidArgumentError(f"cannot drop column {dotted(path)}: the table is clustered by it")
+    _check_unused(snapshot, path, "dropped")
+
+
+def _check_never_null(txn: Staging, snapshot: Snapshot, path: Path) -> None:
+    parents = [dotted(path[:length]) for length in range(1, len(path))]
+    if not all(isinstance(find_path(snapshot.schema, path[:length])[1], StructType) for length in range(1, len(path))):
+        raise InvalidArgumentError(
+            f"column {dotted(path)} is within an array or a map: whether it is null is not known"
+        )
+    sql = " AND ".join([*(f"{parent} IS NOT NULL" for parent in parents), f"{dotted(path)} IS NULL"])
+    missing = parse_predicate(sql, snapshot.schema, now=txn.now)
+    count = sum(match.matched for match in find_matches(txn, snapshot, missing))
+    if count:
+        raise ConstraintViolationError(f"column {dotted(path)} is null in {count} rows of the table")
+
+
+# --- small parts -------------------------------------------------------------------------------------------------
+
+
+def _field_path(snapshot: Snapshot, column: str) -> Path:
+    path, _ = find_path(snapshot.schema, split_path(column))
+    _check_is_field(snapshot.schema, path, column)
+    return path
+
+
+def _check_is_field(schema: StructType, path: Path, column: str) -> None:
+    parent = find_path(schema, path[:-1])[1] if len(path) > 1 else schema
+    if not isinstance(parent, StructType):
+        raise InvalidArgumentError(f"{column!r} is no column: it leads into an array or a map, and to no field in it")
+
+
+def _field(schema: StructType, path: Path) -> StructField:
+    return _struct(find_path(schema, path[:-1])[1] if len(path) > 1 else schema).field(path[-1])
+
+
+def _struct(data_type: DataType) -> StructType:
+    if not isinstance(data_type, StructType):
+        raise TypeError(f"{data_type} has no fields")
+    return data_type
+
+
+def _without(struct: StructType, name: str) -> StructType:
+    if len(struct) == 1:
+        raise InvalidArgumentError(f"cannot drop column {name!r}: it is the last one of {struct}")
+    return StructType(tuple(item for item in struct if item.name != name))
+
+
+def _leads(path: Path, to: Path) -> bool:
+    folded = [tuple(name.lower() for name in names) for names in (path, to)]
+    return folded[1][: len(path)] == folded[0]
+
+
+def _with_stats_columns(snapshot: Snapshot, change: Any) -> dict[str, str]:
+    """The configuration, in which ``change`` gives the columns that have statistics other names, or takes them out."""
+    configuration = dict(snapshot.metadata.configuration or {})
+    named = snapshot.properties.data_skipping_stats_columns
+    if named:
+        after = [change(split_path(name)) for name in named]
+        configuration[_STATS_COLUMNS] = ",".join(dotted(path) for path in after if path is not None)
+        if not configuration[_STATS_COLUMNS]:
+            del configuration[_STATS_COLUMNS]
+    return configuration
+
+
+def _type_given(given: Any, column: str) -> DataType:
+    if isinstance(given, str):
+        return type_named(given)
+    if isinstance(given, pa.DataType):
+        return delta_type(given, column)
+    if isinstance(given, DataType):
+        return given
+    raise InvalidArgumentError(f"a type is one of Arrow, or the name of one, not {given!r}")
+
+
+def _describe_change(txn: Staging, schema: StructType, path: Path, *, position: str | None = None) -> None:
+    """Name the operation as Spark does."""
+    parent, kind = find_path(schema, path[:-1])[1] if len(path) > 1 else schema, find_path(schema, path)[1]
+    nullable, metadata = True, {}
+    if isinstance(parent, StructType):
+        item = parent.field(path[-1])
+        nullable, metadata = item.nullable, dict(item.metadata)
+    elif isinstance(parent, ArrayType):
+        nullable = parent.contains_null
+    elif isinstance(parent, MapType):
+        nullable = path[-1] == "value" and parent.value_contains_null
+    shown = str(kind) if not is_nested(kind) else type(kind).__name__.removesuffix("Type").lower()
+    column = {"name": dotted(path), "type": shown, "nullable": nullable, "metadata": metadata}
+    parameters = {"column": in_json(column)}
+    txn.describe("CHANGE COLUMN", parameters if position is None else {**parameters, "position": position}, {})

@@ -1,0 +1,75 @@
+"""Metadata domains of users: texts by name that a table carries along (PROTOCOL.md, "Domain Metadata").
+
+Two who set the same domain at once conflict; otherwise a domain concerns nobody. Names that begin with ``delta.`` are
+those of the engines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from refdelta.core.log.actions import DomainMetadata
+from refdelta.core.table.features import features_of
+from refdelta.errors import InvalidArgumentError
+from refdelta.operations.alter.change import change_table, in_json
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+FEATURE: Final = "domainMetadata"
+_SYSTEM: Final = "delta."
+
+
+def set_domain(
+    txn: Staging, snapshot: Snapshot, domain: str, configuration: str | None, *, upgrade: bool = False
+) -> None:
+    """Stage that a domain has this configuration, or with None that there is no such domain any more; nothing where it
+    is so already.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        domain: its name.
+        configuration: what it says, for whoever gave it the name.
+        upgrade: whether the protocol gets the feature where it lacks it; else that is an error.
+
+    Raises:
+        InvalidArgumentError: a domain of the engines; one that is not there is to be removed; the transaction sets it
+            already; what is given is no text; the table lacks the feature.
+    """
+    if not isinstance(domain, str) or not domain or domain.lower().startswith(_SYSTEM):
+        raise InvalidArgumentError(
+            f"{domain!r} is no metadata domain of users: it has a name that does not begin with {_SYSTEM!r}"
+        )
+    if not isinstance(configuration, str | None):
+        raise InvalidArgumentError(
+            f"the configuration of a metadata domain is a text, JSON or whatever, not {type(configuration).__name__}"
+        )
+    if any(isinstance(action, DomainMetadata) and action.domain == domain for action in txn.staged):
+        raise InvalidArgumentError(f"the transaction has set the metadata domain {domain!r} already")
+    before = snapshot.domains.get(domain)
+    if configuration is None:
+        if before is None:
+            known = ", ".join(sorted(snapshot.domains)) or "(none)"
+            raise InvalidArgumentError(f"there is no metadata domain {domain!r} to remove; there are: {known}")
+        staged = msgspec.structs.replace(before, removed=True)
+    else:
+        staged = DomainMetadata(domain=domain, configuration=configuration, removed=False)
+    if staged == before:
+        # That it is so already was read.
+        txn.read_domains([domain])
+        return
+    if upgrade:
+        change_table(txn, snapshot, snapshot.metadata, [FEATURE])
+    elif FEATURE not in features_of(snapshot.protocol):
+        raise InvalidArgumentError(
+            f"the table does not support {FEATURE}: alter.add_feature({FEATURE!r}, True) before this transaction, or "
+            "alter.set_domain_metadata(), which adds it"
+        )
+    if txn.description is None:
+        name = "REMOVE DOMAIN METADATA" if configuration is None else "SET DOMAIN METADATA"
+        txn.describe(name, {"domains": in_json([domain])}, {})
+    txn.stage([staged])

@@ -1,0 +1,100 @@
+"""ADD FEATURE and DROP FEATURE: what a table's protocol supports, beyond what its properties and columns need."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from refdelta import arguments
+from refdelta.core.table.features import REGISTRY, features_of
+from refdelta.core.table.protocol_choice import known_feature, upgraded
+from refdelta.errors import InvalidArgumentError
+from refdelta.operations.alter.change import change_table, in_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+# deltalake calls it after Arrow's type.
+_OTHER_NAMES = {"timestampwithouttimezone": "timestampNtz"}
+
+
+def add_features(txn: Staging, snapshot: Snapshot, given: Any, *, raise_versions: bool) -> None:
+    """Stage that the table supports features; nothing where it does.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        given: names, or deltalake's ``TableFeatures``; one or several.
+        raise_versions: whether the protocol may get higher versions.
+
+    Raises:
+        InvalidArgumentError: a feature that does not exist, or that nobody adds by name; higher versions that were not
+            asked for.
+        UnsupportedFeatureError: a feature that this engine cannot honour.
+    """
+    names = [feature_name(one) for one in _listed(given)]
+    raise_versions = arguments.flag("allow_protocol_versions_increase", raise_versions)
+    if "clustering" in names:
+        raise InvalidArgumentError(
+            "clustering is not added by name: cluster_by names the clustering columns of a table"
+        )
+    before, after = snapshot.protocol, upgraded(snapshot.protocol, snapshot.metadata, names)
+    higher = (
+        after.min_reader_version > before.min_reader_version or after.min_writer_version > before.min_writer_version
+    )
+    if higher and not raise_versions:
+        raise InvalidArgumentError(
+            f"the table has reader version {before.min_reader_version} and writer version {before.min_writer_version}, "
+            f"and would need {after.min_reader_version} and {after.min_writer_version}; say "
+            "allow_protocol_versions_increase=True"
+        )
+    txn.describe("ADD FEATURE", {"name": in_json(names)}, {})
+    change_table(txn, snapshot, snapshot.metadata, names)
+
+
+def feature_name(given: Any) -> str:
+    """The name of a feature, by its name in any case or as one of deltalake's ``TableFeatures``.
+
+    Raises:
+        InvalidArgumentError: there is no such feature.
+    """
+    if isinstance(given, str):
+        return known_feature(given)
+    if type(given).__name__ != "TableFeatures":
+        raise InvalidArgumentError(f"a table feature is named by a string, not by {given!r}")
+    name = str(given).rpartition(".")[2]
+    return known_feature(_OTHER_NAMES.get(name.lower(), re.sub("Preview$", "-preview", name)))
+
+
+def to_drop(snapshot: Snapshot, given: Any) -> str:
+    """The feature that a table is to lose.
+
+    Raises:
+        InvalidArgumentError: the table does not support it, another of its features needs it, or nobody drops it.
+    """
+    name = feature_name(given)
+    supported = features_of(snapshot.protocol)
+    if name not in supported:
+        raise InvalidArgumentError(
+            f"the table does not support {name}; it supports: {', '.join(sorted(supported)) or '(none)'}"
+        )
+    if REGISTRY[name].drop == "never":
+        raise InvalidArgumentError(
+            f"{name} cannot be dropped: Delta has no procedure for it, and delta-spark drops it neither. A table that "
+            "does not use it can do without writers that know it only if it is written anew"
+        )
+    needing = sorted(other for other in supported if other in REGISTRY and name in REGISTRY[other].requires)
+    if needing:
+        need = "need it, and go first" if len(needing) > 1 else "needs it, and goes first"
+        raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} {need}")
+    return name
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    several = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    if not several:
+        raise InvalidArgumentError("there is no feature to add")
+    return several

@@ -1,0 +1,54 @@
+"""Columns as users name them: paths with dots, backticks where a part holds a dot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from refdelta.core.table.types import DataType, StructType
+from refdelta.errors import InvalidArgumentError
+
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.]+?))\s*(\.|$)")
+# What Spark writes without backticks.
+_PLAIN = re.compile(r"(?!\d+$)[A-Za-z0-9_]+")
+
+
+def split_path(name: str) -> tuple[str, ...]:
+    """The parts of ``a.b`` or ```a.b`.c``.
+
+    Raises:
+        InvalidArgumentError: a part is empty, or a backtick is left open.
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        found = _PART.match(name, position) if isinstance(name, str) else None
+        if found is None:
+            raise InvalidArgumentError(f"{name!r} is no name of a column")
+        parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+        position = found.end()
+        if found[3] != ".":
+            return tuple(parts)
+
+
+def dotted(path: Sequence[str]) -> str:
+    """The name that :func:`split_path` takes apart into these parts, with backticks where Spark has them."""
+    return ".".join(part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)
+
+
+def find_column(schema: StructType, name: str) -> tuple[tuple[str, ...], DataType] | None:
+    """The column that a user names, in any case: its path, spelled as in the schema, and its type. None if there is
+    none.
+
+    Raises:
+        InvalidArgumentError: it is no name of a column.
+    """
+    path: list[str] = []
+    here: DataType = schema
+    for part in split_path(name):
+        found = here.find(part) if isinstance(here, StructType) else None
+        if found is None:
+            return None
+        path.append(found.name)
+        here = found.type
+    return tuple(path), here

@@ -1,0 +1,158 @@
+"""What each feature that can be dropped leaves in a table, and how that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.core.log.assigned import ENABLEMENT
+from refdelta.core.table.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
+from refdelta.core.table.evolution import TYPE_CHANGES
+from refdelta.core.table.features import REGISTRY, Facts
+from refdelta.core.table.properties import CONSTRAINT_PREFIX
+from refdelta.core.table.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
+from refdelta.core.table.types import parse_schema, schema_json
+from refdelta.engine.log.statistics import whole_adds
+from refdelta.operations.alter.change import PROTECTED
+from refdelta.operations.alter.unmapping import clustering_by_names, removed_mapping
+from refdelta.operations.layout.reorg_uniform import rewrite_figures
+
+if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, AnyAction, Metadata
+    from refdelta.engine.log.snapshot import Snapshot
+
+_WIDENING = "delta.enableTypeWidening"
+Last = tuple["Metadata", tuple["AnyAction", ...]]
+Described = tuple[str, dict[str, str], dict[str, int]]
+
+
+def _nothing(_: Snapshot) -> str:
+    return ""
+
+
+def _as_it_is(snapshot: Snapshot) -> Last:
+    return snapshot.metadata, ()
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How a feature leaves a table.
+
+    Attributes:
+        last: the table's metadata without it, and what the commit that drops it has beside.
+        left: what of it is in the table still, in words; empty where nothing is.
+        stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
+            files are rewritten.
+        rewrite: where all files are written anew when that commit comes, if the table has what ``left`` tells: how it
+            is described, given the files that went and those that came.
+        purge: whether files with deletion vectors are rewritten, as long as something is left.
+    """
+
+    last: Callable[[Snapshot], Last] = _as_it_is
+    left: Callable[[Snapshot], str] = _nothing
+    stop: bool = False
+    rewrite: Callable[[list[Add], list[Add]], Described] | None = None
+    purge: bool = False
+
+
+def used_by_metadata(name: str, snapshot: Snapshot) -> bool:
+    """Whether a table's metadata uses the feature."""
+    metadata = snapshot.metadata
+    return REGISTRY[name].active(Facts.of(metadata.schema_string, metadata.configuration))
+
+
+def _properties(*, unset: tuple[str, ...] = (), **values: str) -> Callable[[Snapshot], Last]:
+    """Without some properties, and with others where the table has them."""
+    off = {f"delta.{name}": value for name, value in values.items()}
+
+    def last(snapshot: Snapshot) -> Last:
+        before = snapshot.metadata.configuration or {}
+        after = {key: off.get(key, value) for key, value in before.items() if key not in unset}
+        return msgspec.structs.replace(snapshot.metadata, configuration=after), ()
+
+    return last
+
+
+def _constraints(snapshot: Snapshot) -> str:
+    names = [
+        key[len(CONSTRAINT_PREFIX) :]
+        for key in snapshot.metadata.configuration or {}
+        if key.lower().startswith(CONSTRAINT_PREFIX)
+    ]
+    return (
+        f"the table has the constraints {', '.join(sorted(names))}, which drop_constraint takes away" if names else ""
+    )
+
+
+def _domains(snapshot: Snapshot) -> Last:
+    gone = tuple(msgspec.structs.replace(d, removed=True) for d in snapshot.domains.values())
+    return snapshot.metadata, gone
+
+
+def _without_row_ids(snapshot: Snapshot) -> Last:
+    """The domain with the highest id stays: a version that is restored would bring the ids below it back."""
+    gone = (ENABLED, SUSPENDED, ID_COLUMN, VERSION_COLUMN)
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k not in gone}
+    bare = {"base_row_id": None, "default_row_commit_version": None, "data_change": False}
+    again = tuple(msgspec.structs.replace(add, **bare) for add in whole_adds(snapshot.files))
+    return msgspec.structs.replace(snapshot.metadata, configuration=configuration), again
+
+
+def _vectors(snapshot: Snapshot) -> str:
+    files = snapshot.files
+    found = files.num_rows - files.column("deletionVector").null_count
+    return f"{found} of its files have deletion vectors" if found else ""
+
+
+def _changes(snapshot: Snapshot) -> str:
+    changed = TYPE_CHANGES in Facts.of(snapshot.metadata.schema_string, None).keys
+    return "columns whose types were widened say so in its schema" if changed else ""
+
+
+def _as_if_never_widened(snapshot: Snapshot) -> Last:
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k != _WIDENING}
+    schema = each_field(snapshot.schema, lambda item: replace(item, metadata=_without(item.metadata, TYPE_CHANGES)))
+    return msgspec.structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), configuration=configuration
+    ), ()
+
+
+def _mapped(snapshot: Snapshot) -> str:
+    schema = parse_schema(snapshot.metadata.schema_string)
+    mapped = mode_of(snapshot.metadata) != "none" or without_mapping(schema) != schema
+    return "its columns are mapped" if mapped else ""
+
+
+def _by_names(snapshot: Snapshot) -> Last:
+    configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k != MODE}
+    metadata = unmapped(msgspec.structs.replace(snapshot.metadata, configuration=configuration))
+    return metadata, clustering_by_names(snapshot, metadata)
+
+
+def _without(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != key}
+
+
+def _reorganized(removed: list[Add], added: list[Add]) -> Described:
+    return "REORG", {"predicate": "[]", "applyPurge": "false"}, rewrite_figures(removed, added)
+
+
+_WIDENED = Removal(_as_if_never_widened, _changes, stop=True, rewrite=_reorganized)
+
+REMOVALS: dict[str, Removal] = {
+    "checkConstraints": Removal(left=_constraints),
+    "inCommitTimestamp": Removal(_properties(unset=ENABLEMENT, enableInCommitTimestamps="false")),
+    "domainMetadata": Removal(_domains),
+    "materializePartitionColumns": Removal(_properties(unset=("delta.enableMaterializePartitionColumnsFeature",))),
+    "checkpointProtection": Removal(_properties(unset=(PROTECTED,))),
+    "columnMapping": Removal(_by_names, _mapped, rewrite=removed_mapping),
+    "deletionVectors": Removal(_properties(unset=("delta.enableDeletionVectors",)), _vectors, stop=True, purge=True),
+    "v2Checkpoint": Removal(_properties(checkpointPolicy="classic"), stop=True),
+    "vacuumProtocolCheck": Removal(),
+    "rowTracking": Removal(_without_row_ids),
+    "typeWidening": _WIDENED,
+    "typeWidening-preview": _WIDENED,
+}

@@ -1,0 +1,206 @@
+"""SET: new values for columns, and for fields of structs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta import arguments
+from refdelta.core.expressions.assignment import store_assign
+from refdelta.core.expressions.binding import resolve_column
+from refdelta.core.expressions.expression import columns
+from refdelta.core.pruning.generated_partitions import GENERATION
+from refdelta.core.table.evolution import as_nullable
+from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
+from refdelta.core.table.types import StructType
+from refdelta.engine.arrow.schema import arrow_type, to_arrow
+from refdelta.engine.expressions.evaluate import evaluate_value
+from refdelta.engine.expressions.sql import parse_expression
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import InvalidArgumentError
+from refdelta.operations.alter.names import split_path
+from refdelta.operations.write.row_rules import DEFAULT
+
+if TYPE_CHECKING:
+    from refdelta.core.expressions.expression import Column, Value
+    from refdelta.core.expressions.scope import Scope
+    from refdelta.operations.write.row_rules import RowRules
+
+Evaluate = Callable[[pa.RecordBatch], pa.Array]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One ``column = value``.
+
+    Attributes:
+        path: of the column or the field of a struct, as the schema spells it.
+        value: its value for each row of what the statement reads, in the Arrow type of the column.
+        columns: the columns that the value is made of.
+    """
+
+    path: tuple[str, ...]
+    value: Evaluate
+    columns: frozenset[tuple[str, ...]] = frozenset()
+
+
+def expressions(
+    given: Mapping[str, str], schema: StructType, scope: StructType | Scope, *, alias: str = "", now: int
+) -> list[Assignment]:
+    """Assignments of SQL expressions.
+
+    Args:
+        given: columns, with the alias or without, and SQL in Spark's dialect; or DEFAULT, for what the column has where
+            nobody gives it a value.
+        schema: of the table that is changed.
+        scope: what the expressions may name.
+        alias: of the table.
+        now: the time of the statement, in microseconds since 1970 (UTC).
+
+    Raises:
+        ColumnNotFoundError: a column that does not exist.
+        PredicateError: an expression that cannot be parsed, bound or assigned to its column.
+        InvalidArgumentError: a column that is assigned twice.
+    """
+    found = []
+    for name, text in (arguments.mapping("updates", given) or {}).items():
+        if not isinstance(text, str):
+            raise InvalidArgumentError(
+                f"the new value of {name!r} is an SQL expression as text, not {text!r}; new_values takes Python values"
+            )
+        column = resolve_column(path_in(split_path(name), schema, alias), schema)
+        sql = _default(column, schema) if text.strip().lower() == "default" else text
+        if sql is None:
+            continue
+        value = store_assign(parse_expression(sql, scope, now=now), as_nullable(column.type), name)
+        evaluate = functools.partial(_evaluated, value)
+        found.append(Assignment(column.path, evaluate, columns(value)))
+    return _distinct(found)
+
+
+def _default(column: Column, schema: StructType) -> str | None:
+    """The SQL that DEFAULT stands for; None for a generated column, which follows the others where nobody sets it."""
+    metadata = schema.field(column.path[0]).metadata if len(column.path) == 1 else {}
+    return None if GENERATION in metadata else str(metadata.get(DEFAULT, "NULL"))
+
+
+def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
+    """Assignments of Python values. Raises as :func:`expressions`."""
+    found = []
+    for name, value in given.items():
+        column = resolve_column(split_path(name), schema)
+        try:
+            scalar = _scalar(value, arrow_type(as_nullable(column.type)))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
+        found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
+    return _distinct(found)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_nested(kind):
+        return pa.array([value], kind)[0]
+    # In two steps: Arrow truncates numbers in silence where it is told the type, and refuses to where it casts.
+    return pa.array([value]).cast(kind)[0]
+
+
+def _evaluated(value: Value, batch: pa.RecordBatch) -> pa.Array:
+    return evaluate_value(value, batch)
+
+
+def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(scalar, batch.num_rows) if scalar.is_valid else pa.nulls(batch.num_rows, scalar.type)
+
+
+def path_in(path: tuple[str, ...], schema: StructType, alias: str) -> tuple[str, ...]:
+    """The path without the table's alias, where it begins with that."""
+    qualified = len(path) > 1 and alias and path[0].lower() == alias.lower()
+    return path[1:] if qualified and (path[1] in schema or path[0] not in schema) else path
+
+
+def _distinct(assignments: list[Assignment]) -> list[Assignment]:
+    for i, one in enumerate(assignments):
+        for other in assignments[:i]:
+            shorter = min(len(one.path), len(other.path))
+            if one.path[:shorter] == other.path[:shorter]:
+                raise InvalidArgumentError(
+                    f"column {'.'.join(one.path)} is assigned twice: as {'.'.join(other.path)} too"
+                )
+    return assignments
+
+
+class Setter:
+    """Makes rows with new values; holds that these are what the table's schema and its rules allow."""
+
+    def __init__(
+        self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules, *, inserting: bool = False
+    ):
+        assigned = {assignment.path[0] for assignment in assignments}
+        rules.check_given(assigned, update=not inserting)
+        self._made = rules.left_out(assigned) if inserting else rules.following(assigned)
+        # What the table asks of nulls is asked of the rows when they are whole.
+        self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
+        self._fitter = plan_fit(self._schema, schema, self._made)
+        self._assignments = assignments
+        self._rules = rules
+
+    def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch, first: int = 0) -> pa.RecordBatch:
+        """The rows with their new values.
+
+        Args:
+            rows: rows of the table.
+            inputs: as many rows, of what the expressions name.
+            first: how many rows are numbered before these, where they are new.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none, or a rule of its rows that does not hold.
+            ExpressionError: a value that cannot be computed, or does not fit its column.
+        """
+        columns = []
+        for field, column in zip(self._schema, rows.columns, strict=True):
+            if field.name == ROW_COMMIT_VERSION:
+                # The version to come, which is that of the file.
+                columns.append(pa.nulls(rows.num_rows, field.type))
+                continue
+            values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
+            columns.append(_with_fields(_as(column, field.type), field.type, values))
+        made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        whole = self._rules.complete(made, self._made, first)
+        self._rules.hold(whole, self._made)
+        return whole
+
+
+def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:
+    """The array with values in some places of it; a struct that was null becomes one whose other fields are null."""
+    if not values:
+        return array
+    for path, value in values:
+        if not path:
+            return _as(value, kind)
+    children = [
+        _with_fields(child, field.type, [(path[1:], value) for path, value in values if path[0] == field.name])
+        for field, child in zip(kind, array.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
+
+
+def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, those where ``mask`` is true replaced by ``changed`` in their order."""
+    if not changed.num_rows:
+        return rows
+    if changed.num_rows == rows.num_rows:
+        return changed
+    places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+    own = pa.arange(0, rows.num_rows)
+    indices = pc.if_else(mask, pc.add(places, rows.num_rows), own)
+    both = pa.Table.from_batches([rows, changed]).combine_chunks()
+    return both.take(indices).combine_chunks().to_batches()[0]

@@ -1,0 +1,186 @@
+"""The change data feed over a range of versions: what each of them inserted, updated and deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from refdelta import arguments
+from refdelta.core.log.actions import AnyAction, Metadata
+from refdelta.core.log.paths import commit_key, parse_log_name
+from refdelta.core.log.segment import LogFile
+from refdelta.core.log.timestamps import commit_timestamps, in_commit_timestamp
+from refdelta.core.table.change_feed import changes_of, check_compatible, check_recorded
+from refdelta.core.table.column_mapping import mode_of
+from refdelta.core.table.in_commit_timestamp import enablement
+from refdelta.engine.log.listing import list_log, read_commits
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
+from refdelta.engine.log.timestamps import version_at, version_since
+from refdelta.engine.scan.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
+from refdelta.engine.scan.portions import at_most
+from refdelta.errors import InvalidArgumentError, VersionNotFoundError
+from refdelta.time_travel import milliseconds
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from refdelta_storage import Store
+
+_READ_BYTES = 32 * 2**20
+"""Bytes of commits that are read at once."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which versions' changes are asked for: each end is said by a version or by a time, or not at all.
+
+    Attributes:
+        starting_version: the first one; 0 where nothing is said.
+        ending_version: the last one; the newest where nothing is said, or where it is newer than that.
+        starting_timestamp: the first version that was committed then or later is the first one.
+        ending_timestamp: the last version that was committed by then is the last one.
+        allow_out_of_range: whether a range that begins behind the newest version has no changes, and is no error.
+    """
+
+    starting_version: int | None = None
+    ending_version: int | None = None
+    starting_timestamp: str | dt.datetime | None = None
+    ending_timestamp: str | dt.datetime | None = None
+    allow_out_of_range: bool = False
+
+    def __post_init__(self) -> None:
+        for end in ("starting", "ending"):
+            version = arguments.whole(f"{end}_version", getattr(self, f"{end}_version"))
+            if version is not None and getattr(self, f"{end}_timestamp") is not None:
+                raise InvalidArgumentError(f"{end}_version and {end}_timestamp are two ways to say one thing: give one")
+            if version is not None and version < 0:
+                raise InvalidArgumentError(f"{end}_version is a version, not {version}")
+
+    def versions(self, snapshot: Snapshot) -> range:
+        """The versions, of those that a snapshot knows; none where nothing was committed between two times.
+
+        Raises:
+            InvalidArgumentError: it ends before it begins; what is given for a time is none.
+            VersionNotFoundError: it begins behind the newest version; a time is before the first version.
+        """
+        store, newest = snapshot.store, snapshot.version
+        first, last = self.starting_version or 0, newest
+        if self.starting_timestamp is not None:
+            first = version_since(store, _milliseconds("starting_timestamp", self.starting_timestamp))
+        if first > newest:
+            if self.allow_out_of_range:
+                return range(0)
+            since = f"with version {first}" if self.starting_timestamp is None else f"at {self.starting_timestamp}"
+            raise VersionNotFoundError(f"the changes begin {since}, behind version {newest}, which is the newest")
+        if self.ending_version is not None:
+            last = self.ending_version
+        elif self.ending_timestamp is not None:
+            last = version_at(store, _milliseconds("ending_timestamp", self.ending_timestamp))
+        between = self.starting_timestamp is not None and self.ending_timestamp is not None and last == first - 1
+        if last < first and not between:
+            raise InvalidArgumentError(f"the changes end with version {last}, before they begin with version {first}")
+        return range(first, min(last, newest) + 1)
+
+
+def changes(
+    snapshot: Snapshot, asked: Range, *, columns: Sequence[str] | None = None, predicate: Any = None
+) -> ChangeScan:
+    """Plan a read of what versions changed.
+
+    Rows have the schema of ``snapshot``; where columns are mapped, or were when the changes began, that of the last
+    version that is read, since columns may have been renamed or dropped behind it.
+
+    Args:
+        snapshot: the newest version that is known.
+        asked: which versions.
+        columns: as for ``engine.change_feed.plan_changes``, like ``predicate``.
+        predicate: see there.
+
+    Raises:
+        InvalidArgumentError: a range that is none; a version in it that does not record what changes.
+        VersionNotFoundError: a version in it is not there, or no longer.
+        SchemaMismatchError: columns were changed in it so that not all of it can be read with one schema.
+    """
+    versions = asked.versions(snapshot)
+    metadata: dict[int, Metadata] = {}
+    files = changes_table(_changes(_commits(snapshot, versions), metadata))
+    read = snapshot
+    if versions:
+        begun = metadata.get(versions[0])
+        if begun is None and not metadata and versions[-1] == snapshot.version:
+            begun = snapshot.metadata
+        elif begun is None:
+            begun = load_snapshot(snapshot.store, versions[0]).metadata
+        # A mapping may have ended since.
+        if (snapshot.column_mapping_mode != "none" or mode_of(begun) != "none") and versions[-1] < snapshot.version:
+            read = load_snapshot(snapshot.store, versions[-1])
+        for version, then in {versions[0]: begun, **metadata}.items():
+            check_recorded(then, version)
+            check_compatible(then, read.metadata, version)
+    return plan_changes(read, files, columns, predicate)
+
+
+def _changes(commits: Iterable[_Commit], metadata: dict[int, Metadata]) -> Iterator[VersionChanges]:
+    """What commits changed, one after the other; the metadata that some of them have is put into ``metadata``."""
+    for commit in commits:
+        if commit.metadata is not None:
+            metadata[commit.version] = commit.metadata
+        yield commit.changes
+
+
+@dataclass(frozen=True)
+class _Commit:
+    version: int
+    changes: VersionChanges
+    metadata: Metadata | None
+
+
+def _commits(snapshot: Snapshot, versions: range) -> Iterator[_Commit]:
+    """What the commits of some versions changed."""
+    if not versions:
+        return
+    store = snapshot.store
+    listed = _listed(store)
+    missing = next((version for version in versions if version not in listed), None)
+    if missing is not None:
+        raise VersionNotFoundError(
+            f"the commit of version {missing} is not in the log, whose commits begin with version "
+            f"{min(listed, default=0)}: what it changed is not known any more"
+        )
+    files = [listed[version] for version in versions]
+    since = enablement(snapshot.protocol, snapshot.metadata)
+    known = [(file.version, file.mtime_ms or 0) for file in listed.values() if file.version < versions.stop]
+    before = dict(commit_timestamps(known, since, lambda _: 0))
+    for some in at_most(files, lambda file: file.size, _READ_BYTES):
+        try:
+            contents = read_commits(store, some)
+        except ObjectNotFoundError as error:
+            raise VersionNotFoundError(f"a commit disappeared while it was to be read: {error}") from error
+        for file, actions in zip(some, contents, strict=True):
+            stamped = since is not None and file.version >= since.version
+            time = in_commit_timestamp(actions, file.key) if stamped else before[file.version]
+            changed = VersionChanges(file.version, time, changes_of(actions, file.version))
+            yield _Commit(file.version, changed, _metadata_of(actions))
+
+
+def _listed(store: Store) -> dict[int, LogFile]:
+    """The commits of the log, oldest first."""
+    found = {}
+    for key, size, mtime_ms in list_log(store):
+        name = parse_log_name(key)
+        if name is not None and name.kind == "commit":
+            found[name.version] = LogFile(commit_key(name.version), size, mtime_ms, name.version, name.version)
+    return dict(sorted(found.items()))
+
+
+def _metadata_of(actions: Sequence[AnyAction]) -> Metadata | None:
+    return next((action for action in actions if isinstance(action, Metadata)), None)
+
+
+def _milliseconds(name: str, time: str | dt.datetime) -> int:
+    try:
+        return milliseconds(time)
+    except InvalidArgumentError:
+        raise InvalidArgumentError(f"{name} is a datetime or an ISO 8601 string, not {time!r}") from None

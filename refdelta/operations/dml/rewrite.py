@@ -1,0 +1,318 @@
+"""Rows that leave files: which ones a predicate selects, and how they go.
+
+On a table with deletion vectors they are hidden where they are (PROTOCOL.md, "Deletion Vectors"). On others the files
+are removed, and others written with what remains: copy on write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from refdelta.core.expressions.predicate import Predicate
+from refdelta.core.log.actions import Add, Cdc
+from refdelta.core.table.change_feed import DELETE, INSERT, is_merge_without_changes
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.log.state import adds_table, to_adds
+from refdelta.engine.log.statistics import counted_add
+from refdelta.engine.parquet.write import CHANGE, marked, write_changes
+from refdelta.engine.scan.executor import ThreadExecutor, grouped
+from refdelta.engine.scan.positions import FileRows, find_rows, read_rows
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.errors import ConstraintViolationError
+from refdelta.operations.dml.rewritten import Rewritten
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.scan import Scan
+    from refdelta.staging import Staging
+
+Work = TypeVar("Work")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A file that holds rows which a predicate selects.
+
+    Attributes:
+        file: its row of the snapshot's file list.
+        add: the log's entry; where single rows of it are known, its statistics have ``numRecords``.
+        live: how many live rows it has.
+        rows: the positions of those that are selected, at least one; None for all live rows.
+        deleted: the positions that its deletion vector hides; empty where ``rows`` is None.
+    """
+
+    file: pa.Table
+    add: Add
+    live: int
+    rows: BitMap64 | None = None
+    deleted: BitMap64 = dataclasses.field(default_factory=BitMap64)
+
+    @classmethod
+    def of_rows(cls, file: pa.Table, found: FileRows) -> Match:
+        """Single rows of a file."""
+        return cls(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
+
+    @property
+    def matched(self) -> int:
+        """How many rows are selected."""
+        return self.live if self.rows is None else len(self.rows)
+
+    @property
+    def whole(self) -> bool:
+        """Whether that is all of its live rows."""
+        return self.matched == self.live
+
+
+def operation_metrics(txn: Staging, done: Rewritten) -> dict[str, int]:
+    """What DELETE and UPDATE both note in ``operationMetrics``."""
+    return {
+        "numRemovedFiles": len(done.removed),
+        "numRemovedBytes": done.removed_bytes,
+        "numAddedFiles": len(done.added),
+        "numAddedBytes": done.added_bytes,
+        "numCopiedRows": done.copied_rows,
+        "numAddedChangeFiles": txn.change_files,
+        "numDeletionVectorsAdded": done.vectors_added,
+        "numDeletionVectorsRemoved": done.vectors_removed,
+        "numDeletionVectorsUpdated": done.vectors_updated,
+    }
+
+
+def remove_files(txn: Staging, adds: list[Add]) -> None:
+    """Stage that all rows of these files go.
+
+    Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables").
+    """
+    if adds:
+        may_remove(txn)
+        txn.delete_files(adds)
+
+
+def hide_rows(txn: Staging, matches: Sequence[Match]) -> Rewritten:
+    """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
+    if matches:
+        may_remove(txn)
+    for match in matches:
+        if match.rows is None:
+            txn.delete_files([match.add])
+        else:
+            txn.delete_rows(match.add, match.rows, match.deleted)
+    hidden = [match for match in matches if not match.whole]
+    return Rewritten(
+        removed=[match.add for match in matches if match.whole],
+        added=[],
+        copied_rows=0,
+        matched_rows=sum(match.matched for match in matches),
+        vectors_added=len(hidden),
+        vectors_updated=sum(match.add.deletion_vector is not None for match in hidden),
+    )
+
+
+def may_remove(txn: Staging) -> None:
+    """Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables")."""
+    if txn.snapshot is not None and txn.snapshot.properties.append_only:
+        raise ConstraintViolationError(
+            "the table is append-only (delta.appendOnly=true): rows cannot be deleted, updated or overwritten"
+        )
+
+
+def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None) -> list[Match]:
+    """The files that hold rows for which ``predicate`` is true, and which rows. That they were read is recorded, and
+    that there are no others: by the predicate ``reads`` where another one says the same over the table's own columns.
+
+    Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
+    Where partition values decide for all rows of a file alike, no file is read.
+    """
+    files = snapshot.files
+    with txn.reading(predicate if reads is None else reads, lambda: to_adds(files)):
+        scan = plan_scan(snapshot, [], predicate)
+        files = scan.files
+        matches = _found(txn, scan)
+    # A statement that fails over the values of these rows has read them.
+    txn.read_files(match.add for match in matches if match.rows is None)
+    for match in matches:
+        if match.rows is not None:
+            txn.read_rows(match.add, match.rows)
+    return matches
+
+
+def _found(txn: Staging, scan: Scan) -> list[Match]:
+    files = [scan.files.slice(index, 1) for index in range(scan.files.num_rows)]
+    if scan.plan.row_filter is None:
+        counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
+        return [Match(file, add, count) for file, add, count in counted if count]
+    located = zip(files, find_rows(scan, txn.executor), strict=True)
+    return [Match.of_rows(file, found) for file, found in located if found.rows]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Files of which one task makes new ones.
+
+    Attributes:
+        files: their rows of the snapshot's file list.
+        rows: for each the positions of the rows to read; None for all that are live.
+    """
+
+    files: pa.Table
+    rows: list[BitMap64 | None]
+
+    def to_batches(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        """All columns of these rows, with the schema of a snapshot of the table."""
+        return read_rows(plan_scan(snapshot.with_files(self.files)), self.rows)
+
+
+def shares(txn: Staging, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
+    """Files, divided among tasks as the executor wants it."""
+    groups = grouped(txn.executor, files.column("size").to_pylist())
+    return [Share(chosen(files, group), [rows[number] for number in group]) for group in groups]
+
+
+def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    """Some of the files, by their ascending numbers. They are copied: a slice is pickled with all that it is one of."""
+    return files if len(numbers) == files.num_rows else files.take(pa.array(numbers, pa.int64()))
+
+
+def shares_of(txn: Staging, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
+    """As :func:`shares`, for the files of matches, with all of their rows or those that were selected."""
+    if not matches:
+        return []
+    return shares(
+        txn, pa.concat_tables([match.file for match in matches]), [m.rows if matched_only else None for m in matches]
+    )
+
+
+Anew = Callable[["Snapshot", Work], Iterator[pa.RecordBatch]]
+"""The rows to write for one task, with the schema of the table that it is called with; called where the task runs, with
+the table and the task.
+"""
+
+
+def write_anew(
+    txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work], *, feed: bool = False
+) -> list[Add]:
+    """Write rows as new files, some for each task, and stage these. They keep their ids where the table tracks rows.
+
+    Args:
+        txn: the transaction.
+        snapshot: the table, with the schema to write.
+        work: a task's share each; see ``Share``.
+        anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
+        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
+            written, too. Those of one statement have to tell all that it changes.
+
+    Returns:
+        The data files.
+    """
+    bare = snapshot.tracked().without_files()  # a task has its own ones
+    executor = txn.executor or ThreadExecutor()
+    write = functools.partial(_write, bare, anew, feed)
+    written = executor.map(write, list(work), done=txn.own_files, writes=txn.store)
+    files = [file for files in written for file in files]
+    txn.stage(files)
+    return [file for file in files if isinstance(file, Add)]
+
+
+def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> list[Add | Cdc]:
+    schema = to_arrow(snapshot.schema)
+    rows = pa.RecordBatchReader.from_batches(schema.append(CHANGE) if feed else schema, anew(snapshot, share))
+    adds, changes = write_changes(snapshot.store, rows, snapshot, feed=feed)
+    return [*adds, *changes]
+
+
+def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
+    """Stage change files for the rows of files that the transaction appends, where readers of the change data feed
+    would not see otherwise that they were inserted: other change files are staged, from which alone readers take what
+    changed (PROTOCOL.md, "Change Data Files"), or a MERGE without changes, whose files they pass over.
+    """
+    table, described = txn.table_to_come, txn.description
+    if table is None or not adds or not txn.is_fed:
+        return
+    if not txn.change_files and not (
+        described is not None and is_merge_without_changes(described.operation, described.operation_metrics)
+    ):
+        return
+    work = shares(txn, adds_table(adds), [None] * len(adds))
+    executor = txn.executor or ThreadExecutor()
+    write = functools.partial(_record, table.without_files())
+    for files in executor.map(write, work, done=txn.own_files, writes=txn.store):
+        txn.stage(files)
+
+
+def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
+    _, changes = write_changes(
+        snapshot.store, (marked(batch, INSERT) for batch in share.to_batches(snapshot)), snapshot, only=True
+    )
+    return changes
+
+
+def delete_where(
+    txn: Staging, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
+) -> Rewritten:
+    """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
+
+    What was read is recorded: ``reads``, where ``snapshot`` has columns that the transaction adds, or else
+    ``predicate``. Where no file is written anew, no change files are needed: what was deleted follows from
+    the files that go, and from deletion vectors.
+    """
+    matches = find_matches(txn, snapshot, predicate, reads)
+    if txn.vectors:
+        return hide_rows(txn, matches)
+    removed = [match.add for match in matches]
+    remove_files(txn, removed)
+    # Only a file that holds rows of both kinds is written anew.
+    mixed = [match for match in matches if not match.whole]
+
+    feed = txn.is_fed and bool(mixed)
+
+    def kept(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(table):
+            stays = others(row_mask(predicate, batch))
+            if feed:
+                yield batch.append_column(CHANGE, pc.if_else(stays, pa.scalar(None, pa.string()), DELETE))
+            else:
+                yield batch.filter(stays)
+
+    read = shares_of(txn, matches if feed else mixed, matched_only=False)
+    added = write_anew(txn, snapshot, read, kept, feed=feed)
+    copied = sum(match.live - match.matched for match in mixed)
+    return Rewritten(removed, added, copied, sum(match.matched for match in matches))
+
+
+def requires(predicate: Predicate, sql: str) -> Callable[[pa.RecordBatch], None]:
+    """A check that every row of a batch satisfies ``predicate``, as replaceWhere asks.
+
+    Raises ``ConstraintViolationError``.
+    """
+
+    def check(batch: pa.RecordBatch) -> None:
+        refused = others(row_mask(predicate, batch))
+        outside = pc.sum(refused).as_py() or 0
+        if outside:
+            row = batch.filter(refused).slice(0, 1).to_pylist()[0]
+            raise ConstraintViolationError(
+                f"the data holds rows outside of the predicate {sql!r} ({outside} in one batch); "
+                f"the first is {shown(row)}"
+            )
+
+    return check
+
+
+def others(mask: pa.BooleanArray) -> pa.BooleanArray:
+    """The rows that a predicate does not select: those where it is false and those where it is null."""
+    return pc.invert(pc.fill_null(mask, False))
+
+
+def shown(row: dict[str, object]) -> str:
+    """A row for an error message: its first columns, and not too long."""
+    text = ", ".join(f"{name}={value!r}" for name, value in list(row.items())[:8])
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,147 @@
+"""UPDATE: new values for the rows of a predicate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.predicate import TRUE, Predicate
+from refdelta.core.table.change_feed import AFTER_UPDATE, BEFORE_UPDATE
+from refdelta.engine.expressions.evaluate import row_mask
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.parquet.write import CHANGE, marked
+from refdelta.errors import InvalidArgumentError
+from refdelta.operations.dml.assign import Assignment, Setter, constants, expressions, merged_rows
+from refdelta.operations.dml.rewrite import (
+    Match,
+    Share,
+    find_matches,
+    hide_rows,
+    may_remove,
+    operation_metrics,
+    remove_files,
+    shares_of,
+    write_anew,
+)
+from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.write.row_rules import RowRules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+
+def update(
+    txn: Staging,
+    snapshot: Snapshot,
+    *,
+    updates: Mapping[str, str] | None,
+    new_values: Mapping[str, Any] | None,
+    predicate: str | None,
+) -> None:
+    """Stage new values for the rows for which ``predicate`` is true; for all rows where it is None.
+
+    All expressions see the old values. They are computed for the rows that are updated, and for no others.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        updates: SQL expressions by column; a name with dots is a field of a struct.
+        new_values: Python values by column; one of the two is given.
+        predicate: SQL in Spark's dialect.
+
+    Raises:
+        PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
+        ConstraintViolationError: the table is append-only, or a null where it has none; nothing stays written.
+        ExpressionError: a value that cannot be computed, or does not fit its column; nothing stays written.
+    """
+    may_remove(txn)
+    started = time.monotonic()
+    condition = TRUE if predicate is None else parse_predicate(predicate, snapshot.schema, now=txn.now)
+    assignments = _assignments(txn, snapshot, updates, new_values)
+    change = Setter(snapshot.tracked().schema, assignments, RowRules.after(snapshot, now=txn.now))
+    matches = find_matches(txn, snapshot, condition)
+    scanned = time.monotonic()
+    made = _changed_rows if txn.vectors else _changed_files
+    done = made(txn, snapshot, matches, condition, change) if matches else Rewritten([], [], 0)
+    elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
+    noted = {
+        **operation_metrics(txn, done),
+        # As in Spark: files with rows that are updated, whether or not other rows of them stay.
+        "numRemovedFiles": len(matches),
+        "numUpdatedRows": done.matched_rows,
+        "executionTimeMs": elapsed,
+        "scanTimeMs": scan,
+        "rewriteTimeMs": elapsed - scan,
+    }
+    metrics = {
+        "num_added_files": len(done.added),
+        "num_removed_files": len(done.removed),
+        "num_updated_rows": done.matched_rows,
+        "num_copied_rows": done.copied_rows,
+        **done.vector_metrics(),
+        "scan_time_ms": scan,
+    }
+    shown = msgspec.json.encode([] if predicate is None else [predicate]).decode()
+    txn.describe("UPDATE", {"predicate": shown}, noted, metrics)
+
+
+def _changed_rows(
+    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
+) -> Rewritten:
+    """The old rows are hidden, and only they are read and written with their new values."""
+    done = hide_rows(txn, matches)
+
+    feed = txn.is_fed
+
+    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(table):
+            new = change(batch, batch)
+            if feed:
+                yield from (marked(batch, BEFORE_UPDATE), marked(new, AFTER_UPDATE))
+            else:
+                yield new
+
+    work = shares_of(txn, matches, matched_only=True)
+    return replace(done, added=write_anew(txn, snapshot, work, anew, feed=feed))
+
+
+def _changed_files(
+    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
+) -> Rewritten:
+    """The files are written anew, with new values in some rows."""
+    feed = txn.is_fed
+
+    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in share.to_batches(table):
+            mask = pc.fill_null(row_mask(condition, batch), False)
+            chosen = batch.filter(mask)
+            new = merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
+            if feed:
+                yield marked(chosen, BEFORE_UPDATE)
+                yield new.append_column(CHANGE, pc.if_else(mask, AFTER_UPDATE, pa.scalar(None, pa.string())))
+            else:
+                yield new
+
+    removed = [match.add for match in matches]
+    remove_files(txn, removed)
+    added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew, feed=feed)
+    copied = sum(match.live - match.matched for match in matches)
+    return Rewritten(removed, added, copied, sum(match.matched for match in matches))
+
+
+def _assignments(
+    txn: Staging, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
+) -> list[Assignment]:
+    if bool(updates) == bool(new_values):
+        raise InvalidArgumentError("give either updates (SQL expressions by column) or new_values (Python values)")
+    if updates:
+        return expressions(updates, snapshot.schema, snapshot.schema, now=txn.now)
+    return constants(new_values or {}, snapshot.schema)

@@ -1,0 +1,1 @@
+"""Files that are put together, sorted, clustered or freed of deleted rows."""

@@ -1,0 +1,183 @@
+"""The rows of one bin of files, written into new files: as they lie, or in the order of a curve.
+
+Where they stay as they lie, the places are recorded: which rows of which input are in which output. That is what lets
+writers that lost to a compaction, and a compaction that lost to them, both commit (concurrency.md, number 6). Places
+are counted from the rows that were read and written, never from statistics.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from refdelta.core.log.paths import same_path
+from refdelta.core.pruning.stats import load_stats, lookup
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
+from refdelta.core.table.types import STRING
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vectors
+from refdelta.engine.parquet.write import write_files
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.reader import read_file
+from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.scan.zorder import Column, z_ordered
+from refdelta.errors import InvalidLogError
+from refdelta.operations.layout.bins import (
+    CUBE_COLUMNS_TAG,
+    CUBE_TAG,
+    INSERTION_TAG,
+    PROVIDER,
+    TARGET_TAG,
+    cube_columns,
+)
+
+if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.layout.bins import Bin
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Writes bins anew.
+
+    Attributes:
+        snapshot: which the files are of.
+        target: about how many bytes a new file should have.
+        workers: how many threads read, and how many write, for one bin; None for as many as the process may use.
+        columns: the columns of the curve; none to keep rows as they lie.
+        clusters: whether these are the table's clustering columns, and the curve Hilbert's.
+        memory: how many bytes are sorted at once; None for the default.
+        disk: how many bytes of temporary files sorting may take; None for no limit.
+        reads: the table as its files are to be read, where its columns have other physical names by then; None where
+            that is ``snapshot``.
+    """
+
+    snapshot: Snapshot
+    target: int
+    workers: int | None
+    columns: tuple[Column, ...] = ()
+    clusters: bool = False
+    memory: int | None = None
+    disk: int | None = None
+    reads: Snapshot | None = None
+
+    def rewrite(self, bin_: Bin) -> Group:
+        """Write the live rows of a bin's files into new ones, in the order of the files or of the curve.
+
+        Raises:
+            DataFileNotFoundError: a file that the log names is gone.
+            DataFileError: a file is damaged or is not Parquet.
+            StoreError: the store refused or failed.
+        """
+        inputs = to_adds(bin_.files)
+        _check_once(inputs)
+        readers = ThreadExecutor.for_store(self.snapshot.store, bin_.files.column("size"), workers=self.workers)
+        source = _Source(self._source, bin_.files, readers, {name for name, *_ in self.columns})
+        rows = source.in_order() if not self.columns else self._sorted(source)
+        tags: dict[str, str | None] = {TARGET_TAG: str(self.target), INSERTION_TAG: str(bin_.inserted)}
+        provider = None
+        if self.clusters:
+            tags |= {CUBE_TAG: str(uuid.uuid4()), CUBE_COLUMNS_TAG: cube_columns(self.columns)}
+            provider = PROVIDER
+        elif not self.columns and len(inputs) == 1 and inputs[0].clustering_provider is not None:
+            # Its rows lie as they were clustered.
+            tags, provider = {**(inputs[0].tags or {}), **tags}, inputs[0].clustering_provider
+        added = self._write(rows, tags, provider)
+        outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
+        vectors = load_deletion_vectors(self.snapshot.store, [add.deletion_vector for add in inputs])
+        read = tuple(Input(add, deleted) for add, deleted in zip(inputs, vectors, strict=True))
+        return Group(read, outputs, permuted=bool(self.columns))
+
+    @property
+    def _source(self) -> Snapshot:
+        return self.reads or self.snapshot
+
+    def _sorted(self, source: _Source) -> Iterator[pa.RecordBatch]:
+        return z_ordered(source.columns, self.columns, hilbert=self.clusters, memory=self.memory, disk=self.disk)
+
+    def _write(self, rows: Iterator[pa.RecordBatch], tags: dict[str, str | None], provider: str | None) -> list[Add]:
+        snapshot = self.snapshot
+        added = write_files(
+            snapshot.store,
+            rows,
+            schema=snapshot.schema,
+            partition_columns=list(snapshot.partition_columns),
+            properties=snapshot.properties,
+            clustering=self._source.clustering_columns,
+            # A bin holds no more than the target, but its size is an estimate: no crumb is to be left behind for it.
+            target_file_size=self.target + self.target // 8,
+            data_change=False,
+            workers=self.workers,
+        )
+        return [msgspec.structs.replace(add, tags=tags, clustering_provider=provider) for add in added]
+
+
+def _check_once(inputs: Sequence[Add]) -> None:
+    paths = [same_path(add.path) for add in inputs]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise InvalidLogError(f"the file {twice!r} is live twice, with two deletion vectors; nobody can rewrite it so")
+
+
+class _Source:
+    """The live rows of some files, file by file; it knows how many came from each.
+
+    Texts come as dictionaries where the files have them so, but for those of columns that are ``looked_at``.
+    """
+
+    def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor, looked_at: Collection[str]):
+        # One partition is one value, however its writers spelled it: else rows would be split by the spelling.
+        same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
+        index = files.schema.get_field_index("partitionValues")
+        self._snapshot = snapshot.with_files(files.set_column(index, "partitionValues", same))
+        self._executor = executor
+        texts = [item.name for item in snapshot.schema if item.type == STRING]
+        self._encoded = frozenset(texts).difference(looked_at, snapshot.partition_columns)
+        self.rows = [0] * files.num_rows
+
+    def in_order(self) -> Iterator[pa.RecordBatch]:
+        """All columns, in the order of the files and of the rows in each."""
+        for index, batch in self._numbered(None):
+            self.rows[index] += batch.num_rows
+            yield batch
+
+    def columns(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """Some columns; may be called again."""
+        return (batch for _, batch in self._numbered(names))
+
+    def _numbered(self, names: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+        scan = plan_scan(self._snapshot, names)
+        store, plan = scan.store, replace(scan.plan, encoded=self._encoded)
+        return self._executor.stream(
+            lambda task: ((task[0], batch) for batch in read_file(store, task[1], plan)),
+            enumerate(scan_files(scan)),
+            weigh=lambda item: int(item[1].nbytes),
+        )
+
+
+def placed(inputs: Sequence[Add], rows: Sequence[int], added: Sequence[Add]) -> tuple[Output, ...]:
+    """The places of the rows of some files, written one after another.
+
+    Args:
+        inputs: the files.
+        rows: how many live rows each had.
+        added: the files that hold all these rows now, in order; their statistics say how many each.
+    """
+    outputs, index, start = [], 0, 0
+    for add in added:
+        room, places = int(lookup(load_stats(add.stats), ("numRecords",))), []
+        while room:
+            taken = min(room, rows[index] - start)
+            if taken:
+                places.append(CopiedRows(inputs[index].path, inputs[index].deletion_vector, start, taken))
+            room, start = room - taken, start + taken
+            if start == rows[index]:
+                index, start = index + 1, 0
+        outputs.append(Output(add, tuple(places)))
+    return tuple(outputs)

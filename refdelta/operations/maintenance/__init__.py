@@ -1,0 +1,1 @@
+"""VACUUM, RESTORE, history and detail."""

@@ -1,0 +1,119 @@
+"""What a table is made of: DESCRIBE DETAIL, and the list of live files in the shapes that users ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.log.paths import data_key
+from refdelta.core.table.features import features_of
+from refdelta.engine.expressions.partition import partition_table
+from refdelta.engine.log.annexed import uri_of
+from refdelta.engine.log.parsed_stats import stats_parsed
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.scan.file_stats import view_stats
+from refdelta.operations.alter.names import dotted
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+
+
+def detail(snapshot: Snapshot) -> dict[str, Any]:
+    """The columns of Spark's DESCRIBE DETAIL, and what deletion vectors hide. Times in milliseconds since 1970 (UTC),
+    sizes in bytes.
+    """
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "format": "delta",
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": snapshot.store.uri,
+        "created_at": metadata.created_time,
+        "last_modified": snapshot.timestamp_ms,
+        "version": snapshot.version,
+        "partition_columns": list(snapshot.partition_columns),
+        "clustering_columns": [dotted(path) for path in snapshot.clustering_columns],
+        "num_files": snapshot.num_files,
+        "size_in_bytes": snapshot.size_bytes,
+        "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
+        "num_deleted_rows": pc.sum(_deleted(snapshot)).as_py() or 0,
+        "properties": dict(metadata.configuration or {}),
+        "min_reader_version": protocol.min_reader_version,
+        "min_writer_version": protocol.min_writer_version,
+        "table_features": sorted(features_of(protocol)),
+    }
+
+
+def files(snapshot: Snapshot) -> pa.Table:
+    """One row a live file: path, partition values, size in bytes, modification time, physical rows, rows deleted by
+    a vector.
+    """
+    return pa.table(
+        {
+            "path": snapshot.files.column("path"),
+            "partition_values": snapshot.files.column("partitionValues"),
+            "size_bytes": snapshot.files.column("size"),
+            "modification_time": _times(snapshot),
+            "num_records": view_stats(snapshot.files, snapshot.schema, ()).rows,
+            "num_deleted": _deleted(snapshot),
+        }
+    )
+
+
+def _deleted(snapshot: Snapshot) -> pa.ChunkedArray:
+    """Of each live file, how many rows a vector hides."""
+    return pc.fill_null(pc.struct_field(snapshot.files.column("deletionVector"), "cardinality"), 0)
+
+
+def file_uris(snapshot: Snapshot) -> list[str]:
+    """The live files as paths where the table is local, else as URIs."""
+    store = snapshot.store
+    keys = (data_key(path, store.uri) for path in snapshot.files.column("path").to_pylist())
+    with store_errors("name the table's files"):
+        return [store.local_path(key) or uri_of(store, key) for key in keys]
+
+
+def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
+    """The columns of deltalake's ``get_add_actions``: path, size_bytes, modification_time, num_records, null_count,
+    min, max, partition.
+    """
+    stats = pa.Table.from_struct_array(
+        stats_parsed(
+            snapshot.files,
+            snapshot.schema,
+            snapshot.partition_columns,
+            snapshot.properties,
+            snapshot.clustering_columns,
+        )
+    )
+    columns: dict[str, Any] = {
+        "path": snapshot.files.column("path"),
+        "size_bytes": snapshot.files.column("size"),
+        "modification_time": _times(snapshot),
+        "num_records": stats.column("numRecords"),
+    }
+    for theirs, name in (("null_count", "nullCount"), ("min", "minValues"), ("max", "maxValues")):
+        if name in stats.column_names:
+            columns[theirs] = stats.column(name)
+    if snapshot.partition_columns:
+        typed = partition_table(snapshot.files, snapshot.schema, snapshot.partition_columns)
+        columns["partition"] = pa.chunked_array([typed.to_struct_array().combine_chunks()])
+    table = pa.table(columns)
+    while flatten and any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
+
+
+def partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The distinct partitions of the live files, in no order; none where the table has no partition columns."""
+    if not snapshot.partition_columns:
+        return []
+    typed = partition_table(snapshot.files, snapshot.schema, snapshot.partition_columns)
+    return list(typed.group_by(typed.column_names).aggregate([]).to_pylist())
+
+
+def _times(snapshot: Snapshot) -> pa.ChunkedArray:
+    return pc.cast(snapshot.files.column("modificationTime"), pa.timestamp("ms", "UTC"))

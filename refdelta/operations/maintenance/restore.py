@@ -1,0 +1,162 @@
+"""RESTORE: the table as an earlier version had it, in a new version.
+
+Nothing is written but the log: files that left the table since are named again, and those that came since are removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.table.clustering import DOMAIN, clustering_domain
+from refdelta.core.table.column_mapping import restored
+from refdelta.core.table.features import features_of
+from refdelta.core.table.protocol_choice import settled
+from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.state import to_adds, without_shared
+from refdelta.engine.log.statistics import whole_adds
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.operations.alter.change import check_appended_nothing, stage_table, still_protected
+from refdelta.operations.dml.rewrite import remove_files
+from refdelta.operations.dml.row_ids import as_last_known
+from refdelta.operations.layout.clustering import check_not_partitioned
+from refdelta.operations.maintenance.vacuum_in_progress import check_no_vacuum_in_progress
+from refdelta.operations.write.identity import marks_of, with_marks
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from refdelta.core.log.actions import Metadata
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+    from refdelta_storage import Store
+
+_NAMED = 5  # so many missing files an error names
+_WORKERS = 16
+
+
+def restore(
+    txn: Staging, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
+) -> None:
+    """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
+
+    A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
+    loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
+
+    Args:
+        txn: the transaction. All rows of the table count as read.
+        snapshot: what it sees.
+        then: the version to go back to.
+        parameters: ``version`` or ``timestamp``, as the caller named it.
+        ignore_missing_files: whether to go back without the files that are gone, instead of raising.
+
+    Raises:
+        InvalidArgumentError: ``then`` is newer than what the transaction sees; it is partitioned, and the table is
+            clustered by now; it had other columns than the rows that the transaction has appended.
+        DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
+        ConcurrentDeleteReadException: a VACUUM that has begun may remove them.
+        ConstraintViolationError: the table is append-only, and rows would go.
+        UnsupportedFeatureError: the table would need a feature that this engine cannot write.
+    """
+    if then.version > snapshot.version:
+        raise InvalidArgumentError(
+            f"cannot restore version {then.version}: the transaction sees version {snapshot.version}"
+        )
+    requested = features_of(then.protocol) - features_of(snapshot.protocol)
+    metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
+    # Numbers of identity columns that were given since are not given again.
+    metadata = with_marks(metadata, marks_of(snapshot.schema))
+    protocol = settled(snapshot.protocol, metadata, requested)
+    check_not_partitioned(features_of(protocol), then.partition_columns)
+    if not _same_columns(metadata, snapshot.metadata):
+        check_appended_nothing(txn, f"restore version {then.version}, which had other columns")
+    txn.read_whole_table()
+    back = without_shared(then.files, snapshot.files)
+    if back.num_rows:
+        # Before the look whether they are there, so that a VACUUM which begins after it is a conflict.
+        since_ms = _unreferenced_since(snapshot, back)
+        txn.rest_on_files(since_ms)
+        check_no_vacuum_in_progress(snapshot, since_ms)
+    back = _still_there(snapshot.store, back, then.version, ignore_missing_files)
+    gone = to_adds(without_shared(snapshot.files, then.files))
+    remove_files(txn, gone)
+    again = as_last_known(snapshot, whole_adds(back))
+    txn.stage(msgspec.structs.replace(add, data_change=True) for add in again)
+    stage_table(txn, snapshot, protocol, metadata)
+    txn.read_domains([DOMAIN])
+    clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
+    if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
+        txn.stage([clustering])
+    removed_size, restored_size = sum(add.size for add in gone), pc.sum(back.column("size")).as_py() or 0
+    figures = {
+        "tableSizeAfterRestore": snapshot.size_bytes - removed_size + restored_size,
+        "numOfFilesAfterRestore": snapshot.num_files - len(gone) + back.num_rows,
+        "numRemovedFiles": len(gone),
+        "numRestoredFiles": back.num_rows,
+        "removedFilesSize": removed_size,
+        "restoredFilesSize": restored_size,
+    }
+    txn.describe("RESTORE", parameters, figures, _metrics(figures))
+
+
+def _unreferenced_since(snapshot: Snapshot, files: pa.Table) -> int:
+    """The earliest time, in milliseconds since 1970, at which one of these files left the table; 0 where a tombstone
+    is gone, as checkpoints leave out those that have expired.
+    """
+    removed = snapshot.tombstones().select(["path", "deletionTimestamp"])
+    times = files.select(["path"]).join(removed, "path", join_type="left outer")["deletionTimestamp"]
+    return 0 if times.null_count else pc.min(times).as_py() or 0
+
+
+def _same_columns(one: Metadata, other: Metadata) -> bool:
+    return (one.schema_string, one.partition_columns) == (other.schema_string, other.partition_columns)
+
+
+def _metrics(figures: dict[str, int]) -> dict[str, int]:
+    """The columns of Spark's result, and the two figures of deltalake's under its names."""
+    return {
+        "table_size_after_restore": figures["tableSizeAfterRestore"],
+        "num_of_files_after_restore": figures["numOfFilesAfterRestore"],
+        "num_removed_files": figures["numRemovedFiles"],
+        "num_restored_files": figures["numRestoredFiles"],
+        "removed_files_size": figures["removedFilesSize"],
+        "restored_files_size": figures["restoredFilesSize"],
+        "numRemovedFile": figures["numRemovedFiles"],
+        "numRestoredFile": figures["numRestoredFiles"],
+    }
+
+
+def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_files: bool) -> pa.Table:
+    """Those of the files that can be read: the data file is there, and the file of its deletion vector."""
+    missing = _missing(store, referenced_keys(files, store.uri).unique().to_pylist())
+    if not missing:
+        return files
+    if not ignore_missing_files:
+        named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        raise DataFileNotFoundError(
+            f"version {version} cannot be restored: {len(missing)} of its files are gone, as VACUUM removes them: "
+            f"{named}; ignore_missing_files=True restores the rest",
+            file=missing[0],
+        )
+    needs = ([*referenced_keys(files.slice(row, 1), store.uri).to_pylist()] for row in range(files.num_rows))
+    gone = set(missing)
+    return files.filter(pa.array([gone.isdisjoint(keys) for keys in needs], pa.bool_()))
+
+
+def _missing(store: Store, keys: list[str]) -> list[str]:
+    def is_missing(key: str) -> bool:
+        try:
+            store.head(key)
+        except ObjectNotFoundError:
+            return True
+        return False
+
+    with store_errors("look for the files of the version"):
+        found = ThreadExecutor(_WORKERS).map(is_missing, keys)
+        return sorted(key for key, missing in zip(keys, found, strict=True) if missing)

@@ -1,0 +1,1 @@
+"""MERGE: its clauses, the join, and how the pieces are run."""

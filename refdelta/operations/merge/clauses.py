@@ -1,0 +1,274 @@
+"""The clauses of a MERGE: as they are asked for, and bound to the schemas of both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.expression import columns
+from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.evolution import as_nullable, merge_schemas
+from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
+from refdelta.engine.arrow.schema import arrow_field
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
+from refdelta.operations.alter.names import split_path
+from refdelta.operations.dml.assign import Assignment, expressions, path_in
+
+if TYPE_CHECKING:
+    from refdelta.core.expressions.predicate import Predicate
+
+Kind = Literal["update", "delete", "insert"]
+When = Literal["matched", "not matched", "not matched by source"]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One WHEN clause.
+
+    Attributes:
+        when: of which rows.
+        kind: what becomes of them.
+        predicate: for which of them; None for all.
+        values: SQL by column; None for ``*``, all columns by name.
+        except_columns: columns that ``*`` leaves out.
+    """
+
+    when: When
+    kind: Kind
+    predicate: str | None = None
+    values: Mapping[str, str] | None = None
+    except_columns: tuple[str, ...] = ()
+
+    @property
+    def star(self) -> bool:
+        """Whether it is one of the ``*`` forms."""
+        return self.kind != "delete" and self.values is None
+
+
+@dataclass(frozen=True)
+class BoundClause:
+    """A clause whose expressions are bound.
+
+    Attributes:
+        clause: what was asked for.
+        condition: for which rows; None for all.
+        assignments: the new values.
+    """
+
+    clause: Clause
+    condition: Predicate | None
+    assignments: tuple[Assignment, ...] = ()
+
+    @property
+    def condition_columns(self) -> frozenset[tuple[str, ...]]:
+        """The columns that the condition looks at, aliases first."""
+        return frozenset() if self.condition is None else columns(self.condition)
+
+    @property
+    def value_columns(self) -> frozenset[tuple[str, ...]]:
+        """The columns that the new values are made of, aliases first."""
+        return frozenset().union(*(a.columns for a in self.assignments))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two relations of a MERGE.
+
+    Attributes:
+        target_alias: the table's.
+        target: its schema as the MERGE finds it.
+        source_alias: the source's.
+        source: its schema.
+        now: the time of the statement, in microseconds since 1970 (UTC).
+    """
+
+    target_alias: str
+    target: StructType
+    source_alias: str
+    source: StructType
+    now: int
+
+    @property
+    def both(self) -> Scope:
+        """What ON and WHEN MATCHED may name."""
+        return Scope.of_two(self.target_alias, self.target, self.source_alias, self.source)
+
+    def scope(self, when: When) -> Scope:
+        """What a clause may name: the side that is missing has no columns."""
+        if when == "matched":
+            return self.both
+        if when == "not matched":
+            return Scope(((self.source_alias, self.source),))
+        return Scope(((self.target_alias, self.target),))
+
+
+def check_clauses(clauses: Sequence[Clause]) -> None:
+    """Hold the clauses to SQL's rules.
+
+    Raises ``InvalidArgumentError``: no clause at all, or one behind another of its kind that takes all rows.
+    """
+    if not clauses:
+        raise InvalidArgumentError("a MERGE needs at least one clause: when_matched_..., when_not_matched_...")
+    for when in ("matched", "not matched", "not matched by source"):
+        own = [clause for clause in clauses if clause.when == when]
+        for clause in own[:-1]:
+            if clause.predicate is None:
+                raise InvalidArgumentError(
+                    f"of several WHEN {when.upper()} clauses only the last may be without a predicate: "
+                    "the ones behind it would never be reached"
+                )
+
+
+def evolved(clauses: Sequence[Clause], sides: Sides) -> StructType:
+    """The table's schema with the source's columns that ``*`` or a clause by name brings in.
+
+    Columns of both keep the table's type; structs of both grow by the fields that only the source has.
+    """
+    wanted: dict[str, StructField] = {}
+    for clause in clauses:
+        if clause.when == "not matched by source":
+            continue
+        left_out = {name.lower() for name in clause.except_columns}
+        if clause.star:
+            wanted |= {f.name.lower(): f for f in sides.source if f.name.lower() not in left_out}
+        for name in clause.values or ():
+            path = path_in(split_path(name), sides.target, sides.target_alias)
+            found = sides.source.find(path[0])
+            if found is not None and len(path) == 1 and sides.target.find(path[0]) is None:
+                wanted[found.name.lower()] = found
+    fields = []
+    for field in wanted.values():
+        own = sides.target.find(field.name)
+        if own is None or (_nested(own.type) and _nested(field.type)):
+            fields.append(field)
+    return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused")
+
+
+def _nested(data_type: DataType) -> bool:
+    return isinstance(data_type, StructType | ArrayType | MapType)
+
+
+def bind_clause(clause: Clause, sides: Sides, schema: StructType, *, merge_schema: bool) -> BoundClause:
+    """Bind a clause.
+
+    Args:
+        clause: as it was asked for.
+        sides: both relations.
+        schema: the table's schema after the MERGE.
+        merge_schema: whether ``*`` may leave out columns that the source does not have.
+
+    Raises:
+        PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
+        ColumnNotFoundError: a column that does not exist on the side where it is looked for.
+        InvalidArgumentError: a column that is assigned twice.
+    """
+    scope = sides.scope(clause.when)
+    condition = None if clause.predicate is None else parse_predicate(clause.predicate, scope, now=sides.now)
+    if clause.kind == "delete":
+        return BoundClause(clause, condition)
+    if clause.values is not None:
+        if not clause.values:
+            raise InvalidArgumentError(f"WHEN {clause.when.upper()} THEN {clause.kind.upper()} sets no column")
+        found = expressions(clause.values, schema, scope, alias=sides.target_alias, now=sides.now)
+        return BoundClause(clause, condition, tuple(found))
+    left_out = {name.lower() for name in clause.except_columns}
+    unknown = left_out - {name.lower() for name in (*schema.names, *sides.source.names)}
+    if unknown:
+        raise ColumnNotFoundError(min(unknown), sides.source.names, "the source or the table, but except_cols names it")
+    pairs = [(field, sides.source.find(field.name)) for field in schema if field.name.lower() not in left_out]
+    missing = [field.name for field, source in pairs if source is None]
+    if missing and not merge_schema:
+        raise ColumnNotFoundError(
+            missing[0], sides.source.names, f"the source, but {clause.kind} of all columns needs it"
+        )
+    made: list[Assignment] = []
+    for field, source in pairs:
+        if source is not None:
+            if clause.kind == "insert" and merge_schema and not _same_fields(field.type, source.type):
+                # There is no row whose other fields would stay, so that a struct that is null is inserted as null.
+                made.append(_fitted((field.name,), field, (sides.source_alias, source.name), source))
+            else:
+                made += _by_name(field, source, (), sides, scope, merge_schema=merge_schema)
+    return BoundClause(clause, condition, tuple(made))
+
+
+def _by_name(
+    field: StructField,
+    source: StructField,
+    parents: tuple[tuple[str, str], ...],
+    sides: Sides,
+    scope: Scope,
+    *,
+    merge_schema: bool,
+) -> list[Assignment]:
+    """``field = source`` of a ``*`` form. Structs of different fields are set field by field, so that a field which
+    only the table has stays as it is.
+    """
+    here = (*parents, (field.name, source.name))
+    path = tuple(name for name, _ in here)
+    place = (sides.source_alias, *(name for _, name in here))
+    own, other = as_nullable(field.type), as_nullable(source.type)
+    if isinstance(own, StructType) and isinstance(other, StructType) and not _same_fields(own, other):
+        made: list[Assignment] = []
+        for inner in own:
+            twin = other.find(inner.name)
+            if twin is not None:
+                made += _by_name(inner, twin, here, sides, scope, merge_schema=merge_schema)
+            elif not merge_schema:
+                whole = ".".join((*path, inner.name))
+                raise ColumnNotFoundError(whole, other.names, "the source, but all columns are asked for")
+        return made
+    if own != other and _nested(own):
+        return [_fitted(path, field, place, source)]
+    quoted = ".".join(f"`{name.replace('`', '``')}`" for name in path)
+    value = ".".join(f"`{name.replace('`', '``')}`" for name in place)
+    target = StructType((_chain(path, field),))
+    return [dataclasses.replace(a, path=path) for a in expressions({quoted: value}, target, scope, now=sides.now)]
+
+
+def _same_fields(one: DataType, other: DataType) -> bool:
+    """Whether two types have fields of the same names at every depth of structs."""
+    if not isinstance(one, StructType) or not isinstance(other, StructType):
+        return True
+    twins = [(field, other.find(field.name)) for field in one]
+    return len(one) == len(other) and all(
+        twin is not None and _same_fields(field.type, twin.type) for field, twin in twins
+    )
+
+
+def _chain(path: tuple[str, ...], field: StructField) -> StructField:
+    """A schema in which ``path`` leads to the field."""
+    made = field
+    for name in reversed(path[:-1]):
+        made = StructField(name, StructType((made,)))
+    return made
+
+
+def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], source: StructField) -> Assignment:
+    """Arrays and maps of structs, matched by name as data that are appended."""
+    given = pa.schema([arrow_field(dataclasses.replace(source, name=field.name))])
+    fitter = plan_fit(given, StructType((dataclasses.replace(field, type=as_nullable(field.type), nullable=True),)))
+
+    def value(batch: pa.RecordBatch) -> pa.Array:
+        column = pc.struct_field(batch.column(place[0]), list(place[1:]))
+        return fitter.apply(pa.RecordBatch.from_arrays([column], schema=given)).column(0)
+
+    return Assignment(path, value, frozenset([place]))
+
+
+def recorded(clauses: Sequence[Clause], when: When) -> str:
+    """The clauses of a kind as the history shows them."""
+    shown: list[dict[str, Any]] = []
+    for clause in clauses:
+        if clause.when == when:
+            condition = {} if clause.predicate is None else {"predicate": clause.predicate}
+            shown.append({**condition, "actionType": clause.kind})
+    return msgspec.json.encode(shown).decode()

@@ -1,0 +1,119 @@
+"""A MERGE whose source is held in memory.
+
+The table is read in pieces about as large, so that memory is bounded by the source and a piece, whatever the table's
+size.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.engine.scan.executor import ThreadExecutor, group_limit, grouped
+from refdelta.operations.dml.rewrite import chosen, shares, write_anew
+from refdelta.operations.merge.pieces import Found, Pieces, Portion, count_inserted
+from refdelta.operations.merge.reads import KeyValues
+from refdelta.operations.merge.run import needs_feed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from refdelta.core.expressions.predicate import Predicate
+    from refdelta.core.log.actions import Add
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.merge.plan import MergePlan
+    from refdelta.staging import Staging
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The whole source in memory; a :class:`~refdelta.operations.merge.run.Way`.
+
+    Attributes:
+        pieces: the clauses, and what finds the pairs.
+    """
+
+    pieces: Pieces
+
+    @classmethod
+    def of(cls, plan: MergePlan, reader: pa.RecordBatchReader) -> Collected:
+        """With all rows of a stream, which is read now."""
+        fitter = plan_fit(reader.schema, plan.source)
+        rows = pa.Table.from_batches([fitter.apply(batch) for batch in reader], to_arrow(plan.source))
+        return cls(Pieces.of(plan, rows))
+
+    @cached_property
+    def keys(self) -> KeyValues:
+        """The keys of the source."""
+        return KeyValues.of(self.pieces.plan.on, self.pieces.plan.source_alias, self._source)
+
+    @property
+    def _source(self) -> pa.Table:
+        return self.pieces.matcher.source
+
+    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
+        """Whether some of these rows match a row of the source."""
+        return self.pieces.matches_any(rows)
+
+    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - the join leaves out the rest
+        """The first pass."""
+        found, plan = Found(), self.pieces.plan
+        names = table.schema.names
+        needed = plan.columns_to_find(plan.target_alias)
+        columns = [name for name in names if name in needed] or names[:1]
+        groups = grouped(txn.executor, table.files.column("size").to_pylist())
+        look = functools.partial(_look, table.without_files(), self.pieces, columns)
+        looked = (txn.executor or ThreadExecutor()).map(look, [chosen(table.files, group) for group in groups])
+        for group, own in zip(groups, looked, strict=True):
+            found.take_in(own, group)
+        return found
+
+    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+        """The second pass."""
+        feed = needs_feed(txn, found)
+        some = found.acting if feed else found.updated
+        rows = some if txn.vectors else dict.fromkeys(found.acting)
+        numbers = sorted(rows)
+        sources = shares(txn, chosen(table.files, numbers), [rows[number] for number in numbers])
+        nothing = pa.array([], pa.int64())
+        work = [Portion(share, nothing) for share in sources]
+        inserts = list(self._inserts(txn, found))
+        if len(work) == len(inserts) == 1 and group_limit(txn.executor) is None:
+            work = [Portion(sources[0], inserts[0])]
+        else:
+            places = itertools.accumulate(map(len, inserts), initial=0)
+            work += [Portion(None, rows, first) for rows, first in zip(inserts, places, strict=False)]
+        found.marks = self.pieces.plan.marks(sum(map(len, inserts)))
+        return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
+
+    def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:
+        """The numbers of the source's rows that match none, for each task that inserts rows."""
+        source = self._source
+        if not self.pieces.plan.of_source:
+            return
+        numbers = pa.arange(0, source.num_rows)
+        rows = numbers.filter(pc.invert(pc.is_in(numbers, value_set=found.matched)))
+        found.counts["inserted"] = count_inserted(self.pieces.plan, source, rows)
+        if not found.counts["inserted"]:
+            return
+        most = group_limit(txn.executor)
+        length = len(rows) if most is None else max(1, most * source.num_rows // max(1, source.nbytes))
+        for start in range(0, len(rows), length):
+            # Taken, for a slice is pickled with all that it is a slice of.
+            yield rows.take(pa.arange(start, min(len(rows), start + length)))
+
+
+def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> Found:
+    return pieces.find(pieces.located(snapshot.with_files(files), columns))
+
+
+def _anew(pieces: Pieces, vectors: bool, feed: bool, snapshot: Snapshot, portion: Portion) -> Iterator[pa.RecordBatch]:
+    return pieces.anew(snapshot, portion, vectors=vectors, feed=feed)

@@ -1,0 +1,277 @@
+"""Which rows of a MERGE's source match which rows of its target.
+
+The source is held in memory, the target comes in pieces. Equalities of ON are joined by Arrow's hash join; what else ON
+says is asked of the pairs that it finds. Without an equality every row is paired with every other, some at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.expression import Value, columns
+from refdelta.core.expressions.predicate import And, Comparison, Predicate, conjunction
+from refdelta.engine.arrow.arrays import empty_table
+from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
+
+PAIRS_AT_ONCE = 256 * 1024
+"""How many pairs are looked at in one go."""
+
+_POSITION = "position\n"  # no column of a table can have this name
+
+
+@dataclass(frozen=True)
+class Key:
+    """An equality between something of the target and something of the source; ``<=>`` where ``nulls`` match."""
+
+    target: Value
+    source: Value
+    nulls: bool
+
+
+@dataclass(frozen=True)
+class On:
+    """The condition of a MERGE, taken apart.
+
+    Attributes:
+        keys: its equalities between the two sides.
+        target_only: conditions on the target's row alone.
+        source_only: conditions on the source's row alone.
+        rest: all others.
+    """
+
+    keys: tuple[Key, ...]
+    target_only: tuple[Predicate, ...]
+    source_only: tuple[Predicate, ...]
+    rest: tuple[Predicate, ...]
+
+    @classmethod
+    def of(cls, predicate: Predicate, target_alias: str) -> On:
+        """Take a bound predicate apart."""
+        keys: list[Key] = []
+        parts: dict[str, list[Predicate]] = {"target": [], "source": [], "rest": []}
+        for part in _conjuncts(predicate):
+            key = _key(part, target_alias)
+            if key is not None:
+                keys.append(key)
+                continue
+            aliases = {path[0] == target_alias for path in columns(part)}
+            parts["target" if aliases == {True} else "source" if aliases == {False} else "rest"].append(part)
+        return cls(tuple(keys), tuple(parts["target"]), tuple(parts["source"]), tuple(parts["rest"]))
+
+    @property
+    def columns(self) -> frozenset[tuple[str, ...]]:
+        """The columns that the condition looks at, aliases first."""
+        values = [value for key in self.keys for value in (key.target, key.source)]
+        return frozenset().union(
+            *(columns(node) for node in (*values, *self.target_only, *self.source_only, *self.rest))
+        )
+
+
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, And):
+        for child in predicate.children:
+            yield from _conjuncts(child)
+    else:
+        yield predicate
+
+
+def _key(part: Predicate, target_alias: str) -> Key | None:
+    if not isinstance(part, Comparison) or part.op not in ("=", "<=>"):
+        return None
+    left, right = ({path[0] == target_alias for path in columns(side)} for side in (part.left, part.right))
+    if (left, right) == ({True}, {False}):
+        return Key(part.left, part.right, part.op == "<=>")
+    if (left, right) == ({False}, {True}):
+        return Key(part.right, part.left, part.op == "<=>")
+    return None
+
+
+def side(alias: str, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """Rows of one relation as its expressions are evaluated over them: one struct column, named by the alias."""
+    return joined({alias: rows}, rows.num_rows)
+
+
+def joined(relations: dict[str, pa.RecordBatch | pa.Table], count: int) -> pa.RecordBatch:
+    """As many rows of several relations, side by side."""
+    columns: dict[str, pa.Array] = {_POSITION: pa.arange(0, count)}
+    for alias, rows in relations.items():
+        if rows.num_columns:
+            arrays = [_whole(column) for column in rows.columns]
+            columns[alias] = pa.StructArray.from_arrays(arrays, fields=[f.with_nullable(True) for f in rows.schema])
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows that match, by their numbers, in the order of the target's rows.
+
+    Attributes:
+        target: within the piece of the target that was asked about.
+        source: within the source.
+    """
+
+    target: pa.Array
+    source: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def filter(self, mask: pa.BooleanArray) -> Pairs:
+        """Those for which the mask is true."""
+        return Pairs(self.target.filter(mask), self.source.filter(mask))
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """Finds the pairs of one MERGE.
+
+    Attributes:
+        on: its condition.
+        target_alias: the table's alias.
+        source_alias: the source's.
+        source: all its rows.
+    """
+
+    on: On
+    target_alias: str
+    source_alias: str
+    source: pa.Table
+    _keys: pa.Table = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        pieces = []
+        start = 0
+        for batch in self.source.to_batches():
+            rows = pa.arange(start, start + batch.num_rows)
+            pieces.append(self._side(self.source_alias, batch, rows, "source"))
+            start += batch.num_rows
+        empty = self._side(self.source_alias, empty_table(self.source.schema), pa.array([], pa.int64()), "source")
+        object.__setattr__(self, "_keys", pa.concat_tables([empty, *pieces]))
+
+    def pairs(self, rows: pa.Table) -> Pairs:
+        """The pairs of some rows of the target with all rows of the source.
+
+        Args:
+            rows: with at least the columns that the condition looks at.
+        """
+        numbers = pa.arange(0, rows.num_rows)
+        own = self._side(self.target_alias, rows, numbers, "target")
+        if self.on.keys:
+            names = [name for name in own.column_names if name != "target"]
+            found = own.join(self._keys, names, join_type="inner", coalesce_keys=True)
+            found = found.select(["target", "source"]).sort_by([("target", "ascending"), ("source", "ascending")])
+            blocks: Iterable[pa.Table] = _slices(found, PAIRS_AT_ONCE)
+        else:
+            blocks = _products(own.column("target"), self._keys.column("source"))
+        kept = [self._holding(block, rows) for block in blocks]
+        schema = pa.schema([("target", pa.int64()), ("source", pa.int64())])
+        table = pa.concat_tables([empty_table(schema), *kept])
+        return Pairs(_whole(table.column("target")), _whole(table.column("source")))
+
+    def rows(self, pairs: Pairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
+        """The rows of pairs side by side, with the columns that are needed; aliases lead their paths."""
+        relations = {}
+        for alias, table, numbers in (
+            (self.target_alias, rows, pairs.target),
+            (self.source_alias, self.source, pairs.source),
+        ):
+            names = {path[1] for path in needed if path[0] == alias}
+            relations[alias] = table.select([name for name in table.column_names if name in names]).take(numbers)
+        return joined(relations, len(pairs))
+
+    def _side(self, alias: str, rows: Any, numbers: pa.Array, name: str) -> pa.Table:
+        """The keys of some rows and their numbers; rows that the side's own conditions refuse are left out."""
+        batch = side(alias, rows)
+        own = self.on.target_only if name == "target" else self.on.source_only
+        if own:
+            mask = row_mask(conjunction(own), batch)
+            batch, numbers = batch.filter(mask), numbers.filter(mask)
+        return pa.table({**joinable(self.on, batch, target=name == "target"), name: numbers})
+
+    def _holding(self, block: pa.Table, rows: pa.Table) -> pa.Table:
+        """The pairs of a block for which the rest of the condition is true."""
+        if not self.on.rest or not block.num_rows:
+            return block
+        condition = conjunction(self.on.rest)
+        pairs = Pairs(_whole(block.column("target")), _whole(block.column("source")))
+        return block.filter(row_mask(condition, self.rows(pairs, rows, columns(condition))))
+
+
+def joinable(on: On, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
+    """The keys of rows of one relation, as :func:`side` gives them: they are equal just where Spark takes the keys for
+    equal, but for nulls where these are equal to nothing.
+    """
+    found: dict[str, pa.Array] = {}
+    for index, key in enumerate(on.keys):
+        values = evaluate_value(key.target if target else key.source, rows)
+        found |= _joinable(f"k{index}", values, nulls=key.nulls)
+    return found
+
+
+def _joinable(name: str, values: pa.Array, *, nulls: bool) -> dict[str, pa.Array]:
+    """Columns that are equal just where Spark takes the values for equal, and that the join can take."""
+    kind = values.type
+    found: dict[str, pa.Array] = {}
+    if nulls:
+        found[f"{name}null"] = values.is_null()
+    if pa.types.is_floating(kind):
+        wide = values.cast(pa.float64())
+        # Zero has two forms and NaN many; Spark takes all of them for one. NaN gets a flag beside it.
+        missing = pc.fill_null(pc.is_nan(wide), False)
+        found[f"{name}nan"] = missing
+        values = pc.if_else(missing, 0.0, pc.add(wide, 0.0))
+    elif pa.types.is_decimal256(kind):
+        values = values.cast(pa.string())
+    elif pa.types.is_null(kind):
+        values = values.cast(pa.int8())
+    if nulls:
+        values = _filled(values)
+    found[name] = values
+    return found
+
+
+def _filled(values: pa.Array) -> pa.Array:
+    """Some value in the place of nulls, whose flag stands beside it."""
+    return pc.fill_null(values, pa.array([_zero(values.type)], values.type)[0])
+
+
+def _zero(kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return ""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return b""
+    return False if pa.types.is_boolean(kind) else 0
+
+
+def _slices(table: pa.Table, most: int) -> Iterator[pa.Table]:
+    for start in range(0, table.num_rows, most):
+        yield table.slice(start, most)
+
+
+def _products(target: Any, source: Any) -> Iterator[pa.Table]:
+    """Every number of one column with every number of another, in the order of the first."""
+    target, source = _whole(target), _whole(source)
+    if not len(source):
+        return
+    step = max(1, PAIRS_AT_ONCE // len(source))
+    for start in range(0, len(target), step):
+        own = target.slice(start, step)
+        for first in range(0, len(source), PAIRS_AT_ONCE):
+            other = source.slice(first, PAIRS_AT_ONCE)
+            places = pa.arange(0, len(own) * len(other))
+            rows = pc.divide(places, len(other))
+            yield pa.table(
+                {"target": own.take(rows), "source": other.take(pc.subtract(places, pc.multiply(rows, len(other))))}
+            )

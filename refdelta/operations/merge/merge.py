@@ -1,0 +1,169 @@
+"""MERGE: rows of a source update, delete and join the rows of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
+
+from refdelta.core.log.actions import Metadata
+from refdelta.engine.arrow.schema import from_arrow
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.operations.dml.rewrite import may_remove
+from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.merge.clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
+from refdelta.operations.merge.collected import Collected
+from refdelta.operations.merge.join import On
+from refdelta.operations.merge.plan import MergePlan
+from refdelta.operations.merge.run import Run, Way
+from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
+from refdelta.operations.write.row_rules import NO_RULES, RowRules
+from refdelta.operations.write.source import Source
+from refdelta.operations.write.target import with_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What is asked for.
+
+    Attributes:
+        predicate: ON, SQL in Spark's dialect.
+        source_alias: the source's name in all expressions.
+        target_alias: the table's.
+        clauses: in their order.
+        merge_schema: whether the table takes on columns that only the source has.
+    """
+
+    predicate: str
+    source_alias: str
+    target_alias: str
+    clauses: tuple[Clause, ...]
+    merge_schema: bool
+
+
+class Elsewhere(Protocol):
+    """Rows to merge that are not in this process."""
+
+    def version_of(self, uri: str) -> int | None:
+        """The version of the table at ``uri`` from which they are made; None where they are not."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their Arrow schema."""
+
+    def way(self, plan: MergePlan) -> Way:
+        """How they come together with those of the table."""
+
+
+@runtime_checkable
+class Merging(Protocol):
+    """An executor that has rows to merge elsewhere."""
+
+    def source_of(self, data: Any) -> Elsewhere | None:
+        """The data as rows that stay where they are; None for what is to be read here."""
+
+
+def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request: Merge) -> None:
+    """Stage a MERGE.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        source: the rows to merge; those of a ``Source`` are all held in memory.
+        request: what to do with them.
+
+    Raises:
+        InvalidArgumentError: clauses that SQL does not allow.
+        PredicateError: SQL that cannot be parsed or bound.
+        ConstraintViolationError: a row of the table that several rows of the source match, a null where the table has
+            none, or a table that is append-only; nothing stays written.
+        ExpressionError: a value that cannot be computed, or does not fit its column; nothing stays written.
+    """
+    started = time.monotonic()
+    check_clauses(request.clauses)
+    if any(clause.when != "not matched" for clause in request.clauses):
+        may_remove(txn)
+    struct = from_arrow(source.schema)
+    sides = Sides(request.target_alias, snapshot.schema, request.source_alias, struct, txn.now)
+    on = On.of(parse_predicate(request.predicate, sides.both, now=txn.now), request.target_alias)
+    schema = evolved(request.clauses, sides) if request.merge_schema else snapshot.schema
+    changes = with_schema(snapshot, schema)
+    clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
+    only_deletes = all(clause.kind == "delete" for clause in request.clauses)
+    rules = NO_RULES if only_deletes else RowRules.after(snapshot, changes, txn.now)
+    plan = MergePlan(on, request.target_alias, request.source_alias, struct, tuple(clauses), rules)
+    plan.check_given()
+    if rules.numbered:
+        check_numbers_once(txn)
+    way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
+    run = Run(txn, snapshot, plan, way)
+    run.find()
+    scanned = time.monotonic()
+    after = next((a for a in changes if isinstance(a, Metadata)), snapshot.metadata)
+    done = run.write(dataclasses.replace(snapshot, metadata=after).tracked())
+    txn.stage(changes_with_marks(changes, snapshot.metadata, run.found.marks))
+    elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
+    _describe(txn, request, run, done, elapsed, scan)
+
+
+def _describe(txn: Staging, request: Merge, run: Run, done: Rewritten, elapsed: int, scan: int) -> None:
+    counts = run.counts
+    matched, rest = "matched", "not matched by source"
+    updated = counts[f"{matched} updated"] + counts[f"{rest} updated"]
+    deleted = counts[f"{matched} deleted"] + counts[f"{rest} deleted"]
+    output = counts["inserted"] + updated + done.copied_rows
+    source = run.way.keys.rows
+    noted = {
+        "numSourceRows": source,
+        "numTargetRowsInserted": counts["inserted"],
+        "numTargetRowsUpdated": updated,
+        "numTargetRowsMatchedUpdated": counts[f"{matched} updated"],
+        "numTargetRowsNotMatchedBySourceUpdated": counts[f"{rest} updated"],
+        "numTargetRowsDeleted": deleted,
+        "numTargetRowsMatchedDeleted": counts[f"{matched} deleted"],
+        "numTargetRowsNotMatchedBySourceDeleted": counts[f"{rest} deleted"],
+        "numTargetRowsCopied": done.copied_rows,
+        "numOutputRows": output,
+        "numTargetFilesAdded": len(done.added),
+        "numTargetFilesRemoved": len(done.removed),
+        "numTargetBytesAdded": done.added_bytes,
+        "numTargetBytesRemoved": done.removed_bytes,
+        "numTargetChangeFilesAdded": txn.change_files,
+        "numTargetDeletionVectorsAdded": done.vectors_added,
+        "numTargetDeletionVectorsRemoved": done.vectors_removed,
+        "numTargetDeletionVectorsUpdated": done.vectors_updated,
+        "executionTimeMs": elapsed,
+        "scanTimeMs": scan,
+        "rewriteTimeMs": elapsed - scan,
+    }
+    metrics = {
+        "num_source_rows": source,
+        "num_target_rows_inserted": counts["inserted"],
+        "num_target_rows_updated": updated,
+        "num_target_rows_deleted": deleted,
+        "num_target_rows_copied": done.copied_rows,
+        "num_output_rows": output,
+        "num_target_files_scanned": run.candidates.num_rows,
+        "num_target_files_skipped_during_scan": run.snapshot.num_files - run.candidates.num_rows,
+        "num_target_files_added": len(done.added),
+        "num_target_files_removed": len(done.removed),
+        **done.vector_metrics(),
+        "scan_time_ms": scan,
+        "rewrite_time_ms": elapsed - scan,
+    }
+    parameters = {
+        "predicate": msgspec.json.encode([request.predicate]).decode(),
+        "matchedPredicates": recorded(request.clauses, "matched"),
+        "notMatchedPredicates": recorded(request.clauses, "not matched"),
+        "notMatchedBySourcePredicates": recorded(request.clauses, "not matched by source"),
+    }
+    txn.describe("MERGE", parameters, noted, metrics)

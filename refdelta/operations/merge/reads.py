@@ -1,0 +1,147 @@
+"""What a MERGE reads of its target: the rows that could match, by the target's own conditions and the source's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.expression import Column, Literal
+from refdelta.core.expressions.predicate import FALSE, Comparison, In, Predicate, conjunction, disjunction
+from refdelta.core.table.types import is_plain
+from refdelta.engine.arrow.arrays import empty_table, one_array
+from refdelta.engine.expressions.evaluate import evaluate_value
+from refdelta.engine.expressions.partition import to_internal
+from refdelta.operations.merge.join import side
+
+if TYPE_CHECKING:
+    from refdelta.operations.merge.join import Key, On
+
+_TUPLES, _VALUES = 64, 256
+"""How many combinations of keys, and how many values of one key, are named one by one; for more, their range is."""
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """The keys of a source's rows, as far as a predicate names them; those of parts of a source can be put together.
+
+    Rows of which a key is null match nothing, and do not count.
+
+    Attributes:
+        rows: how many rows the source has, all of them counted.
+        tuples: the distinct combinations of keys, one column each; None where they are too many.
+        values: of each key its distinct values, or where they are too many the least and the greatest.
+    """
+
+    rows: int
+    tuples: pa.Table | None
+    values: tuple[_Values, ...]
+
+    @classmethod
+    def of(cls, on: On, alias: str, rows: pa.Table) -> KeyValues:
+        """The keys of some rows of the source. Those that the source's own conditions refuse do no harm."""
+        keys = bounded_keys(on)
+        columns = {str(i): _evaluated(alias, key, rows) for i, key in enumerate(keys)}
+        values = pa.table(columns).drop_null() if keys else pa.table({})
+        tuples = _distinct(values) if keys else None
+        return cls(rows.num_rows, tuples, tuple(_Values(pc.unique(column)).bounded() for column in values.columns))
+
+    def and_of(self, other: KeyValues) -> KeyValues:
+        """The keys of both."""
+        tuples = None
+        if self.tuples is not None and other.tuples is not None:
+            tuples = _distinct(pa.concat_tables([self.tuples, other.tuples]))
+        both = zip(self.values, other.values, strict=True)
+        return KeyValues(self.rows + other.rows, tuples, tuple(one.and_of(two) for one, two in both))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The values of one key; ``ends`` where they are the least and the greatest of more."""
+
+    found: pa.Array
+    ends: bool = False
+
+    def bounded(self) -> _Values:
+        if not self.ends and len(self.found) <= _VALUES:
+            return self
+        order = pc.sort_indices(self.found)
+        return _Values(self.found.take(pa.array([order[0].as_py(), order[-1].as_py()])), ends=True)
+
+    def and_of(self, other: _Values) -> _Values:
+        both = pc.unique(pa.concat_arrays([self.found, other.found]))
+        return _Values(both, self.ends or other.ends).bounded() if len(both) else self
+
+
+def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
+    """A predicate over the table's columns that every row satisfies which matches a row of the source, now or later.
+
+    Args:
+        on: the condition.
+        alias: the table's alias.
+        source: the keys of the source.
+    """
+    own: list[Predicate] = [without_alias(part, alias) for part in on.target_only]
+    keys = bounded_keys(on)
+    if not source.rows:
+        return FALSE
+    if not keys:
+        return conjunction(own)
+    if not len(source.values[0].found):
+        return FALSE
+    if len(keys) > 1 and source.tuples is not None:
+        return conjunction([*own, _tuples(keys, source.tuples, alias)])
+    return conjunction([*own, *(_one(key, values, alias) for key, values in zip(keys, source.values, strict=True))])
+
+
+def bounded_keys(on: On) -> list[Key]:
+    """The keys whose values a predicate can name."""
+    return [key for key in on.keys if not key.nulls and is_plain(key.target.type)]
+
+
+def _evaluated(alias: str, key: Key, rows: pa.Table) -> pa.ChunkedArray:
+    pieces = [evaluate_value(key.source, side(alias, batch)) for batch in rows.to_batches()]
+    return pa.chunked_array(pieces or [evaluate_value(key.source, side(alias, empty_table(rows.schema)))])
+
+
+def _distinct(tuples: pa.Table) -> pa.Table | None:
+    found = tuples.group_by(tuples.column_names).aggregate([])
+    return found if found.num_rows <= _TUPLES else None
+
+
+def _one(key: Key, values: _Values, alias: str) -> Predicate:
+    target = without_alias(key.target, alias)
+    kind = key.target.type
+    literals = tuple(Literal(value, kind) for value in to_internal(values.found, kind))
+    if not values.ends:
+        return In(target, literals)
+    low, high = literals
+    return conjunction([Comparison(">=", target, low), Comparison("<=", target, high)])
+
+
+def _tuples(keys: list[Key], tuples: pa.Table, alias: str) -> Predicate:
+    targets = [without_alias(key.target, alias) for key in keys]
+    kinds = [key.target.type for key in keys]
+    columns = [to_internal(one_array(tuples.column(str(i))), kind) for i, kind in enumerate(kinds)]
+    return disjunction(
+        conjunction(
+            Comparison("=", target, Literal(value, kind))
+            for target, value, kind in zip(targets, row, kinds, strict=True)
+        )
+        for row in zip(*columns, strict=True)
+    )
+
+
+def without_alias(node: Any, alias: str) -> Any:
+    """The same expression without the alias in front of its columns' paths."""
+    if isinstance(node, Column):
+        return msgspec.structs.replace(node, path=node.path[1:]) if node.path[0] == alias else node
+    if isinstance(node, tuple):
+        return tuple(without_alias(item, alias) for item in node)
+    if isinstance(node, msgspec.Struct):
+        changed = {name: without_alias(getattr(node, name), alias) for name in node.__struct_fields__}
+        return msgspec.structs.replace(node, **changed)
+    return node

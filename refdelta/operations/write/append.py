@@ -1,0 +1,158 @@
+"""INSERT: new rows, as new files. Without reads of the table it is a blind append, which conflicts with no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.engine.parquet.write import CHANGE, rows_that_stay, write_changes
+from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from refdelta.core.log.actions import Add, Cdc
+    from refdelta.operations.write.source import Rows
+    from refdelta.operations.write.target import Target
+    from refdelta.staging import Staging
+    from refdelta_storage import Store
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of one stream of rows.
+
+    Attributes:
+        adds: their actions.
+        rows: how many rows they hold.
+        ours: whether they were written for this commit, and go where it fails; else they are the caller's.
+        marks: the numbers that identity columns were given last, by physical name.
+        changes: change files that were written with them.
+    """
+
+    adds: list[Add]
+    rows: int
+    ours: bool = True
+    marks: Mapping[str, int] = field(default_factory=dict)
+    changes: Sequence[Cdc] = ()
+
+    @property
+    def size(self) -> int:
+        """Their size in bytes."""
+        return sum(add.size for add in self.adds)
+
+
+@dataclass(frozen=True)
+class FileWriter:
+    """Writes rows as files of a table. It can be pickled: other processes write parts of the rows.
+
+    Attributes:
+        store: the table's folder.
+        target: what the table will be.
+        target_file_size: in bytes; None for the table's own.
+        check: called with every batch in the table's schema before it is written; raises what it objects to.
+        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
+            written, too.
+    """
+
+    store: Store
+    target: Target
+    target_file_size: int | None = None
+    check: Callable[[pa.RecordBatch], None] | None = None
+    feed: bool = False
+
+    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, unique: str | None = None) -> Written:
+        """Write batches; nothing is staged.
+
+        Args:
+            schema: of the batches; columns are found by name, and may come in any order.
+            batches: the rows.
+            unique: a part of the files' names; None for a new UUID.
+
+        Raises:
+            SchemaMismatchError: before a byte is written, with all that does not fit.
+            ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
+        """
+        target = self.target
+        own = self._own(schema)
+        target.rules.check_given(own.names)
+        made = target.rules.left_out(own.names)
+        fitter = plan_fit(own, target.schema, made)
+        rows = 0
+
+        def fitted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in batches:
+                given = batch.drop_columns([CHANGE.name]) if self.feed else batch
+                fit = new = target.rules.complete(fitter.apply(given), made, rows)
+                if self.feed:
+                    fit = fit.append_column(CHANGE, batch.column(CHANGE.name))
+                    new = rows_that_stay(fit)
+                rows += new.num_rows
+                target.rules.hold(new, made)
+                if self.check:
+                    self.check(new)
+                yield fit
+
+        whole = to_arrow(target.schema)
+        adds, changes = write_changes(
+            self.store,
+            pa.RecordBatchReader.from_batches(whole.append(CHANGE) if self.feed else whole, fitted()),
+            target,
+            target_file_size=self.target_file_size,
+            feed=self.feed,
+            unique=unique,
+        )
+        return Written(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
+
+    def of_task(self, number: int) -> FileWriter:
+        """That of one of several tasks, each of which writes a part of the rows and knows nothing of the others."""
+        return replace(self, target=replace(self.target, rules=self.target.rules.of_task(number)))
+
+    def check_fits(self, schema: pa.Schema) -> None:
+        """Refuse data that could not be written. Raises as :func:`refdelta.engine.parquet.fit.plan_fit`."""
+        self.target.check_fits(self._own(schema))
+
+    def _own(self, schema: pa.Schema) -> pa.Schema:
+        """Those columns of the rows that are the table's."""
+        return pa.schema([field for field in schema if not self.feed or field.name != CHANGE.name])
+
+
+def append(
+    txn: Staging,
+    source: Rows,
+    target: Target,
+    *,
+    target_file_size: int | None = None,
+    check: Callable[[pa.RecordBatch], None] | None = None,
+) -> Written:
+    """Write the rows as files of the table and stage them.
+
+    Args:
+        txn: the transaction.
+        source: the rows; their columns are found by name, and may come in any order.
+        target: what the table will be.
+        target_file_size: see :class:`FileWriter`.
+        check: see :class:`FileWriter`.
+
+    Raises:
+        SchemaMismatchError: before a byte is written, with all that does not fit.
+        ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
+    """
+    if target.rules.numbered:
+        check_numbers_once(txn)
+    written = source.write(FileWriter(txn.store, target, target_file_size, check))
+    txn.stage(changes_with_marks(target.changes, txn.snapshot.metadata if txn.snapshot else None, written.marks))
+    if written.ours:
+        txn.stage_written(written.adds)
+    else:
+        txn.stage(written.adds)
+        if written.adds:
+            # No version has named them, so they are as old for VACUUM as they are.
+            txn.rest_on_files(min(add.modification_time for add in written.adds))
+    return written

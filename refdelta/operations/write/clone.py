@@ -1,0 +1,86 @@
+"""SHALLOW CLONE: a new table whose log names the files of another one, where they are."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.core.log.assigned import DOMAIN, ENABLEMENT
+from refdelta.core.log.paths import absolute_uri, encode_path
+from refdelta.core.rows.deletion_vector import RelativeKey, locate
+from refdelta.core.table.features import check_writable
+from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
+from refdelta.engine.log.statistics import whole_adds
+from refdelta.operations.alter.change import PROTECTED
+from refdelta.operations.dml.row_ids import counted
+from refdelta.provenance import now_ms
+
+if TYPE_CHECKING:
+    from refdelta.core.log.actions import Add, DeletionVectorDescriptor
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.staging import Staging
+
+# What the properties say of the history that the clone does not have.
+_OF_THE_HISTORY = (PROTECTED, *ENABLEMENT)
+
+
+def clone(txn: Staging, source: Snapshot) -> None:
+    """Stage version 0 of the clone: protocol, metadata, domains and files of a version of another table.
+
+    Args:
+        txn: the transaction, of a folder without a log.
+        source: the version that is cloned.
+
+    Where rows are tracked, they get ids of the clone's own, as delta-spark gives them: those of the source, in its log
+    and in columns of its files, are not taken over.
+
+    Raises:
+        UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
+        DataFileNotFoundError, DataFileError: a file of which the number of rows is not known, where rows are tracked.
+    """
+    left = (*_OF_THE_HISTORY, ID_COLUMN, VERSION_COLUMN)
+    configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in left}
+    metadata = msgspec.structs.replace(
+        source.metadata,
+        id=str(uuid.uuid4()),
+        created_time=now_ms(),
+        configuration=configuration,
+    )
+    metadata = named_columns(metadata)
+    check_writable(source.protocol, metadata)
+    tracked = is_assigned(source.protocol, metadata)
+    files = counted(source, source.files) if tracked else whole_adds(source.files)
+    adds = [_placed(add, source.store.uri) for add in files]
+    domains = [domain for name, domain in source.domains.items() if name != DOMAIN]
+    txn.stage([source.protocol, metadata, *domains, *adds])
+    figures = {
+        "sourceTableSize": source.size_bytes,
+        "sourceNumOfFiles": source.num_files,
+        "numRemovedFiles": 0,
+        "numCopiedFiles": 0,
+        "removedFilesSize": 0,
+        "copiedFilesSize": 0,
+    }
+    parameters: dict[str, Any] = {
+        "source": f"delta.`{source.store.uri}`",
+        "sourceVersion": source.version,
+        "isShallow": True,
+    }
+    txn.describe("CLONE", parameters, figures, {"num_added_files": len(adds)})
+
+
+def _placed(add: Add, table_uri: str) -> Add:
+    vector = None if add.deletion_vector is None else _placed_vector(add.deletion_vector, table_uri)
+    path = absolute_uri(add.path, table_uri)
+    ids = {"base_row_id": None, "default_row_commit_version": None}
+    return msgspec.structs.replace(add, path=path, deletion_vector=vector, data_change=True, **ids)
+
+
+def _placed_vector(vector: DeletionVectorDescriptor, table_uri: str) -> DeletionVectorDescriptor:
+    place = locate(vector)
+    if not isinstance(place, RelativeKey):
+        return vector
+    uri = absolute_uri(encode_path(place.key), table_uri)
+    return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=uri)

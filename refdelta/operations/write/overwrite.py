@@ -1,0 +1,123 @@
+"""INSERT OVERWRITE: the whole table, the rows of a predicate (replaceWhere), or the partitions that the data has."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.predicate import (
+    Column,
+    Comparison,
+    Literal,
+    Predicate,
+    conjunction,
+    disjunction,
+    with_nulls,
+)
+from refdelta.core.log.actions import Add, Metadata
+from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.expressions.partition import partition_table, to_internal
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.state import adds_table, to_adds
+from refdelta.errors import InvalidArgumentError
+from refdelta.operations.dml.rewrite import delete_where, record_inserts, remove_files, requires
+from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.write.append import Written, append
+
+if TYPE_CHECKING:
+    from refdelta.core.table.types import StructType
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.source import Rows
+    from refdelta.operations.write.target import Target
+    from refdelta.staging import Staging
+
+
+def overwrite(
+    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace all rows.
+
+    Reads the whole table by definition: nothing that another writer adds meanwhile may stay or go unseen.
+    """
+    removed = to_adds(txn.snapshot.files) if txn.snapshot else []
+    txn.read_whole_table()
+    remove_files(txn, removed)
+    return append(txn, source, target, target_file_size=target_file_size), Rewritten(removed, [], 0)
+
+
+def replace_where(
+    txn: Staging, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace the rows for which ``sql`` is true.
+
+    Every new row must satisfy it too: the first that does not is an error, and nothing is written.
+    """
+    predicate = parse_predicate(sql, target.schema, now=txn.now)
+    written = append(txn, source, target, target_file_size=target_file_size, check=requires(predicate, sql))
+    if txn.snapshot is None:
+        return written, Rewritten([], [], 0)
+    # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
+    changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
+    to_come = dataclasses.replace(txn.snapshot, metadata=changed)
+    # It conflicts with writers whose files lack such a column, too: any who has another schema conflicts anyway.
+    gone = delete_where(txn, to_come, predicate, reads=with_nulls(predicate, txn.snapshot.schema))
+    record_inserts(txn, written.adds)
+    return written, gone
+
+
+def overwrite_partitions(
+    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
+) -> tuple[Written, Rewritten]:
+    """Replace the partitions that the data has rows of, and leave the others.
+
+    Raises ``InvalidArgumentError`` without partition columns.
+    """
+    if not target.partition_columns:
+        raise InvalidArgumentError('partition_overwrite="dynamic" needs a table with partition columns')
+    written = append(txn, source, target, target_file_size=target_file_size)
+    removed = _in_same_partitions(txn.snapshot, written.adds, target.schema) if txn.snapshot else []
+    if txn.snapshot:
+        txn.read_predicate(_partitions_of(written.adds, target))
+    remove_files(txn, removed)
+    return written, Rewritten(removed, [], 0)
+
+
+def _partitions_of(adds: list[Add], target: Target) -> Predicate:
+    """A predicate for the rows of the partitions that these files are in."""
+    columns = [target.schema.field(name) for name in target.partition_columns]
+    typed = partition_table(adds_table(adds), target.schema, target.partition_columns)
+    distinct = typed.group_by(typed.column_names).aggregate([])
+    values = [to_internal(one_array(distinct.column(f.name)), f.type) for f in columns]
+    return disjunction(
+        conjunction(
+            Comparison("<=>", Column((f.name,), f.type), Literal(value, f.type))
+            for f, value in zip(columns, row, strict=True)
+        )
+        for row in zip(*values, strict=True)
+    )
+
+
+def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType) -> list[Add]:
+    if not adds or snapshot.files.num_rows == 0:
+        return []
+    columns = list(snapshot.partition_columns)
+    # Typed values are compared, not the log's strings: writers spell the same timestamp in several ways.
+    new = partition_table(adds_table(adds), schema, columns)
+    old = partition_table(snapshot.files, schema, columns)
+    codes = functools.reduce(_combined, (_codes(old[c], new[c]) for c in columns))
+    return to_adds(snapshot.files.filter(pc.is_in(codes[: old.num_rows], value_set=codes[old.num_rows :])))
+
+
+def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
+    values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type).combine_chunks()
+    return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
+
+
+def _combined(left: pa.Array, right: pa.Array) -> pa.Array:
+    """One code for each pair of codes, dense again so that it never overflows."""
+    pairs = pc.add(pc.multiply(left, pc.add(pc.max(right), 1)), right)
+    return pairs.dictionary_encode().indices.cast(pa.int64())

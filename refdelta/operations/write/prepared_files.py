@@ -1,0 +1,176 @@
+"""Data files that somebody else has written, as rows to write: held to the table's schema, and not opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from refdelta import arguments
+from refdelta.core.expressions.partition_values import parse
+from refdelta.core.log.actions import Add
+from refdelta.core.log.paths import LOG, data_key, encode_path
+from refdelta.core.log.statistics import parse_stats
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
+from refdelta.operations.write.append import Written
+from refdelta.schema import struct_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta.core.table.types import StructType
+    from refdelta.operations.write.append import FileWriter
+    from refdelta.operations.write.target import Target
+
+_FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
+
+
+@dataclass(frozen=True)
+class AddAction:
+    """A data file that is there already, by the names of deltalake's class, which is accepted in its place.
+
+    Attributes:
+        path: where it is, relative to the table's folder, as the store spells it (not percent-encoded).
+        size: its size in bytes.
+        partition_values: of each partition column the value, serialized as PROTOCOL.md, "Partition Value
+            Serialization" has it; None for null.
+        modification_time: when it was written, in milliseconds since 1970.
+        data_change: whether it brings rows that the table did not have.
+        stats: its statistics as JSON (PROTOCOL.md, "Per-file Statistics"), or None.
+    """
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modification_time: int
+    data_change: bool = True
+    stats: str | None = None
+
+
+class PreparedFiles:
+    """Rows that are in files of the table's folder already; they can be written as often as the log is tried.
+
+    Args:
+        actions: each an :class:`AddAction` or something with its attributes.
+        schema: of all the files, with the partition columns or without them.
+
+    Raises:
+        InvalidArgumentError: something else than a list of files.
+        UnsupportedTypeError: a type that Delta cannot store.
+    """
+
+    def __init__(self, actions: Iterable[Any], schema: Any):
+        if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, Mapping)):
+            raise InvalidArgumentError(f"the files are a list of AddAction, not a {type(actions).__name__}")
+        self._actions = list(actions)
+        self._struct = struct_of(schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the files."""
+        return to_arrow(self._struct)
+
+    def write(self, writer: FileWriter) -> Written:
+        """The files as actions of the table that ``writer`` writes to.
+
+        Raises:
+            SchemaMismatchError: the files lack a column that may not be null, or have one of another type or none of
+                the table's.
+            InvalidArgumentError: a file that cannot be one of the table.
+        """
+        target = writer.target
+        _check_fits(self._struct, target)
+        found = [_add(action, target, writer.store.uri) for action in self._actions]
+        return Written([add for add, _ in found], sum(rows for _, rows in found), ours=False)
+
+
+def _check_fits(files: StructType, target: Target) -> None:
+    if target.properties.column_mapping_mode != "none":
+        raise UnsupportedFeatureError(("columnMapping",), "commit files that others wrote to")
+    made = target.rules.left_out(files.names) - {*target.partition_columns}
+    if features := target.rules.features or (("allowColumnDefaults",) if made else ()):
+        hint = "its rules are held when rows are written, and these are"
+        raise UnsupportedFeatureError(features, "commit files that others wrote to", hint)
+    partitioning = {name.lower() for name in target.partition_columns}
+    if target.properties.requires_partition_columns and not partitioning <= {name.lower() for name in files.names}:
+        raise InvalidArgumentError(
+            "the table has its partition columns in the data files, too, and by their schema these files lack them"
+        )
+    found = {field.name.lower(): field for field in files.fields}
+    wrong = []
+    for field in target.schema.fields:
+        given = found.pop(field.name.lower(), None)
+        if given is None:
+            if not field.nullable and field.name.lower() not in partitioning:
+                wrong.append(f"column {field.name!r} is missing, and may not be null")
+        elif given.name != field.name:
+            wrong.append(f"column {field.name!r} of the table is {given.name!r} in the files")
+        elif given.type != field.type:
+            wrong.append(f"column {field.name!r} is {given.type} in the files, and {field.type} in the table")
+        elif given.nullable and not field.nullable:
+            wrong.append(f"column {field.name!r} may be null by the schema of the files, and not in the table")
+    wrong += [f"column {field.name!r} is not in the table" for field in found.values()]
+    if wrong:
+        raise SchemaMismatchError(f"the files do not fit the table: {'; '.join(wrong)}")
+
+
+def _add(action: Any, target: Target, table_uri: str) -> tuple[Add, int]:
+    """The action of a file, and how many rows its statistics tell."""
+    missing = [name for name in _FIELDS if not hasattr(action, name)]
+    if missing:
+        raise InvalidArgumentError(
+            f"a file to commit is an AddAction, with {', '.join(_FIELDS)}; a {type(action).__name__} has no "
+            f"{', '.join(missing)}"
+        )
+    name = arguments.text("path", action.path)
+    if not name:
+        raise InvalidArgumentError("a file to commit has a path")
+    path = encode_path(name)
+    try:
+        inside = data_key(path, table_uri)
+    except InvalidLogError as error:
+        raise InvalidArgumentError(str(error)) from None
+    if inside != name or inside.startswith(f"{LOG}/"):
+        raise InvalidArgumentError(f"the path {name!r} does not name a data file inside the table")
+    what = f"of {name!r}"
+    size = arguments.whole(f"the size {what}", action.size)
+    modified = arguments.whole(f"the modification time {what}", action.modification_time)
+    if size is None or size < 0 or modified is None:
+        raise InvalidArgumentError(f"a size and a modification time {what} are missing, or the size is negative")
+    if not isinstance(action.data_change, bool):
+        raise InvalidArgumentError(f"data_change {what} is True or False, not {action.data_change!r}")
+    stats = arguments.text(f"stats {what}", action.stats)
+    parsed = parse_stats(stats)
+    if stats and parsed is None:
+        raise InvalidArgumentError(f"stats {what} are not the JSON of statistics")
+    add = Add(
+        path=path,
+        partition_values=_partition_values(action.partition_values, target, what),
+        size=size,
+        modification_time=modified,
+        data_change=action.data_change,
+        stats=stats or None,
+    )
+    return add, (parsed and parsed.num_records) or 0
+
+
+def _partition_values(given: Any, target: Target, what: str) -> dict[str, str | None]:
+    values = dict(arguments.mapping(f"partition_values {what}", given) or {})
+    if values.keys() != {*target.partition_columns}:
+        raise InvalidArgumentError(
+            f"partition_values {what} have {sorted(values)}, but the table is partitioned by "
+            f"{list(target.partition_columns)}"
+        )
+    for name, value in values.items():
+        field = target.schema.find(name)
+        text = arguments.text(f"the partition value of {name!r} {what}", value)
+        if field is None:
+            continue
+        try:
+            empty = parse(text, field.type, column=repr(name)) is None
+        except InvalidLogError as error:
+            raise InvalidArgumentError(f"{error} ({what})") from None
+        if empty and not field.nullable:
+            raise InvalidArgumentError(f"the partition value of {name!r} {what} is null, which the column may not be")
+    return values

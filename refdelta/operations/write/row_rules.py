@@ -1,0 +1,349 @@
+"""What a table asks of its rows beyond their types: CHECK constraints, invariants, generated columns; and the values
+that it gives where a writer gives none: those of generated columns, defaults, and the numbers of identity columns.
+
+Rules are SQL that somebody wrote into the log. They are read against the schema by which rows are written. One that
+this engine cannot read is one that it cannot hold rows to, so it writes no row then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from refdelta.core.expressions.assignment import store_assign
+from refdelta.core.expressions.expression import Column, Comparison, column_refs
+from refdelta.core.log.actions import AnyAction, Metadata, Protocol
+from refdelta.core.pruning.generated_partitions import GENERATION
+from refdelta.core.table.evolution import as_nullable
+from refdelta.core.table.features import features_of
+from refdelta.core.table.properties import CONSTRAINT_PREFIX
+from refdelta.core.table.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    is_nested,
+    parse_schema,
+    physical_name,
+)
+from refdelta.engine.arrow.schema import arrow_field
+from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
+from refdelta.engine.expressions.sql import parse_expression, parse_predicate
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import (
+    ColumnNotFoundError,
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidLogError,
+    PredicateError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from refdelta.operations.write.identity import Numbering
+
+if TYPE_CHECKING:
+    from refdelta.core.expressions.expression import Value
+    from refdelta.core.expressions.predicate import Predicate
+    from refdelta.engine.log.snapshot import Snapshot
+
+INVARIANTS = "delta.invariants"
+DEFAULT = "CURRENT_DEFAULT"
+_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Check:
+    """What must be true of every row; null is not true.
+
+    Attributes:
+        feature: the table feature that asks for it.
+        what: its kind and name, for errors.
+        sql: as the log has it.
+        predicate: the same, bound to the table's schema.
+        column: the generated column whose value it is about, if it is about one.
+    """
+
+    feature: str
+    what: str
+    sql: str
+    predicate: Predicate
+    column: str | None = None
+
+    def hold(self, rows: pa.RecordBatch) -> None:
+        """Raise ``ConstraintViolationError`` for the first row of which it is not true."""
+        broken = pc.invert(pc.fill_null(row_mask(self.predicate, rows), False))
+        count = pc.sum(broken).as_py() or 0
+        if count:
+            first = self._first(rows, broken)
+            raise ConstraintViolationError(
+                f"{self.what} ({self.sql}) does not hold for {count} of the rows; the first has {first}"
+            )
+
+    def _first(self, rows: pa.RecordBatch, broken: pa.BooleanArray) -> str:
+        names = dict.fromkeys(column.path[0] for column in column_refs(self.predicate)) or rows.schema.names[:8]
+        row = rows.select(list(names)).filter(broken).slice(0, 1).to_pylist()[0]
+        text = ", ".join(f"{name}={value!r}" for name, value in row.items())
+        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column that the table gives a value where a writer gives none.
+
+    Attributes:
+        field: the column.
+        value: of its type, for each row of the others.
+        generated: whether it follows other columns, so that it changes with them; else it is a default.
+    """
+
+    field: StructField
+    value: Value
+    generated: bool
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """The rules of a table's rows. They can be pickled: other processes write rows, too.
+
+    Attributes:
+        checks: what must be true of every row.
+        made: the columns that the table may give values itself, in an order in which they can be computed.
+        numbered: the identity columns.
+    """
+
+    checks: tuple[Check, ...] = ()
+    made: tuple[Made, ...] = ()
+    numbered: tuple[Numbering, ...] = ()
+
+    @classmethod
+    def of(
+        cls, schema: StructType, configuration: Mapping[str, str] | None, protocol: Protocol, now: int | None = None
+    ) -> RowRules:
+        """The rules of a table.
+
+        Implements PROTOCOL.md, "CHECK Constraints", "Column Invariants", "Generated Columns", "Default Columns" and
+        "Identity Columns". The first two are held whether or not the protocol has their features, as by delta-spark.
+
+        Args:
+            schema: by which rows are written.
+            configuration: the table's.
+            protocol: the table's.
+            now: what ``current_timestamp`` is, in microseconds since 1970 (UTC).
+
+        Raises:
+            UnsupportedFeatureError: a rule that this engine cannot read; it is named.
+            InvalidLogError: an invariant that is none, or an identity column.
+            InvalidArgumentError: a rule about a column that the schema lacks.
+        """
+        checks = [
+            _check("checkConstraints", f"the CHECK constraint {name!r}", sql, schema, now)
+            for name, sql in constraints(configuration).items()
+        ]
+        checks += [
+            _check("invariants", f"the invariant of column {path}", _invariant(field, path), schema, now)
+            for path, field in _marked(schema)
+        ]
+        features = features_of(protocol)
+        made = list(_made(schema, features, now))
+        checks += [_follows(one) for one in made if one.generated]
+        found = map(Numbering.of, schema) if "identityColumns" in features else ()
+        numbered = tuple(one for one in found if one is not None)
+        return cls(tuple(checks), tuple(made), numbered) if checks or made or numbered else NO_RULES
+
+    @classmethod
+    def after(cls, snapshot: Snapshot, changes: Iterable[AnyAction] = (), now: int | None = None) -> RowRules:
+        """The rules of a table after some changes of it. Raises as :meth:`of`."""
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        for action in changes:
+            if isinstance(action, Metadata):
+                metadata = action
+            elif isinstance(action, Protocol):
+                protocol = action
+        same = metadata is snapshot.metadata
+        schema = snapshot.schema if same else parse_schema(metadata.schema_string)
+        return cls.of(schema, metadata.configuration, protocol, now)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The table features whose rules nobody can say of a file that they hold there, but who has looked into it."""
+        return tuple(
+            sorted({*(check.feature for check in self.checks), *(["identityColumns"] if self.numbered else [])})
+        )
+
+    def left_out(self, names: Iterable[str]) -> frozenset[str]:
+        """The columns that the table gives values where new rows have these."""
+        given = {name.lower() for name in names}
+        fields = [*(one.field for one in self.numbered), *(one.field for one in self.made)]
+        return frozenset(field.name for field in fields if field.name.lower() not in given)
+
+    def check_given(self, names: Iterable[str], *, update: bool = False) -> None:
+        """Refuse to give identity columns values where that is not allowed: to rows that are there, and to new ones of
+        a column whose numbers are always the table's. Raises ``ConstraintViolationError``.
+        """
+        given = {name.lower() for name in names}
+        for one in self.numbered:
+            if one.field.name.lower() in given and (update or not one.explicit):
+                raise ConstraintViolationError(
+                    f"{one.field.name!r} is an identity column, whose values "
+                    + ("never change" if update else "are the table's own: leave it out")
+                )
+
+    def of_task(self, number: int) -> RowRules:
+        """These rules for one of several tasks, that number rows of identity columns apart from each other."""
+        return replace(self, numbered=tuple(replace(one, task=number) for one in self.numbered))
+
+    def furthest(self, parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+        """The last of the numbers that several tasks have given last, each as :meth:`marks` has them."""
+        last: dict[str, int] = {}
+        steps = {physical_name(one.field): one.step for one in self.numbered}
+        for name, mark in (item for part in parts for item in part.items()):
+            last[name] = max(last.get(name, mark), mark, key=lambda number: number * steps[name])
+        return last
+
+    def marks(self, made: Collection[str], count: int) -> dict[str, int]:
+        """The numbers that are given last where so many rows are numbered, by the physical names of those
+        identity columns that are among ``made``.
+        """
+        numbered = self.numbered if count else ()
+        return {physical_name(one.field): one.number(count - 1) for one in numbered if one.field.name in made}
+
+    def following(self, names: Collection[str]) -> frozenset[str]:
+        """The generated columns among those that are not set where these are."""
+        return self.left_out(names) & {one.field.name for one in self.made if one.generated}
+
+    def complete(self, rows: pa.RecordBatch, made: Collection[str], first: int = 0) -> pa.RecordBatch:
+        """Give some columns their values.
+
+        Args:
+            rows: of the table's schema; whatever they have in these columns.
+            made: the names of the columns.
+            first: how many rows are numbered before these.
+
+        Raises:
+            ConstraintViolationError: a null where the table has none, or no number is left.
+            ExpressionError: a value that cannot be computed.
+        """
+        for numbering in self.numbered if made else ():
+            if numbering.field.name in made:
+                at = rows.schema.get_field_index(numbering.field.name)
+                rows = rows.set_column(at, rows.schema.field(at), numbering.numbers(first, rows.num_rows))
+        for one in self.made if made else ():
+            if one.field.name in made:
+                at = rows.schema.get_field_index(one.field.name)
+                field = arrow_field(replace(one.field, type=as_nullable(one.field.type), nullable=True))
+                value = pa.RecordBatch.from_arrays([evaluate_value(one.value, rows)], schema=pa.schema([field]))
+                fitted = plan_fit(value.schema, StructType((one.field,))).apply(value)
+                rows = rows.set_column(at, rows.schema.field(at), fitted.column(0))
+        return rows
+
+    def hold(self, rows: pa.RecordBatch, made: Collection[str] = ()) -> None:
+        """Check rows of the table's schema, which may have further columns.
+
+        Args:
+            rows: the rows.
+            made: the names of those columns that :meth:`complete` has made.
+
+        Raises:
+            ConstraintViolationError: a rule that does not hold.
+            ExpressionError: a rule that has no value for some row.
+        """
+        for check in self.checks:
+            if check.column is None or check.column not in made:
+                check.hold(rows)
+
+
+NO_RULES = RowRules()
+
+
+def constraints(configuration: Mapping[str, str] | None) -> dict[str, str]:
+    """The CHECK constraints among a table's properties, by name."""
+    return {
+        key[len(CONSTRAINT_PREFIX) :]: sql
+        for key, sql in (configuration or {}).items()
+        if key.lower().startswith(CONSTRAINT_PREFIX)
+    }
+
+
+def _made(schema: StructType, features: Collection[str], now: int | None) -> Iterator[Made]:
+    """Defaults, which are the same for all rows, and generated columns, which may rest on all others."""
+    if "allowColumnDefaults" in features:
+        for field in schema:
+            if DEFAULT in field.metadata:
+                yield Made(field, _value("default", "allowColumnDefaults", field, DEFAULT, StructType(), now), False)
+    if "generatedColumns" in features:
+        others = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
+        for field in schema:
+            if GENERATION in field.metadata:
+                yield Made(field, _value("expression", "generatedColumns", field, GENERATION, others, now), True)
+
+
+def _value(what: str, feature: str, field: StructField, key: str, scope: StructType, now: int | None) -> Value:
+    sql = str(field.metadata[key])
+    what = f"the {what} of column {field.name} ({sql})"
+    if is_nested(field.type) and sql.strip().lower() != "null":
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: it is {field.type}")
+    try:
+        return store_assign(parse_expression(sql, scope, now=now), as_nullable(field.type), field.name)
+    except ColumnNotFoundError as error:
+        raise InvalidArgumentError(f"{what} is about a column that is not there or generated itself: {error}") from None
+    except (PredicateError, SchemaMismatchError) as error:
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}") from None
+
+
+def _follows(one: Made) -> Check:
+    """That a generated column has the value of its expression."""
+    field = one.field
+    same = Comparison("<=>", Column((field.name,), field.type), one.value)
+    sql = str(field.metadata[GENERATION])
+    return Check("generatedColumns", f"the expression of the generated column {field.name}", sql, same, field.name)
+
+
+def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> Check:
+    try:
+        return Check(feature, what, sql, parse_predicate(sql, schema, now=now))
+    except ColumnNotFoundError as error:
+        raise InvalidArgumentError(f"{what} ({sql}) is about a column that is not there: {error}") from None
+    except PredicateError as error:
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be held: {error}") from None
+
+
+def _invariant(field: StructField, path: str) -> str:
+    """The SQL of a column's invariant."""
+    try:
+        return str(json.loads(field.metadata[INVARIANTS])["expression"]["expression"])
+    except (ValueError, TypeError, KeyError):
+        raise InvalidLogError(f"the invariant of column {path} is not one: {field.metadata[INVARIANTS]!r}") from None
+
+
+def _marked(schema: StructType, above: str = "") -> Iterator[tuple[str, StructField]]:
+    """The columns and fields of structs with an invariant."""
+    for field in schema:
+        path = f"{above}{field.name}"
+        if INVARIANTS in field.metadata:
+            yield path, field
+        if isinstance(field.type, StructType):
+            yield from _marked(field.type, f"{path}.")
+        elif _hides_marks(field.type):
+            raise UnsupportedFeatureError(["invariants"], "write to", f"there is one within the elements of {path}")
+
+
+def _hides_marks(kind: DataType) -> bool:
+    """Whether there are invariants within arrays or maps, where PROTOCOL.md gives them no meaning."""
+    match kind:
+        case ArrayType():
+            return _has_marks(kind.element)
+        case MapType():
+            return _has_marks(kind.key) or _has_marks(kind.value)
+    return False
+
+
+def _has_marks(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(INVARIANTS in field.metadata or _has_marks(field.type) for field in kind)
+    return _hides_marks(kind)

@@ -1,0 +1,193 @@
+"""Where the rows of a write come from: anything that speaks Arrow, as one stream of record batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from refdelta.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.append import FileWriter, Written
+    from refdelta.staging import Staging
+    from refdelta_storage import Store
+
+_ACCEPTED = (
+    "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
+    "a pyarrow dataset, an iterable of record batches, a DeltaTable or a scan of one"
+)
+
+
+class Rows(Protocol):
+    """Rows to write, wherever they are written."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their Arrow schema."""
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write them, once, as ``writer`` says: all of them here, or parts of them in other processes."""
+
+
+@dataclass
+class TablesRead:
+    """The versions of Delta tables that rows come from, as far as they were opened: an iterable names its tables one
+    after the other.
+
+    Attributes:
+        known: those that were opened.
+        note: called with each that is opened later, before its rows are read; what it raises ends the write.
+    """
+
+    known: list[Snapshot] = field(default_factory=list)
+    note: Callable[[Snapshot], None] | None = None
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Take note of one that is opened."""
+        self.known.append(snapshot)
+        if self.note is not None:
+            self.note(snapshot)
+
+    def each(self, note: Callable[[Snapshot], None]) -> None:
+        """Call ``note`` with each that was opened, and with each that will be."""
+        for snapshot in self.known:
+            note(snapshot)
+        self.note = note
+
+    def of(self, store: Store) -> Snapshot | None:
+        """The first that is of the table in this store, as far as they were opened."""
+        return next((snapshot for snapshot in self.known if same_place(snapshot.store.uri, store.uri)), None)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows to write.
+
+    Attributes:
+        reader: the stream; it is read once.
+        tables: the Delta tables that the rows come from.
+    """
+
+    reader: pa.RecordBatchReader
+    tables: TablesRead = field(default_factory=TablesRead)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.reader.schema
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write the rows in this process."""
+        return writer.write(self.reader.schema, self.reader)
+
+
+def open_source(data: Any) -> Source:
+    """Open ``data`` as a stream. Raises ``InvalidArgumentError`` for what is not Arrow."""
+    tables = TablesRead()
+    return Source(_reader(data, tables), tables)
+
+
+def record_reads(txn: Staging, tables: TablesRead) -> None:
+    """Record that a transaction writes rows which come from these versions of tables: of its own table, it has read
+    all rows.
+
+    Raises:
+        InvalidArgumentError: rows of its own table in another version than it sees.
+    """
+
+    def note(read: Snapshot) -> None:
+        if same_place(read.store.uri, txn.store.uri):
+            rest_on(txn, read.version)
+        elif txn.snapshot is not None and read.metadata.id == txn.snapshot.metadata.id:
+            # A copy of the table, or the table itself under a name that does not show it.
+            txn.read_whole_table()
+
+    tables.each(note)
+
+
+def rest_on(txn: Staging, version: int) -> None:
+    """Record that the rows to write are made from those of a version of the transaction's table.
+
+    Raises:
+        InvalidArgumentError: it is not the version that the transaction sees.
+    """
+    seen = txn.snapshot.version if txn.snapshot else -1
+    if version != seen:
+        raise InvalidArgumentError(
+            f"the data are of version {version} of this table, but the transaction sees version {seen}; read() gives "
+            "what it sees"
+        )
+    txn.read_whole_table()
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two URIs of stores name one folder; on local disk also by other paths, through symbolic links."""
+    return one == other or (_is_local(one) and _is_local(other) and _real(one) == _real(other))
+
+
+def _is_local(uri: str) -> bool:
+    return uri.startswith("file:")
+
+
+def _real(uri: str) -> str:
+    return os.path.realpath(unquote(urlsplit(uri).path))
+
+
+def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(data, "newest_for_writing"):  # a DeltaTable
+        # A version that its user named never changes, and is not read of the transaction's snapshot.
+        return data.scan().to_reader() if data.pinned else _reader(data.scan(), tables)
+    from refdelta.engine.scan.scan import Scan
+
+    if isinstance(data, Scan):
+        tables.add(data.snapshot)
+        return data.to_reader()
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    except (pa.ArrowException, TypeError, OverflowError) as error:  # of a column that is no table, types of its own
+        raise InvalidArgumentError(f"the {type(data).__name__} cannot be read as an Arrow table: {error}") from error
+    if hasattr(data, "scanner") and hasattr(data, "schema"):
+        return data.scanner().to_reader()
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        return _from_batches(iter(data), tables)
+    raise InvalidArgumentError(f"cannot write a {type(data).__name__}; data must be {_ACCEPTED}")
+
+
+def _from_batches(items: Iterator[Any], tables: TablesRead) -> pa.RecordBatchReader:
+    first = next(items, None)
+    if first is None:
+        raise InvalidArgumentError(
+            "cannot write an empty iterable: its schema is not known; pass a RecordBatchReader with a schema"
+        )
+    head = _batches(first, tables)
+    schema = head.schema
+
+    def rest() -> Iterator[pa.RecordBatch]:
+        yield from head
+        for item in items:
+            for batch in _batches(item, tables):
+                if not batch.schema.equals(schema):
+                    raise InvalidArgumentError(f"the batches differ in schema: first {schema}, then {batch.schema}")
+                yield batch
+
+    return pa.RecordBatchReader.from_batches(schema, rest())
+
+
+def _batches(item: Any, tables: TablesRead) -> pa.RecordBatchReader:
+    if not any(hasattr(item, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "newest_for_writing")):
+        raise InvalidArgumentError(f"cannot write an iterable of {type(item).__name__}; data must be {_ACCEPTED}")
+    return _reader(item, tables)

@@ -1,0 +1,282 @@
+"""What a table will be after a write: its schema, partitioning, metadata and protocol, decided before a byte is
+written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from refdelta import arguments
+from refdelta.core.log.actions import AnyAction, Format, Metadata
+from refdelta.core.table.clustering import FEATURE, clustering_domain
+from refdelta.core.table.column_mapping import completed, mode_of, schema_of, without_mapping
+from refdelta.core.table.evolution import Changes, merge_schemas
+from refdelta.core.table.features import check_writable, features_of
+from refdelta.core.table.field_names import check_field_names
+from refdelta.core.table.iceberg_compat import check_compatible, version_of, with_mapping
+from refdelta.core.table.properties import TableProperties, get, validate
+from refdelta.core.table.protocol_choice import protocol_for_new_table, settled
+from refdelta.core.table.row_tracking import ENABLED as _TRACKING
+from refdelta.core.table.row_tracking import SUSPENDED, named_columns
+from refdelta.core.table.types import (
+    VARIANT,
+    ArrayType,
+    MapType,
+    StructType,
+    parse_schema,
+    schema_json,
+)
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
+from refdelta.operations.alter.change import noted_version
+from refdelta.operations.alter.names import dotted
+from refdelta.operations.alter.property_rules import check_properties
+from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
+from refdelta.operations.write.declared import check_declared, check_expressions
+from refdelta.operations.write.row_rules import NO_RULES, RowRules
+from refdelta.provenance import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from refdelta.core.table.clustering import ColumnPath
+    from refdelta.engine.log.snapshot import Snapshot
+
+_VECTORS = "delta.enableDeletionVectors"
+_WIDENING = ("typeWidening", "typeWidening-preview")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a write leaves behind.
+
+    Attributes:
+        schema: its schema.
+        partition_columns: its partition columns, in order.
+        properties: its properties.
+        clustering_columns: its clustering columns, in order.
+        changes: the protocol, metaData and domainMetadata actions that lead there; empty where the table stays as
+            it is.
+        rules: what its rows must be.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    properties: TableProperties
+    clustering_columns: tuple[ColumnPath, ...] = ()
+    changes: tuple[AnyAction, ...] = ()
+    rules: RowRules = NO_RULES
+
+    def check_fits(self, data: pa.Schema) -> None:
+        """Refuse data that could not be written, before anybody begins.
+
+        Raises:
+            SchemaMismatchError: the data do not fit.
+            ConstraintViolationError: they have what is for the table to give.
+        """
+        self.rules.check_given(data.names)
+        plan_fit(data, self.schema, self.rules.left_out(data.names))
+
+
+def new_table(
+    schema: StructType,
+    *,
+    partition_by: Sequence[str] | str | None = None,
+    cluster_by: Sequence[str] | str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    replaced: Snapshot | None = None,
+) -> Target:
+    """A table that does not exist yet. A clustered one has deletion vectors, and with them row tracking, unless the
+    configuration says otherwise or excludes them; one that Iceberg is to read is mapped.
+
+    ``replaced`` is a table that it takes the place of: ids of its columns are not given again.
+
+    Raises:
+        InvalidArgumentError: a property that does not exist, a partition or clustering column that cannot be one, or
+            both kinds of columns.
+        SchemaMismatchError: column names that Delta cannot store.
+    """
+    arguments.text("name", name)
+    arguments.text("description", description)
+    given = {
+        key: str(value)
+        for key, value in (arguments.mapping("configuration", configuration) or {}).items()
+        if value is not None
+    }
+    clustering = chosen_columns(schema, arguments.names("cluster_by", cluster_by) or ())
+    properties = validate(given)
+    if clustering:
+        properties = _with_clustering_defaults(properties)
+    if not schema.fields:
+        raise SchemaMismatchError("a table needs at least one column")
+    schema = without_mapping(schema)
+    columns = _partition_columns(schema, arguments.names("partition_by", partition_by) or ())
+    features = (FEATURE,) if clustering else ()
+    check_not_partitioned(features, columns)
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        format=Format(),
+        schema_string=schema_json(schema),
+        partition_columns=list(columns),
+        configuration=properties,
+        created_time=now_ms(),
+    )
+    check_properties(properties, metadata)
+    metadata = with_mapping(metadata)
+    check_field_names(schema, mapped=mode_of(metadata) != "none")
+    given |= metadata.configuration or {}
+    metadata = completed(metadata, None if replaced is None else replaced.metadata, replacing=True)
+    metadata = named_columns(metadata, None if replaced is None else replaced.metadata.configuration)
+    schema, properties = parse_schema(metadata.schema_string), metadata.configuration or {}
+    protocol = protocol_for_new_table(schema, given, features)
+    check_writable(protocol, metadata)
+    supported = features_of(protocol)
+    check_compatible(supported, metadata)
+    domain = (clustering_domain(clustering, schema),) if clustering else ()
+    check_declared(schema, columns)
+    rules = RowRules.of(schema, properties, protocol)
+    check_expressions(schema)
+    read = TableProperties.parse(properties, supported)
+    return Target(schema, columns, read, clustering, (protocol, metadata, *domain), rules)
+
+
+def _with_clustering_defaults(properties: dict[str, str]) -> dict[str, str]:
+    """The properties of a new clustered table, with those that it has by default."""
+    properties = dict(properties)
+    if _VECTORS not in properties and not version_of(properties):
+        # Rows decide over conflicts only where there are vectors.
+        properties[_VECTORS] = "true"
+    if get(properties, _VECTORS) and _TRACKING not in properties and not get(properties, SUSPENDED):
+        # Clustering permutes rows: only their ids say where each of them is, for those who change it meanwhile.
+        properties[_TRACKING] = "true"
+    return properties
+
+
+def existing_table(
+    snapshot: Snapshot,
+    data: StructType,
+    *,
+    schema_mode: str | None,
+    partition_by: Sequence[str] | str | None,
+    cluster_by: Sequence[str] | str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+) -> Target:
+    """A table that exists, with the schema that ``schema_mode`` gives it: None keeps it, ``merge`` adds columns,
+    ``overwrite`` replaces it, and may replace the partition or clustering columns.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        InvalidArgumentError: other partition columns, clustering columns or properties than the table has.
+        SchemaMismatchError: a schema that cannot be merged.
+    """
+    snapshot.check_writable()
+    _same_configuration(snapshot, configuration)
+    partition_by, cluster_by = arguments.names("partition_by", partition_by), arguments.names("cluster_by", cluster_by)
+    current = snapshot.schema
+    partitioning = tuple(snapshot.partition_columns)
+    clustering = snapshot.clustering_columns
+    schema = data if schema_mode == "overwrite" else _merged(snapshot, data) if schema_mode == "merge" else current
+    if schema_mode == "overwrite":
+        partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
+        kept = list(map(dotted, clustering))
+        clustering = kept_columns(schema, kept) if cluster_by is None else chosen_columns(schema, cluster_by)
+    elif partition_by is not None and _lower(partition_by) != _lower(partitioning):
+        raise InvalidArgumentError(
+            f"the table is partitioned by {list(partitioning)}, not by {partition_by}; "
+            'mode="overwrite" with schema_mode="overwrite" changes it'
+        )
+    elif cluster_by is not None and chosen_columns(schema, cluster_by) != clustering:
+        raise InvalidArgumentError(
+            f"the table is clustered by {list(map(dotted, clustering))}, not by {cluster_by}; "
+            'mode="overwrite" with schema_mode="overwrite" changes it'
+        )
+    changes = with_schema(snapshot, schema, partitioning, clustering)
+    made = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
+    return Target(
+        schema_of(made),
+        partitioning,
+        TableProperties.parse(made.configuration, features_of(snapshot.protocol)),
+        clustering,
+        changes,
+        RowRules.after(snapshot, changes),
+    )
+
+
+def with_schema(
+    snapshot: Snapshot,
+    schema: StructType,
+    partition_columns: Sequence[str] | None = None,
+    clustering: tuple[ColumnPath, ...] | None = None,
+) -> tuple[AnyAction, ...]:
+    """The actions that give a table another schema, and perhaps other partition or clustering columns; none where it
+    has them.
+
+    Raises:
+        UnsupportedFeatureError: the schema needs a feature that this engine cannot write.
+        SchemaMismatchError: column names that Delta cannot store.
+        InvalidArgumentError: it would be clustered and partitioned.
+    """
+    partitioning = snapshot.partition_columns if partition_columns is None else list(partition_columns)
+    same_clustering = clustering is None or clustering == snapshot.clustering_columns
+    if schema == snapshot.schema and partitioning == snapshot.partition_columns and same_clustering:
+        return ()
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
+    metadata = msgspec.structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
+    )
+    metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
+    schema = parse_schema(metadata.schema_string)
+    protocol = settled(snapshot.protocol, metadata, (FEATURE,) if clustering else (), snapshot.metadata)
+    check_not_partitioned(features_of(protocol), partitioning)
+    changes: tuple[AnyAction, ...] = (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
+    return changes if clustering is None or same_clustering else (*changes, clustering_domain(clustering, schema))
+
+
+def _merged(snapshot: Snapshot, data: StructType) -> StructType:
+    features = features_of(snapshot.protocol)
+    changes: Changes = "silent"
+    if snapshot.properties.enable_type_widening and not features.isdisjoint(_WIDENING):
+        changes = "recorded"
+    return merge_schemas(snapshot.schema, data, changes=changes, version=noted_version(snapshot))
+
+
+def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:
+    current = snapshot.metadata.configuration or {}
+    for key, value in (arguments.mapping("configuration", configuration) or {}).items():
+        if value is not None and current.get(key) != str(value):
+            raise InvalidArgumentError(
+                f"configuration sets {key}={value} but the table has {current.get(key)}; it applies to a new table only"
+            )
+
+
+def _lower(columns: Iterable[str]) -> list[str]:
+    return [name.lower() for name in columns]
+
+
+def _partition_columns(schema: StructType, partition_by: Iterable[str]) -> tuple[str, ...]:
+    columns: list[str] = []
+    by_name = {f.name.lower(): f for f in schema.fields}
+    for name in partition_by:
+        field = by_name.get(name.lower())
+        if field is None:
+            raise ColumnNotFoundError(name, schema.names, where="the data, and cannot partition the table")
+        if isinstance(field.type, (StructType, ArrayType, MapType)):
+            raise InvalidArgumentError(f"column {field.name!r} cannot partition the table: it is nested")
+        if field.type == VARIANT:
+            raise InvalidArgumentError(f"column {field.name!r} cannot partition the table: variants cannot be compared")
+        if field.name in columns:
+            raise InvalidArgumentError(f"partition_by names column {field.name!r} twice")
+        columns.append(field.name)
+    if columns and len(columns) == len(schema.fields):
+        raise InvalidArgumentError("partition_by names every column; at least one must be left for the data files")
+    return tuple(columns)

@@ -1,1 +1,0 @@
-"""One verb a module."""
