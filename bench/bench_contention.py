@@ -1,7 +1,7 @@
 """Writers that commit to one table of a local disk at once: commits per second, aborts, latencies.
 
-The mixes are those of ``refdelta bench`` (:mod:`refdelta.mixes`): appends of ten rows; deletes of single rows of one
-file of 100,000; updates of the same ten rows; updates of single rows of eight files, while one more writer compacts
+The mixes are those of ``refdelta bench`` (:mod:`refdelta.demo.mixes`): appends of ten rows; deletes of single rows of
+one file of 100,000; updates of the same ten rows; updates of single rows of eight files, while one more writer compacts
 over and over. Writers are processes that keep a handle, all ready before the clock starts. An aborted statement is
 done again after a wait at random, by any engine; the latency of a commit is from its first try until it was
 acknowledged. Behind each race the rows are compared with what was acknowledged, for refdelta the log, too; an abort of
@@ -31,8 +31,8 @@ from racing import (
 )
 
 import refdelta
-from refdelta.crew import Crew
-from refdelta.mixes import Mix, first_pieces
+from refdelta.demo.mixes import Mix, first_pieces
+from refdelta.demo.worker_pool import Crew
 
 WRITERS = (1, 2, 4, 8)
 ALONE = "refdelta, one writer"

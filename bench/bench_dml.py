@@ -25,7 +25,7 @@ from contest import Engine, ahead
 from tables import CODEC, check, copy, lineitem, size_of, write
 
 import refdelta
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 DELETED = "l_orderkey % 1000 = 7"
 UPDATED = "l_orderkey % 100 = 7"

@@ -27,7 +27,7 @@ from contest import Engine, ahead, within
 from deltalake.transaction import AddAction
 
 import refdelta
-from refdelta import behind
+from refdelta.transaction import background
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 STATS = json.dumps({"numRecords": 10, "minValues": {"id": 1}, "maxValues": {"id": 10}, "nullCount": {"id": 0}})
@@ -45,7 +45,7 @@ def commit_refdelta(table: refdelta.DeltaTable, commits: int) -> None:
         path, size, now = _file()
         action = refdelta.AddAction(path, size, {}, now, True, STATS)
         table.create_write_transaction([action], "append", schema)
-    behind.settle()  # over a network the last checksum comes behind the commit
+    background.settle()  # over a network the last checksum comes behind the commit
 
 
 def commit_deltalake(table: deltalake.DeltaTable, commits: int) -> None:
@@ -57,7 +57,7 @@ def commit_deltalake(table: deltalake.DeltaTable, commits: int) -> None:
 
 
 def commit_spark(spark: Any, folder: Path, commits: int) -> None:
-    from refdelta.spark import oracle
+    from refdelta.crosscheck import oracle
 
     delta = spark._jvm.org.apache.spark.sql.delta  # noqa: SLF001
     operation = getattr(delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$")

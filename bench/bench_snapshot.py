@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 from contest import Engine, ahead, within
 
+import refdelta.api.table
 import refdelta.engine.log.checkpoint  # where it is used, it is imported
 import refdelta.engine.log.plain_adds
 import refdelta.engine.parquet.limits
-import refdelta.table
 
 CHECKPOINT_COLUMNS = [f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]
 CHECKPOINT_COLUMNS += ["add.stats"]

@@ -27,7 +27,7 @@ import winners as log_files
 from contest import Engine, ahead, within
 
 import refdelta
-from refdelta.driver import commit
+from refdelta.transaction.driver import commit
 
 COUNTS = (10, 100, 1_000, 10_000)
 ACTIONS = 10
@@ -111,8 +111,8 @@ def deltalake_statement(stage: Stage) -> Engine:
 
 def spark_commit(stage: Stage, spark: Any) -> Engine:
     """Its own ``OptimisticTransaction``, begun and read beforehand; what is timed is its commit."""
-    from refdelta.spark.oracle_transaction import OnSpark
-    from refdelta.spark.scenarios import Transaction
+    from refdelta.crosscheck.oracle_transaction import OnSpark
+    from refdelta.crosscheck.scenarios import Transaction
 
     tombstones = [log_files.remove(f"part=mine/{number:06}.parquet", "mine") for number in range(log_files.OWN_FILES)]
 

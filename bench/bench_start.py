@@ -26,7 +26,7 @@ import pytest
 from contest import Engine, ahead
 from pyiceberg.catalog.memory import InMemoryCatalog
 
-import refdelta.writer
+import refdelta.api.writer
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "value": pa.array([0.5] * 10)})
 

@@ -97,7 +97,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[Any]:
     if pytestconfig.getoption("alone") or "delta-spark" in pytestconfig.getoption("without"):
         yield None
         return
-    from refdelta.spark import oracle
+    from refdelta.crosscheck import oracle
 
     conf = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
     with contextlib.ExitStack() as stack:

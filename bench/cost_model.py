@@ -28,9 +28,9 @@ from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.table.types import LONG, StructField, StructType
-from refdelta.driver import RetryPolicy
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ConcurrentModificationError
+from refdelta.transaction.driver import RetryPolicy
 
 POLICY = RetryPolicy()
 SCHEMA = StructType((StructField("slot", LONG), StructField("value", LONG)))
@@ -289,7 +289,7 @@ def _varied(seconds: float, chance: random.Random) -> float:
 
 @dataclass
 class _Shell:
-    """What carries out the effects of one commit, as ``refdelta/driver.py`` does: requests take effect half way."""
+    """What carries out the effects of a commit, as ``refdelta/transaction/driver.py`` does; requests act half way."""
 
     place: Place
     log: Log

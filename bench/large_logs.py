@@ -24,8 +24,8 @@ import logs
 import pyarrow as pa
 
 import refdelta
+import refdelta.api.writer
 import refdelta.verifier.run
-import refdelta.writer
 from refdelta.operations.layout.optimize import Request, planned
 
 ROWS = pa.table({"id": [1], "name": ["a"], "value": [0.5], "day": pa.array([0], pa.date32())})

@@ -33,7 +33,8 @@ from tables import CODEC, DATA, check, copied, lineitem, rotated, timed, write
 
 import refdelta
 import refdelta.spark
-from refdelta.spark import SparkExecutor, oracle
+from refdelta.crosscheck import oracle
+from refdelta.spark import SparkExecutor
 
 FILTER = "l_shipdate >= DATE'1994-01-01' AND l_shipdate < DATE'1995-01-01' AND l_discount >= 0.05 AND l_quantity < 24"
 MERGED = 100_000

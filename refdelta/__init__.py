@@ -11,17 +11,17 @@ from refdelta._version import __version__
 
 if TYPE_CHECKING:
     from refdelta import errors
-    from refdelta.converter import convert_to_deltalake
+    from refdelta.api.converter import convert_to_deltalake
+    from refdelta.api.table import DeltaTable
+    from refdelta.api.writer import write_deltalake
     from refdelta.core.commit.budget import RowBudget
     from refdelta.core.log.actions import Txn as Transaction
     from refdelta.engine.arrow.variant import variants
     from refdelta.operations.write.declared import Identity
     from refdelta.operations.write.prepared_files import AddAction
-    from refdelta.results import CommitProperties, CommitResult
     from refdelta.schema import Schema
-    from refdelta.table import DeltaTable
+    from refdelta.transaction.results import CommitProperties, CommitResult
     from refdelta.verifier.run import verify
-    from refdelta.writer import write_deltalake
 
 __all__ = [
     "AddAction",
@@ -43,17 +43,17 @@ __all__ = [
 # Where each name is, and what it is called there.
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
-    "CommitProperties": ("results", "CommitProperties"),
-    "CommitResult": ("results", "CommitResult"),
-    "DeltaTable": ("table", "DeltaTable"),
+    "CommitProperties": ("transaction.results", "CommitProperties"),
+    "CommitResult": ("transaction.results", "CommitResult"),
+    "DeltaTable": ("api.table", "DeltaTable"),
     "Identity": ("operations.write.declared", "Identity"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("core.log.actions", "Txn"),
-    "convert_to_deltalake": ("converter", "convert_to_deltalake"),
+    "convert_to_deltalake": ("api.converter", "convert_to_deltalake"),
     "variants": ("engine.arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
-    "write_deltalake": ("writer", "write_deltalake"),
+    "write_deltalake": ("api.writer", "write_deltalake"),
 }
 
 

@@ -1,7 +1,7 @@
 """A measured race: writers that commit to one table at once, wherever it is, and a check that no commit was lost.
 
 :func:`race` makes a table in a fresh folder of the place, lets processes write to it, and takes the folder away again.
-Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.mixes`, and :func:`jobs` lets
+Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.demo.mixes`, and :func:`jobs` lets
 anything commit that has the two methods of :class:`Hands`.
 """
 
@@ -22,19 +22,19 @@ from typing import Protocol
 
 import numpy as np
 
-from refdelta import behind
-from refdelta.crew import Crew, Job, RaceFailedError, Shift
+from refdelta.api.table import DeltaTable
+from refdelta.api.writer import write_deltalake
+from refdelta.demo.mixes import ROWS, SCHEMA, Mix, check_rows, first_pieces, statement
+from refdelta.demo.worker_pool import Crew, Job, RaceFailedError, Shift
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     InvalidArgumentError,
 )
-from refdelta.location import open_location
-from refdelta.mixes import ROWS, SCHEMA, Mix, check_rows, first_pieces, statement
-from refdelta.results import CommitProperties
-from refdelta.table import DeltaTable
-from refdelta.writer import write_deltalake
+from refdelta.transaction import background
+from refdelta.transaction.location import open_location
+from refdelta.transaction.results import CommitProperties
 
 _NOTE = "refdelta-bench "
 _COMPACTION = -1
@@ -276,7 +276,7 @@ def _write(hands: Hands, shift: Shift) -> Tally:
     tally = Tally()
     while (task := shift.next()) is not None:
         _insist(tally, task, hands, functools.partial(hands.commit, task), shift)
-    behind.settle()
+    background.settle()
     return tally
 
 

@@ -144,7 +144,7 @@ _CHECKED = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The Spark session of this process, with delta-spark. Skips where it cannot start, and with CI=true fails."""
-    from refdelta.spark import oracle
+    from refdelta.crosscheck import oracle
 
     try:
         session = oracle.start_session(conf={name: oracle.QUICK[name] for name in oracle.QUICK.keys() - _CHECKED})

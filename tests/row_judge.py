@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from refdelta import DeltaTable
-from refdelta.transaction import WriteTransaction
+from refdelta.api.transaction import WriteTransaction
 
 Rows = list[tuple[int, int]]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from tiers import examples
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import refdelta
 import refdelta.spark
+from refdelta.crosscheck import oracle
 from refdelta.errors import ConcurrentModificationError
-from refdelta.spark import SparkExecutor, oracle
+from refdelta.spark import SparkExecutor
 
 # Both engines mark deleted rows in vectors; that is what lets refdelta tell rows of one file apart.
 PROPERTIES = {"delta.enableDeletionVectors": "true"}

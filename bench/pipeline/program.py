@@ -27,8 +27,8 @@ from pipeline.raw import MOST_REFRESHES, generate
 from pipeline.report import Ran, Report, histories
 from pipeline.stages import Pipeline
 from pipeline.watch import Watch
+from refdelta.crosscheck import oracle
 from refdelta.errors import DeltaError
-from refdelta.spark import oracle
 
 BENCH = Path(__file__).resolve().parents[1]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from refdelta.observe import StatusLine
+from refdelta.transaction.observe import StatusLine
 
 _REDRAW_SECONDS = 0.2
 

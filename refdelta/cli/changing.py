@@ -16,8 +16,8 @@ from refdelta.core.table.features import check_writable
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.operations.dml.delete import delete as stage_delete
 from refdelta.operations.dml.update import update as stage_update
-from refdelta.results import CommitResult
-from refdelta.staging import Staging
+from refdelta.transaction.results import CommitResult
+from refdelta.transaction.staging import Staging
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

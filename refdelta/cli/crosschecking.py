@@ -11,12 +11,12 @@ import click
 from refdelta.cli import printable
 from refdelta.cli.app import app, at_a_version, in_bytes, open_table, storage_options
 from refdelta.cli.render import counted, echo_json
+from refdelta.crosscheck import oracle
+from refdelta.crosscheck import run as tables
+from refdelta.crosscheck.replay import Outcome, Replayed, replay
+from refdelta.crosscheck.scenarios import Case, read_scenarios
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.observe import StatusLine
-from refdelta.spark import crosscheck as tables
-from refdelta.spark import oracle
-from refdelta.spark.replay import Outcome, Replayed, replay
-from refdelta.spark.scenarios import Case, read_scenarios
+from refdelta.transaction.observe import StatusLine
 
 _STARTING = "delta-spark starts (its first start fetches its JARs)"
 

@@ -11,9 +11,9 @@ import click
 from refdelta import DeltaTable
 from refdelta.cli.app import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
-from refdelta.observe import StatusLine
 from refdelta.operations.layout.optimize import Request, planned
-from refdelta.results import CommitResult, VacuumResult
+from refdelta.transaction.observe import StatusLine
+from refdelta.transaction.results import CommitResult, VacuumResult
 
 
 @app.command()

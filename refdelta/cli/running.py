@@ -15,12 +15,14 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from refdelta import demo, demo_changes, demo_rows
 from refdelta.cli.app import app, storage_options
 from refdelta.cli.render import counted, echo_json, echo_table, size
-from refdelta.demo import Place
-from refdelta.observe import StatusLine
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
+from refdelta.demo import changes as demo_changes
+from refdelta.demo import rows as demo_rows
+from refdelta.demo import run as demo
+from refdelta.demo.run import Place
+from refdelta.transaction.observe import StatusLine
 
 _HISTORY = 5
 

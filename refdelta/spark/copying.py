@@ -18,7 +18,7 @@ from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage import LocalStore, ObjectInfo, ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from refdelta.table import DeltaTable
+    from refdelta.api.table import DeltaTable
     from refdelta_storage import Store
 
 COPY_LIMIT: Final = 2**30

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.api.table import DeltaTable
 from refdelta.core.expressions.expression import Call, Convert, In, walk
 from refdelta.core.expressions.sql_text import quoted
 from refdelta.core.table.char_varchar import padding_of
@@ -31,7 +32,6 @@ from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreEr
 from refdelta.spark import origin, tasks
 from refdelta.spark.failures import check_session
 from refdelta.spark.types import has_void, physical, spark_schema
-from refdelta.table import DeltaTable
 
 if TYPE_CHECKING:
     import os

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.sql import parse_predicate
@@ -19,7 +20,6 @@ from refdelta.spark import options as read_options
 from refdelta.spark.leftovers import attempt, remove_leftovers
 from refdelta.spark.types import delta_schema
 from refdelta.spark.writing import shared_store, together, write_part
-from refdelta.writer import existing
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from refdelta.api.write_request import WriteRequest
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.inserter import WriteRequest
     from refdelta_storage import Store
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from refdelta.operations.write.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
     from refdelta.spark.kept import Kept
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20

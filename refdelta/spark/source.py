@@ -21,11 +21,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from refdelta.api.table import DeltaTable
+from refdelta.api.write_request import write_rows
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.change_feed import changes_table, plan_changes
 from refdelta.errors import TableNotFoundError
-from refdelta.inserter import write_rows
-from refdelta.location import with_others
 from refdelta.operations.dml.change_feed import changes
 from refdelta.spark import options as read_options
 from refdelta.spark.failures import reported
@@ -36,8 +36,8 @@ from refdelta.spark.stream_read import StreamReader
 from refdelta.spark.stream_write import StreamWriter
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 from refdelta.spark.writing import shared_store
-from refdelta.staging import Staging
-from refdelta.table import DeltaTable
+from refdelta.transaction.location import with_others
+from refdelta.transaction.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -40,7 +40,7 @@ from refdelta.errors import (
 from refdelta.operations.write.identity import without_marks
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
-from refdelta.time_travel import milliseconds
+from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

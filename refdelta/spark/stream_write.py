@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.location import open_location
 from refdelta.operations.layout.auto_compact import auto_compact
 from refdelta.operations.write.append import append
 from refdelta.operations.write.overwrite import overwrite
@@ -24,7 +23,8 @@ from refdelta.spark import options as stream_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Job, Portion, settle, tasks_failed
 from refdelta.spark.leftovers import remove_leftovers
-from refdelta.staging import Staging
+from refdelta.transaction.location import open_location
+from refdelta.transaction.staging import Staging
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:

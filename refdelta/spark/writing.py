@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
+from refdelta.api.write_request import WriteRequest, write_rows
+from refdelta.api.writer import existing
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError
-from refdelta.inserter import WriteRequest, write_rows
-from refdelta.location import open_location
 from refdelta.operations.write.append import FileWriter, Written
-from refdelta.results import CommitResult
 from refdelta.spark import origin, tasks
 from refdelta.spark.executor import SparkExecutor
 from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.leftovers import attempt, watched
 from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noqa: PLC0414 - for whoever writes
 from refdelta.spark.types import delta_schema
-from refdelta.staging import Staging
-from refdelta.writer import existing
+from refdelta.transaction.location import open_location
+from refdelta.transaction.results import CommitResult
+from refdelta.transaction.staging import Staging
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.results import CommitProperties
+    from refdelta.transaction.results import CommitProperties
     from refdelta_storage import Store
 
 _WRITTEN = "attempt string, written binary"

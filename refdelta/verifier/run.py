@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.location import open_location, with_others
+from refdelta.transaction.location import open_location, with_others
 from refdelta.verifier.data import DataCheck
 from refdelta.verifier.log_files import list_log
 from refdelta.verifier.report import Report

@@ -21,7 +21,8 @@ import pandas as pd  # noqa: F401 - pyarrow would import it in each of the proce
 sys.path.append(str(Path(__file__).parent.parent))
 
 from kills.steps import maintain, rows, take
-from refdelta import DeltaTable, table, write_deltalake, writer
+from refdelta import DeltaTable, write_deltalake
+from refdelta.api import table, writer
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import WrapperStore
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from refdelta import behind
+from refdelta.transaction import background
 
 
 def test_work_of_one_table_waits_for_no_other_and_is_bounded():
@@ -19,31 +19,31 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
         done.append("slow")
 
     for _ in range(behind._OF_A_TABLE):
-        behind.later("a", slow)
-    behind.later("b", lambda: done.append("b"))
-    behind.settle("b")
+        background.later("a", slow)
+    background.later("b", lambda: done.append("b"))
+    background.settle("b")
     assert done == ["b"]
-    one_more = threading.Thread(target=behind.later, args=("a", slow))
+    one_more = threading.Thread(target=background.later, args=("a", slow))
     one_more.start()
     one_more.join(0.05)
     assert one_more.is_alive(), "it waits for one of the others"
     assert len(begun) == behind._OF_A_TABLE
     go.set()
     one_more.join()
-    behind.settle()
+    background.settle()
     assert done == ["b", *["slow"] * (behind._OF_A_TABLE + 1)]
-    assert not behind._under_way
+    assert not background._under_way
 
 
 def test_no_fork_comes_in_between():
     done = []
-    behind.later("a", lambda: done.append(threading.Event().wait(0.1)))
+    background.later("a", lambda: done.append(threading.Event().wait(0.1)))
     child = os.fork()
     if not child:
         status = 1
         try:
-            behind.later("a", lambda: done.append("child"))
-            behind.settle()
+            background.later("a", lambda: done.append("child"))
+            background.settle()
             status = 0 if done == [False, "child"] else 2
         finally:
             os._exit(status)
@@ -55,8 +55,8 @@ def test_a_process_that_ends_has_done_it_and_takes_more_while_it_ends():
     code = """
 import atexit, time
 from refdelta import behind
-atexit.register(lambda: behind.later("t", lambda: print("late")))
-behind.later("t", lambda: (time.sleep(0.2), print("done", flush=True)))
+atexit.register(lambda: background.later("t", lambda: print("late")))
+background.later("t", lambda: (time.sleep(0.2), print("done", flush=True)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.split(), done.stderr) == (["done", "late"], "")

@@ -123,7 +123,7 @@ def test_a_table_that_is_there(tmp_path):
 
 
 def test_one_of_two_that_convert_wins(tmp_path, monkeypatch):
-    from refdelta import converter
+    from refdelta.api import converter
 
     put(tmp_path, "a.parquet")
     staged = converter.convert

@@ -15,7 +15,7 @@ from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
-from refdelta.location import open_location
+from refdelta.transaction.location import open_location
 from written_tables import actions, with_vector
 
 ENABLED = {"delta.enableDeletionVectors": "true"}

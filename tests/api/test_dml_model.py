@@ -18,8 +18,8 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.scan import reader
 from refdelta.errors import ConstraintViolationError
-from refdelta.location import open_location
 from refdelta.operations.merge import pieces as merge_pieces
+from refdelta.transaction.location import open_location
 from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])

@@ -251,7 +251,7 @@ def test_rows_keep_their_ids_where_files_are_rewritten(tmp_path):
 
 
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
-    from refdelta import dropper
+    from refdelta.api import dropper
 
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table, other = DeltaTable(tmp_path), DeltaTable(tmp_path)

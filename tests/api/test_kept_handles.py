@@ -8,7 +8,8 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, behind, errors, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.transaction import background
 from refdelta_storage.memory import MemoryStore
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -21,9 +22,9 @@ def far(monkeypatch):
     monkeypatch.setattr(
         MemoryStore, "capabilities", property(lambda self: dataclasses.replace(near.fget(self), remote=True))
     )
-    monkeypatch.setattr("refdelta.handle._MOMENT", 600.0)
+    monkeypatch.setattr("refdelta.api.handle._MOMENT", 600.0)
     yield
-    behind.settle()
+    background.settle()
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def place():
 
 
 def keys(place):
-    behind.settle()
+    background.settle()
     return [info.key for info in DeltaTable(place).store.list()]
 
 
@@ -116,7 +117,7 @@ def test_statements_that_rest_on_rows_look_first(place, kept):
 
 
 def test_after_a_while_it_looks(kept, monkeypatch):
-    monkeypatch.setattr("refdelta.handle._MOMENT", 0.0)
+    monkeypatch.setattr("refdelta.api.handle._MOMENT", 0.0)
     assert kept.recent() is None
 
 

@@ -20,7 +20,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.layout.optimize import Request, planned
-from refdelta.staging import Staging
+from refdelta.transaction.staging import Staging
 from tiers import examples
 from written_tables import actions, commit_of
 

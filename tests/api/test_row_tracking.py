@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta import CommitProperties, DeltaTable, alter, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.api import alter
+from refdelta.api.transaction import WriteTransaction
 from refdelta.core.log.paths import commit_key
 from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.transaction import WriteTransaction
 from refdelta_storage import MemoryStore
 from tiers import examples
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta import DeltaTable, behind, write_deltalake
-from refdelta.location import open_location
+from refdelta import DeltaTable, write_deltalake
+from refdelta.transaction import background
+from refdelta.transaction.location import open_location
 from row_judge import listed
 
 if TYPE_CHECKING:
-    from refdelta.results import CommitResult
+    from refdelta.transaction.results import CommitResult
     from row_judge import Rows
     from servers.running import Place
 
@@ -48,7 +49,7 @@ def held(place: Place, version: Any = None) -> Rows:
 
 def objects(place: Place, prefix: str = "") -> set[str]:
     """The names of all objects there are, of the log and others, once nothing is under way."""
-    behind.settle()
+    background.settle()
     return {info.key for info in open_location(place.uri, place.options).list(prefix)}
 
 

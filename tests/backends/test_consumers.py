@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from backends.tables import VECTORS, ids, numbers, opened, write
-from refdelta import DeltaTable, behind, write_deltalake
+from refdelta import DeltaTable, write_deltalake
+from refdelta.transaction import background
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_from_within_an_event_loop(place, table):
 
 
 def test_a_store_that_was_pickled_shows_the_same_objects(place, table):
-    behind.settle()
+    background.settle()
     store = pickle.loads(pickle.dumps(table.store))
     assert [info.key for info in store.list("_delta_log/")] == [info.key for info in table.store.list("_delta_log/")]
     assert DeltaTable.for_path(place.uri, place.options).count() == 9

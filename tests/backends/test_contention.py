@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, write
-from refdelta import DeltaTable, driver, errors, location, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.transaction import driver, location
 from refdelta_storage import FaultyStore, open_store
 from refdelta_storage.wrappers import Fault
 

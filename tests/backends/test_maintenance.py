@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
-from refdelta import errors, provenance
+from refdelta import errors
 from refdelta.engine.log import file_committer
-from refdelta.location import open_location
 from refdelta.operations.maintenance import vacuum
+from refdelta.transaction import commit_info
+from refdelta.transaction.location import open_location
 
 DAY = 24 * 3600 * 1_000_000_000
 
@@ -59,7 +60,7 @@ def test_a_checkpoint_carries_what_cleanup_has_removed(place, monkeypatch):
     handle.create_checkpoint()
     assert log_of(place, ".checkpoint.parquet") == [10, 11]
     assert handle.cleanup_metadata() == 0
-    days_later(monkeypatch, provenance, 60)
+    days_later(monkeypatch, commit_info, 60)
     removed = handle.cleanup_metadata()
     assert removed >= 11
     assert log_of(place, ".json") == [11]
@@ -82,7 +83,7 @@ def test_a_stale_handle_revives_no_version_that_cleanup_removed(place, monkeypat
     for number in range(1, 4):
         write(place, numbers(number), mode="append")
     opened(place).create_checkpoint()
-    days_later(monkeypatch, provenance, 60)
+    days_later(monkeypatch, commit_info, 60)
     opened(place).cleanup_metadata()
     assert log_of(place, ".json") == [3]
     monkeypatch.setattr(file_committer, "_TRUSTED_SECONDS", 0)  # as if the handle were a minute old

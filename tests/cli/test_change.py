@@ -5,7 +5,7 @@ import pytest
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import render
-from refdelta.results import CommitResult
+from refdelta.transaction.results import CommitResult
 
 
 def rows(path):

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
+from refdelta.crosscheck.scenarios import LEVELS, read_scenarios
 from refdelta.spark.copying import copied
-from refdelta.spark.scenarios import LEVELS, read_scenarios
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 TABLE = '[tables.t]\nfiles = ["f0 a=0..9"]\n'

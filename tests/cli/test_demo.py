@@ -10,10 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from refdelta import DeltaTable, demo, demo_changes, demo_rows, write_deltalake
+from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import running
+from refdelta.crosscheck.oracle import OracleUnavailableError
+from refdelta.demo import changes as demo_changes
+from refdelta.demo import rows as demo_rows
+from refdelta.demo import run as demo
 from refdelta.errors import InvalidArgumentError
-from refdelta.spark.oracle import OracleUnavailableError
 
 # Two tables that several processes wrote are made once for all of it.
 pytestmark = pytest.mark.xdist_group("demo")

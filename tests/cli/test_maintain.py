@@ -10,7 +10,7 @@ import pytest
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.cli import maintaining
-from refdelta.results import CommitResult
+from refdelta.transaction.results import CommitResult
 
 NOW = ("--retention-hours", 0, "--no-enforce-retention-duration")
 

@@ -10,7 +10,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet
 from refdelta.core.log.actions import Add, AnyAction, Metadata, Protocol
-from refdelta.driver import RetryPolicy, commit
+from refdelta.transaction.driver import RetryPolicy, commit
 
 if TYPE_CHECKING:
     from refdelta_storage import Store

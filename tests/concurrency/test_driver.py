@@ -18,8 +18,8 @@ from refdelta.core.commit.effects import Pause
 from refdelta.core.log.actions import Add
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.driver import RetryPolicy, commit, store_errors
 from refdelta.engine.log.file_committer import list_versions, read_commit
+from refdelta.transaction.driver import RetryPolicy, commit, store_errors
 from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
 from tiers import budget, examples

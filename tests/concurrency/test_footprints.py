@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import refdelta
-import refdelta.staging
+import refdelta.transaction.staging
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
 from refdelta.core.conflicts.resources import ACTIONS, OPERATIONS, RESOURCES
 from refdelta.core.conflicts.rules import RULES
@@ -53,13 +53,13 @@ def test_every_operation_has_a_row():
 def seen(monkeypatch):
     """What each commit of the test reads and writes, with its operation."""
     commits = []
-    commit = refdelta.staging.commit
+    commit = refdelta.transaction.staging.commit
 
     def noted(store, prepared, **kwargs):
         commits.append(prepared)
         return commit(store, prepared, **kwargs)
 
-    monkeypatch.setattr(refdelta.staging, "commit", noted)
+    monkeypatch.setattr(refdelta.transaction.staging, "commit", noted)
     return commits
 
 

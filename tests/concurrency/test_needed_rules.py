@@ -29,7 +29,7 @@ from refdelta.core.table.types import LONG, StructField, StructType, schema_json
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.operations.write import create
 from refdelta.operations.write.target import new_table
-from refdelta.staging import Staging
+from refdelta.transaction.staging import Staging
 from refdelta_storage import LocalStore
 from rules_left_out import check_without
 

@@ -10,7 +10,7 @@ from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_delt
 from refdelta.core.conflicts.state import AddedRows
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletion_vector import locate, parse_bitmap
-from refdelta.questions import only
+from refdelta.transaction.row_matching import only
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"}
 

@@ -15,8 +15,8 @@ from refdelta.core.log.actions import AnyAction, CommitInfo, DomainMetadata, Met
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.core.table.types import schema_json
-from refdelta.driver import commit
 from refdelta.engine.log.file_committer import list_versions, read_commit
+from refdelta.transaction.driver import commit
 from refdelta_storage import LocalStore, MemoryStore
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)

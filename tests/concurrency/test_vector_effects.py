@@ -42,8 +42,8 @@ from refdelta.core.log.paths import commit_key
 from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.table.types import LONG, StructField, StructType
-from refdelta.driver import RetryPolicy, commit
 from refdelta.engine.parquet.dv import load_deletion_vector
+from refdelta.transaction.driver import RetryPolicy, commit
 from refdelta_storage import MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore
 from tiers import examples

@@ -92,7 +92,7 @@ def test_a_log_of_several_pages_on_s3(s3_server, monkeypatch):
         assert paths(table) == {"f1"}
         assert proxy.counts == {"GET hint": 1, "LIST log": 3, "GET checkpoint": 1}
         for looks, moment in (({"LIST log": 1}, 0.0), ({}, 600.0)):
-            monkeypatch.setattr("refdelta.handle._MOMENT", moment)
+            monkeypatch.setattr("refdelta.api.handle._MOMENT", moment)
             proxy.reset()
             write_deltalake(table, ROW, mode="append")
             assert proxy.counts == {**looks, "PUT data": 1, "PUT commit": 1, "PUT checksum": 1}

@@ -76,7 +76,7 @@ from refdelta.engine.log.state import (
 )
 from refdelta.engine.log.stats_json import read_statistics
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.time_travel import milliseconds
+from refdelta.transaction.time_travel import milliseconds
 
 FILE = "_delta_log/00000000000000000007.json"
 TABLE = "s3://bucket/a table"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from growth.texts import COLUMNS
 from refdelta import DeltaTable, verify, write_deltalake
+from refdelta.api.transaction import WriteTransaction
 from refdelta.cli import main
 from refdelta.core.conflicts.reads import EVERY_ROW
 from refdelta.core.expressions.predicate import to_sql
@@ -25,7 +26,6 @@ from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.scan.skipping import prune
 from refdelta.errors import DeltaError
-from refdelta.transaction import WriteTransaction
 
 Costs = dict[str, float]
 """Seconds of processor time, by what was done."""

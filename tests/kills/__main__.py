@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kills.campaign import LAYOUTS, Campaign
 from kills.spark import same_as_delta_spark_reads
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from servers.running import Place, S3Server
 
 if TYPE_CHECKING:

@@ -25,7 +25,9 @@ TRY_AGAIN = (errors.ConcurrentModificationError, errors.CommitFailedError, error
 
 _context = multiprocessing.get_context("forkserver")
 # pyarrow would import pandas, and fsspec s3fs, in each of the processes, which takes longer than their work.
-_context.set_forkserver_preload(["refdelta", "refdelta.table", "refdelta.writer", "pandas", "pyarrow.dataset", "s3fs"])
+_context.set_forkserver_preload(
+    ["refdelta", "refdelta.api.table", "refdelta.api.writer", "pandas", "pyarrow.dataset", "s3fs"]
+)
 
 
 @dataclass

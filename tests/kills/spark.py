@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kills.steps import SCHEMA, content, open_table
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 if TYPE_CHECKING:
     from kills.campaign import Campaign

@@ -19,7 +19,7 @@ from api.killed_writers import OPERATIONS
 from api.needed import needs, objects
 from kills.steps import rows
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.driver import RetryPolicy
+from refdelta.transaction.driver import RetryPolicy
 from refdelta_storage.disk import OutputFile
 
 

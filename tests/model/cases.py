@@ -34,12 +34,12 @@ from model.operations import (
     restore,
     set_property,
 )
+from refdelta.api.transaction import WriteTransaction
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletes import tombstone
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.write import write_files
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.transaction import WriteTransaction
 
 _numbers = count()
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("a", pa.int64())])

@@ -23,9 +23,9 @@ from model.exhaustive import pairs
 from model.judge import LEVELS, accepts
 from model.layouts import LAYOUTS, Layout
 from refdelta.core.log.paths import commit_key
-from refdelta.spark import oracle
-from refdelta.spark.oracle_transaction import OnSpark
-from refdelta.spark.scenarios import Transaction
+from refdelta.crosscheck import oracle
+from refdelta.crosscheck.oracle_transaction import OnSpark
+from refdelta.crosscheck.scenarios import Transaction
 
 ANSWERS = Path(__file__).with_suffix(".toml")
 

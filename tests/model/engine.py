@@ -18,6 +18,7 @@ from model.facts import check_times
 from model.layouts import HIDDEN, Layout
 from model.operations import Values, data_of
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.api.transaction import WriteTransaction
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import LOG, commit_key, data_key, parse_log_name
@@ -28,8 +29,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
-from refdelta.staging import Staging
-from refdelta.transaction import WriteTransaction
+from refdelta.transaction.staging import Staging
 from refdelta_storage import MemoryStore
 from refdelta_storage.base import Created, ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found

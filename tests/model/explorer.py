@@ -45,8 +45,8 @@ from refdelta.core.commit.effects import (
 )
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.log.actions import DeletionVectorDescriptor
-from refdelta.driver import CERTAIN_FAILURES
 from refdelta.errors import CommitOutcomeUnknownError, DeltaError, StoreError
+from refdelta.transaction.driver import CERTAIN_FAILURES
 
 Loop = Callable[[PreparedCommit], Generator[Effect, Reply, CommitOutcome]]
 

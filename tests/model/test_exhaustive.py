@@ -46,7 +46,7 @@ from refdelta.core.rows.file_state import FileState
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.sets import NONE, any_of
 from refdelta.core.rows.touched import TouchedFiles
-from refdelta.staging import Staging
+from refdelta.transaction.staging import Staging
 from rules_left_out import check_without
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}

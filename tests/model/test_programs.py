@@ -36,9 +36,9 @@ from refdelta.core.log.assigned import CommitClock
 from refdelta.core.log.footprint import Footprint
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.write.source import TablesRead
-from refdelta.questions import Questions
-from refdelta.read_record import ReadRecord
-from refdelta.staging import Staging
+from refdelta.transaction.read_tracking import ReadRecord
+from refdelta.transaction.row_matching import Questions
+from refdelta.transaction.staging import Staging
 from rules_left_out import check_without
 
 # --- the histories ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from refdelta.spark.oracle import QUICK
+from refdelta.crosscheck.oracle import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

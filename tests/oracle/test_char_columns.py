@@ -9,7 +9,7 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, verify, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import spark_tables
 import strategies
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from spark_tables import tries
 
 if TYPE_CHECKING:

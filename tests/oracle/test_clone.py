@@ -8,7 +8,7 @@ import pytest
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.table.types import every_field, field_id, parse_schema, physical_name
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

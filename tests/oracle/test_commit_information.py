@@ -11,8 +11,8 @@ from hypothesis import given
 import spark_tables
 import strategies
 from refdelta import DeltaTable, write_deltalake
+from refdelta.crosscheck import oracle
 from refdelta.errors import InvalidLogError
-from refdelta.spark import oracle
 from spark_tables import tries
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pytest
 from comparison import assert_same_table
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
 from refdelta.core.log.paths import same_path
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -15,10 +15,10 @@ import pytest
 import spark_tables
 from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import main
-from refdelta.spark import oracle
-from refdelta.spark.crosscheck import Check, compare_table
-from refdelta.spark.probes import probes
-from refdelta.spark.same_rows import compare_rows
+from refdelta.crosscheck import oracle
+from refdelta.crosscheck.probes import probes
+from refdelta.crosscheck.run import Check, compare_table
+from refdelta.crosscheck.same_rows import compare_rows
 
 pytestmark = pytest.mark.spark
 

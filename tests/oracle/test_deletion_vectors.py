@@ -27,8 +27,8 @@ from refdelta.core.log.actions import Add
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.core.rows.deletion_vector import parse_bitmap, relative_key, serialize_bitmap
+from refdelta.crosscheck import oracle
 from refdelta.engine.parquet.dv import load_deletion_vector
-from refdelta.spark import oracle
 from refdelta_storage import LocalStore
 from spark_tables import tries
 from tiers import examples

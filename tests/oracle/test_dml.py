@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import spark_tables
 from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
+from refdelta.crosscheck import oracle
 from refdelta.errors import ConstraintViolationError
-from refdelta.spark import oracle
 from spark_tables import tries
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 
 import spark_tables
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.table.column_mapping import nested_ids
 from refdelta.core.table.types import field_id, parse_schema, physical_name
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

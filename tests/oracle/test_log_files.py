@@ -11,7 +11,7 @@ import pytest
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from written_tables import actions
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pytest
 import spark_tables
 from comparison import assert_same_rows
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

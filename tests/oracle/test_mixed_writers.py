@@ -12,7 +12,7 @@ import pytest
 import spark_tables
 from kills.engines import SCHEMA, one, race
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from comparison import assert_same_rows
 from handmade import PROTOCOL, add, field, lines, metadata, struct
 from refdelta import DeltaTable
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ import spark_tables
 from comparison import assert_same_table
 from random_histories import CHECKPOINT, History
 from refdelta import DeltaTable, errors, verify
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 if TYPE_CHECKING:
     from pathlib import Path

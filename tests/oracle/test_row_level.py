@@ -15,8 +15,8 @@ import pytest
 import spark_tables
 from concurrency.row_editor import ALL_SETS, ROWS, SETS, change, compact_until_over, create, race
 from refdelta import DeltaTable, write_deltalake
+from refdelta.crosscheck import oracle
 from refdelta.errors import ConcurrentModificationError
-from refdelta.spark import oracle
 from row_judge import (
     COMPACT,
     PURGE,

@@ -9,7 +9,7 @@ import pytest
 from comparison import assert_same_table
 from refdelta import DeltaTable, Identity, errors, verify, write_deltalake
 from refdelta.core.table.features import features_of
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,9 @@ import pytest
 
 import spark_tables
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.crosscheck import oracle
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.spark import SparkExecutor, oracle
+from refdelta.spark import SparkExecutor
 
 pytestmark = pytest.mark.spark
 

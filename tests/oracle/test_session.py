@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 
 def fake_java(folder, printed):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from spark_tables import tries
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from refdelta import errors
-from refdelta.spark.replay import on_refdelta, on_spark
-from refdelta.spark.scenarios import ALL_COMMIT, LEVELS, Case, read_scenarios
+from refdelta.crosscheck.replay import on_refdelta, on_spark
+from refdelta.crosscheck.scenarios import ALL_COMMIT, LEVELS, Case, read_scenarios
 
 CASES = read_scenarios(Path(__file__).resolve().parents[1] / "scenarios")
 REGISTER = Path(__file__).resolve().parents[2] / "spec_notes" / "divergences.md"

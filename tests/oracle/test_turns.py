@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import spark_tables
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from row_judge import (
     COMPACT,
     PURGE,

@@ -11,7 +11,7 @@ import pytest
 
 from api.needed import needs, objects
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pytest
 import handmade
 import spark_tables
 from refdelta import DeltaTable, variants, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 pytestmark = pytest.mark.spark
 

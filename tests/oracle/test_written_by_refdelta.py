@@ -14,7 +14,7 @@ import spark_tables
 import strategies
 from comparison import assert_same_rows, assert_same_table
 from refdelta import DeltaTable, write_deltalake
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from spark_tables import tries
 
 pytestmark = pytest.mark.spark

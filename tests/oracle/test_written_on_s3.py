@@ -8,7 +8,7 @@ import pytest
 
 from backends.tables import VECTORS, held, opened, write
 from backends.test_rows import some_statements
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from row_judge import Judge, Statement, begun, listed, rows
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from refdelta.core.table.features import REGISTRY
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 
 ROOT = Path(__file__).parents[2]
 README, GUIDE = ROOT / "README.md", ROOT / "spec_notes" / "guide.md"

@@ -14,7 +14,7 @@ from refdelta.cli import main
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.results import CommitProperties
+from refdelta.transaction.results import CommitProperties
 from servers.counting import Counting
 from servers.faults import Rule, Rules
 from servers.running import Place
@@ -26,7 +26,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 @pytest.fixture(autouse=True)
 def moments(monkeypatch):
     """On a machine that is busy a moment may be long."""
-    monkeypatch.setattr("refdelta.handle._MOMENT", 600.0)
+    monkeypatch.setattr("refdelta.api.handle._MOMENT", 600.0)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_appends(proxy, place, four, told, monkeypatch):
     four.update_incremental()
     proxy.reset()
     with monkeypatch.context() as later:
-        later.setattr("refdelta.handle._MOMENT", 0.0)
+        later.setattr("refdelta.api.handle._MOMENT", 0.0)
         write_deltalake(four, ROW, mode="append")
     assert proxy.counts == told("write-4")
     proxy.reset()

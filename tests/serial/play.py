@@ -30,7 +30,7 @@ from serial.programs import ALONE, COLUMNS, FEW_FILES, NUMBER, Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from refdelta.transaction import WriteTransaction
+    from refdelta.api.transaction import WriteTransaction
     from serial.expressions import Expression
 
 USER_ERRORS = (

@@ -12,7 +12,8 @@ from unittest import mock
 
 import msgspec
 
-from refdelta import inserter, staging, transaction
+from refdelta.api import transaction
+from refdelta.api import write_request as inserter
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
 from refdelta.core.conflicts import precedence, rules, state
@@ -20,9 +21,10 @@ from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
 from refdelta.operations.write import source
-from refdelta.questions import Questions
-from refdelta.read_record import ReadRecord
-from refdelta.staging import Staging
+from refdelta.transaction import staging
+from refdelta.transaction.read_tracking import ReadRecord
+from refdelta.transaction.row_matching import Questions
+from refdelta.transaction.staging import Staging
 from rules_left_out import check_without
 
 if TYPE_CHECKING:

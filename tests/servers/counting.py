@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta import behind
+from refdelta.transaction import background
 from servers.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ class Counting(Proxy):
 
     @property
     def counts(self) -> Counter[str]:
-        behind.settle()
+        background.settle()
         return super().counts
 
     def reset(self) -> None:
-        behind.settle()
+        background.settle()
         super().reset()

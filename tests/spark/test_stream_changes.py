@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.location import open_location
 from refdelta.spark.stream_changes import Changes
 from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count
+from refdelta.transaction.location import open_location
 from tiers import examples
 
 

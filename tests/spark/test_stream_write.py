@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark import oracle, register, typed_errors, write
+from refdelta.crosscheck import oracle
+from refdelta.spark import register, typed_errors, write
 from refdelta.spark.source import RefdeltaSource
 from refdelta.spark.stream_write import StreamWriter
 from spark.files import committed, data_files, rows_of

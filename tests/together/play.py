@@ -13,7 +13,7 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, verify
-from refdelta.spark import oracle
+from refdelta.crosscheck import oracle
 from refdelta.verifier.report import Finding
 from together.model import State
 from together.programs import Program, Transactions

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 import spark_tables
 from refdelta import DeltaTable, write_deltalake
+from refdelta.api.transaction import WriteTransaction
 from refdelta.spark import SparkExecutor
 from refdelta.spark import write as write_on_spark
-from refdelta.transaction import WriteTransaction
 from together.model import DECLARED, Row, State, change, condition
 
 

@@ -11,9 +11,10 @@ import pytest
 
 import spark_tables
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark import SparkExecutor, oracle
+from refdelta.api.transaction import WriteTransaction
+from refdelta.crosscheck import oracle
+from refdelta.spark import SparkExecutor
 from refdelta.spark import write as write_on_spark
-from refdelta.transaction import WriteTransaction
 from together.model import DECLARED, State
 from together.statements import Statement, data_for
 

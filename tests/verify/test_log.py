@@ -12,7 +12,7 @@ import pytest
 from handmade import PROTOCOL, Handmade, field, metadata, struct
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import TableNotFoundError
-from refdelta.location import open_location
+from refdelta.transaction.location import open_location
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
 from verify.tables import SCHEMA, add, found, protocol, remove, table, vector

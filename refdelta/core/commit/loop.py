@@ -1,6 +1,6 @@
 """The commit loop: a generator of effects that opens nothing, waits for nothing and knows no clock.
 
-The shell (``refdelta/driver.py``, or a model checker) carries out each effect and sends back its reply::
+The shell (``refdelta/transaction/driver.py``, or a model checker) carries out each effect and sends back its reply::
 
     TryCommit(N+1) -- Committed ---------------------------------------> committed at N+1
                    -- Exists, Unknown: ReadCommits(N+1)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
 

@@ -44,7 +44,7 @@ from refdelta.operations.write.row_rules import INVARIANTS
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _EXPRESSIONS = (GENERATION, INVARIANTS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # What delta-spark calls its own rule for char(n) and varchar(n).
 _TAKEN = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"

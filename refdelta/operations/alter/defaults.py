@@ -16,7 +16,7 @@ from refdelta.operations.write.row_rules import DEFAULT
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def set_default(txn: Staging, snapshot: Snapshot, column: str, sql: str | None) -> None:

@@ -18,7 +18,7 @@ from refdelta.operations.alter.names import dotted, split_path
 if TYPE_CHECKING:
     from refdelta.core.table.types import DataType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # Metadata of fields that has a meaning, and statements of its own: mapping, generated columns, defaults, and so on.
 _MEANING = ("delta.", "parquet.", "current_default", "exists_default", "__char_varchar")

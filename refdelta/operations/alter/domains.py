@@ -17,7 +17,7 @@ from refdelta.operations.alter.change import change_table, in_json
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 FEATURE: Final = "domainMetadata"
 _SYSTEM: Final = "delta."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # deltalake calls it after Arrow's type.
 _OTHER_NAMES = {"timestampwithouttimezone": "timestampNtz"}

@@ -15,7 +15,7 @@ from refdelta.operations.write.identity import Numbering, with_marks
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def sync_identity(txn: Staging, snapshot: Snapshot, column: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Add, AnyAction, Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def gives_up_mapping(snapshot: Snapshot, metadata: Metadata) -> bool:

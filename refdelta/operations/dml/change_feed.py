@@ -19,7 +19,7 @@ from refdelta.engine.log.timestamps import version_at, version_since
 from refdelta.engine.scan.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
 from refdelta.engine.scan.portions import at_most
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta.time_travel import milliseconds
+from refdelta.transaction.time_travel import milliseconds
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:

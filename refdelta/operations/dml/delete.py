@@ -15,7 +15,7 @@ from refdelta.operations.dml.rewritten import Rewritten
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:

@@ -33,7 +33,7 @@ from refdelta.operations.dml.rewritten import Rewritten
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.scan import Scan
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 Work = TypeVar("Work")
 

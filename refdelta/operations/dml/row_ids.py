@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def give_row_ids(txn: Staging, snapshot: Snapshot) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def update(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
-from refdelta.staging import Staging
+from refdelta.transaction.staging import Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa

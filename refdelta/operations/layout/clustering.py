@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from refdelta.core.table.clustering import ColumnPath
     from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 MOST: Final = 4
 """How many clustering columns a table may have, as in delta-spark: with each, every one of them prunes less."""

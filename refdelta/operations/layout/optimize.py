@@ -21,7 +21,7 @@ from refdelta.operations.alter.names import find_column
 from refdelta.operations.layout.bins import Bin, Plan, cube_columns, live, partition_filter, plan_bins, plan_clusters
 from refdelta.operations.layout.clustering import check_not_clustered, clustered_by
 from refdelta.operations.layout.compaction import Rewriter
-from refdelta.results import CommitResult
+from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refdelta.engine.scan.filters import RowFilter
     from refdelta.engine.scan.zorder import Column
     from refdelta.operations.layout.bins import Aim
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # Bins that are rewritten at once, unless said; each holds some hundred megabytes where its files are large.
 _TASKS = 4

@@ -22,13 +22,13 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.change import stage_table
 from refdelta.operations.layout.bins import plan_bins
 from refdelta.operations.layout.compaction import Rewriter
-from refdelta.provenance import now_ms
+from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, Metadata
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.layout.bins import Aim
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 NAME: Final = "reorg_upgrade_uniform"
 _VECTORS = "delta.enableDeletionVectors"

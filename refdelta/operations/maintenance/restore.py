@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
     from refdelta_storage import Store
 
 _NAMED = 5  # so many missing files an error names

@@ -21,9 +21,9 @@ from refdelta.core.table.features import check_writable
 from refdelta.engine.scan.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
 from refdelta.operations.maintenance.garbage import Garbage, find_garbage, list_objects
-from refdelta.results import CommitProperties, CommitResult, VacuumResult
-from refdelta.results import checked as checked_properties
-from refdelta.staging import Staging
+from refdelta.transaction.results import CommitProperties, CommitResult, VacuumResult
+from refdelta.transaction.results import checked as checked_properties
+from refdelta.transaction.staging import Staging
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from refdelta.core.conflicts.rules import RULES
 from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, retention_ms
 from refdelta.errors import ConflictDetails
 from refdelta.operations.maintenance.history import history
-from refdelta.provenance import now_ms
+from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

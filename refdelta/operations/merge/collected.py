@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.merge.plan import MergePlan
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.operations.merge.reads import KeyValues
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 class Way(Protocol):

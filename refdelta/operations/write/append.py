@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, Cdc
     from refdelta.operations.write.source import Rows
     from refdelta.operations.write.target import Target
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
     from refdelta_storage import Store
 
 

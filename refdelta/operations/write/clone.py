@@ -15,12 +15,12 @@ from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assig
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.operations.alter.change import PROTECTED
 from refdelta.operations.dml.row_ids import counted
-from refdelta.provenance import now_ms
+from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 # What the properties say of the history that the clone does not have.
 _OF_THE_HISTORY = (PROTECTED, *ENABLEMENT)

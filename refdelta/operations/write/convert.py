@@ -31,7 +31,7 @@ from refdelta.operations.write.target import new_table
 
 if TYPE_CHECKING:
     from refdelta.operations.write.target import Target
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
     from refdelta_storage import Store
     from refdelta_storage.base import ObjectInfo
 

@@ -19,7 +19,7 @@ from refdelta.operations.layout.clustering import check_not_partitioned
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.target import Target
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def create(txn: Staging, target: Target, *, or_replace: bool = False) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import AnyAction
     from refdelta.core.table.types import StructField
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 START = "delta.identity.start"
 STEP = "delta.identity.step"

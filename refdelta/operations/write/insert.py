@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from refdelta.operations.dml.rewritten import Rewritten
     from refdelta.operations.write.append import Written
     from refdelta.operations.write.target import Target
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "overwrite": "Overwrite"}
 """The names of the modes in Spark's history."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.source import Rows
     from refdelta.operations.write.target import Target
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
 
 
 def overwrite(

@@ -15,7 +15,7 @@ from refdelta.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.append import FileWriter, Written
-    from refdelta.staging import Staging
+    from refdelta.transaction.staging import Staging
     from refdelta_storage import Store
 
 _ACCEPTED = (

@@ -38,7 +38,7 @@ from refdelta.operations.alter.property_rules import check_properties
 from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.operations.write.declared import check_declared, check_expressions
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
-from refdelta.provenance import now_ms
+from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

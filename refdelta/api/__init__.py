@@ -1,0 +1,1 @@
+"""What users call: tables, writes, transactions by hand, and the builders of MERGE, ALTER and OPTIMIZE."""

@@ -1,0 +1,216 @@
+"""DROP FEATURE: first what a feature has left in the table goes, then the feature itself, from the protocol.
+
+Readers need not know a feature for writers: it goes from one version to the next. For one that readers must know, the
+versions before the last still have its traces, and whoever cannot read these must not come to them:
+
+* By ``checkpointProtection`` (protocol_rfcs/checkpoint-protection.md), which is added: checkpoints that anybody can
+  read stand between these versions and the rest, and log cleanup keeps them until all that is before them goes at once.
+  There are three of them, since delta-spark goes back to earlier ones where it cannot read two.
+* By truncating the history: the log of these versions is removed, as soon as they are old enough for nobody to be at
+  work on them. That takes two calls, a day apart unless ``delta.dropFeatureTruncateHistory.retentionDuration`` says
+  otherwise.
+
+What a call does is several commits, each of them whole. The last one rests on all of the table: a writer that brings
+traces back meanwhile makes it begin anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.core.table.features import REGISTRY, check_writable, features_of
+from refdelta.core.table.iceberg_compat import check_compatible
+from refdelta.core.table.properties import get
+from refdelta.core.table.protocol_choice import minimal_protocol, without
+from refdelta.engine.log.checkpoint_write import write_checkpoint
+from refdelta.engine.log.cleanup import cleanup_log
+from refdelta.engine.log.listing import list_log
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
+from refdelta.operations.alter.features import to_drop
+from refdelta.operations.alter.history_traces import history_has_traces, oldest_commit
+from refdelta.operations.alter.removals import REMOVALS, Removal, used_by_metadata
+from refdelta.operations.layout.reorg_uniform import files_anew
+from refdelta.transaction.commit_info import now_ms
+
+if TYPE_CHECKING:
+    from refdelta.api.transaction import WriteTransaction
+    from refdelta.core.log.actions import Add
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.alter.removals import Described
+    from refdelta.transaction.results import CommitResult
+    from refdelta.transaction.staging import Staging
+
+    Begin = Callable[[], WriteTransaction]
+
+PROTECTION = "checkpointProtection"
+_BARRIERS = 3
+_TRIES = 5
+
+
+def drop_feature(begin: Begin, given: Any, *, truncate_history: bool) -> CommitResult:
+    """Take a feature out of a table's protocol.
+
+    Args:
+        begin: begins a transaction on the newest version.
+        given: the feature.
+        truncate_history: whether the versions that have its traces go, instead of being fenced off.
+
+    Returns:
+        What the last of the commits was.
+
+    Raises:
+        InvalidArgumentError: the table does not support the feature, nobody drops it, or it is still in use in a way
+            that only the user can end; with ``truncate_history``: versions that have its traces are too young, and it
+            says when to call again.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        ConcurrentModificationError: other writers bring it back, again and again.
+    """
+    return _Drop(begin, given, truncate_history).run()
+
+
+@dataclass
+class _Drop:
+    begin: Begin
+    given: Any
+    truncate: bool
+
+    def run(self) -> CommitResult:
+        snapshot = self._newest()
+        name = to_drop(snapshot, self.given)
+        history = REGISTRY[name].drop == "history"
+        if self.truncate and not history and name != PROTECTION:
+            raise InvalidArgumentError(f"no version before needs {name}: truncate_history does not apply to it")
+        if name == PROTECTION and not self.truncate:
+            raise InvalidArgumentError(f"{name} goes with the versions that it protects: say truncate_history=True")
+        removal = REMOVALS[name]
+        for attempt in range(1, _TRIES + 1):
+            changed = self._clean(name, removal)
+            try:
+                if name == PROTECTION:
+                    return self._truncated(name, removal, changed=False)
+                if not history:
+                    return self._downgrade(name, removal)
+                return self._truncated(name, removal, changed) if self.truncate else self._fenced(name, removal)
+            except ConcurrentModificationError:
+                if attempt == _TRIES:
+                    raise
+        raise AssertionError
+
+    def _newest(self) -> Snapshot:
+        with self.begin() as txn:
+            return txn.snapshot
+
+    def _clean(self, name: str, removal: Removal) -> bool:
+        """Where the last commit cannot do it by itself: stop the feature's use, and bring its traces away."""
+        changed = False
+        if removal.stop and used_by_metadata(name, self._newest()):
+            self._commit(lambda txn, snapshot: _stop(txn, snapshot, removal))
+            changed = True
+        if (described := removal.rewrite) is not None and removal.left(self._newest()):
+            self._commit(lambda txn, snapshot: _rewrite(txn, snapshot, removal, described))
+            changed = True
+        while removal.purge and removal.left(self._newest()):
+            with self.begin() as txn:
+                txn.reorg_purge()
+                txn.commit()
+            changed = True
+        return changed
+
+    def _commit(self, stage: Callable[[Staging, Snapshot], None]) -> CommitResult:
+        with self.begin() as txn:
+            txn.run("drop_feature", stage)
+            return txn.commit()
+
+    # --- fenced off by checkpoints ---
+
+    def _fenced(self, name: str, removal: Removal) -> CommitResult:
+        for _ in range(_BARRIERS):
+            self._barrier()
+        result = self._downgrade(name, removal, protect=True)
+        snapshot = self._newest()
+        write_checkpoint(snapshot.store, snapshot)
+        return result
+
+    def _barrier(self) -> None:
+        self._commit(lambda txn, _: txn.describe("Empty Commit", {}, {}, always=True))
+        snapshot = self._newest()
+        write_checkpoint(snapshot.store, snapshot)
+
+    # --- the history goes ---
+
+    def _truncated(self, name: str, removal: Removal, changed: bool) -> CommitResult:
+        if name != PROTECTION:
+            self._barrier()
+        snapshot = self._newest()
+        wait_ms = get(snapshot.metadata.configuration or {}, "delta.dropFeatureTruncateHistory.retentionDuration")
+        if not changed:
+            cleanup_log(snapshot.store, snapshot, now_ms(), retention_ms=wait_ms)
+        if name == PROTECTION:
+            there = oldest_commit(list_log(snapshot.store))
+            traces = there < snapshot.properties.require_checkpoint_protection_before_version
+        else:
+            traces = changed or history_has_traces(snapshot, name, removal)
+        if traces:
+            raise InvalidArgumentError(
+                f"{name} is no longer in use, but versions before this one have its traces, and are not old enough to "
+                f"go. Call this again in {wait_ms / 3_600_000:g} hours "
+                "(delta.dropFeatureTruncateHistory.retentionDuration), when nobody can be at work on them any more"
+            )
+        return self._downgrade(name, removal)
+
+    # --- the last commit ---
+
+    def _downgrade(self, name: str, removal: Removal, *, protect: bool = False) -> CommitResult:
+        def stage(txn: Staging, snapshot: Snapshot) -> None:
+            metadata, actions = removal.last(snapshot)
+            left = removal.left(snapshot)
+            if left:
+                raise InvalidArgumentError(f"{name} cannot be dropped: {left}")
+            protocol = without(snapshot.protocol, name)
+            if protect:
+                protocol = minimal_protocol(features_of(protocol) | {PROTECTION})
+                configuration = {**(metadata.configuration or {}), PROTECTED: str(snapshot.version + 1)}
+                metadata = msgspec.structs.replace(metadata, configuration=configuration)
+            check_writable(protocol, metadata)
+            # It rests on there being no trace of the feature, in rows or in domains.
+            txn.read_whole_table()
+            txn.read_domains()
+            stage_table(txn, snapshot, protocol, metadata)
+            txn.stage(actions)
+            parameters: dict[str, Any] = {"featureName": name, "truncateHistory": self.truncate}
+            txn.describe("DROP FEATURE", parameters, {})
+
+        return self._commit(stage)
+
+
+def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
+    metadata, _ = removal.last(snapshot)
+    before, after = snapshot.metadata.configuration or {}, metadata.configuration or {}
+    values = {key: after[key] for key in sorted(after) if before.get(key) != after[key]}
+    gone = sorted(before.keys() - after.keys())
+    stopped = msgspec.structs.replace(snapshot.metadata, configuration=metadata.configuration)
+    check_writable(snapshot.protocol, stopped)
+    stage_table(txn, snapshot, snapshot.protocol, stopped)
+    if values:
+        txn.describe("SET TBLPROPERTIES", {"properties": in_json(values)}, {})
+    else:
+        txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(gone), "ifExists": in_json(True)}, {})
+
+
+def _rewrite(
+    txn: Staging, snapshot: Snapshot, removal: Removal, described: Callable[[list[Add], list[Add]], Described]
+) -> None:
+    metadata, actions = removal.last(snapshot)
+    check_writable(snapshot.protocol, metadata)
+    check_compatible(features_of(snapshot.protocol), metadata, snapshot.metadata, keeps_files=False)
+    txn.read_whole_table()
+    removed, added = files_anew(txn, snapshot, dataclasses.replace(snapshot, metadata=metadata), "upgrade")
+    stage_table(txn, snapshot, snapshot.protocol, metadata)
+    txn.stage(actions)
+    txn.describe(*described(removed, added))

@@ -1,0 +1,333 @@
+"""The statements that change a table, one commit each: a part of :class:`refdelta.DeltaTable`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from refdelta.api.handle import Handle
+from refdelta.errors import InvalidArgumentError
+
+# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from refdelta.api.alter import TableAlterer
+    from refdelta.api.merge_builder import TableMerger
+    from refdelta.api.optimizer import TableOptimizer
+    from refdelta.engine.scan.executor import Executor
+    from refdelta.operations.merge.clauses import Clause
+    from refdelta.transaction.results import CommitProperties, CommitResult
+    from refdelta.transaction.time_travel import Version
+
+
+class Statements(Handle):
+    """A table that is changed."""
+
+    def create_write_transaction(
+        self,
+        actions: Iterable[Any],
+        mode: str,
+        schema: Any,
+        partition_by: Sequence[str] | str | None = None,
+        *,
+        partition_overwrite: str | None = None,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+    ) -> CommitResult:
+        """Commit data files that are in the table's folder already, without writing any: one commit.
+
+        The files are not opened. What they say of themselves is held to the table's schema and partition columns, and
+        believed beyond that. They stay where the commit fails, and can be committed again.
+
+        Args:
+            actions: an :class:`refdelta.AddAction` for each file, or deltalake's.
+            mode: ``append``, or ``overwrite`` for files that replace all others.
+            schema: that of the files: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
+            partition_by: the table's partition columns; None not to have them compared.
+            partition_overwrite: as :func:`refdelta.write_deltalake` takes it.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+
+        Raises:
+            SchemaMismatchError: the files have other columns or types than the table.
+            InvalidArgumentError: a file that cannot be one of the table: a path that leaves it, other partition
+                columns, statistics that are none.
+            UnsupportedFeatureError: a table whose files name their columns otherwise (column mapping).
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        from refdelta.api.write_request import Told, WriteRequest, commit_files
+
+        if mode not in ("append", "overwrite"):
+            raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}: the table exists")
+        request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
+        return commit_files(self, actions, request, schema, Told(commit_properties, app_id, app_version, isolation))
+
+    def delete(
+        self,
+        predicate: str | None = None,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
+
+        Rows for which the predicate is null stay, as in SQL. Files that hold other rows too are written anew.
+
+        Args:
+            predicate: SQL in Spark's dialect; None deletes every row.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            ``num_removed_files``, ``num_deleted_rows``, ``num_copied_rows``.
+
+        Raises:
+            PredicateError: the predicate cannot be parsed or bound.
+            ConstraintViolationError: the table is append-only.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
+        ) as txn:
+            txn.delete(predicate)
+            return txn.commit()
+
+    def update(
+        self,
+        updates: Mapping[str, str] | None = None,
+        new_values: Mapping[str, Any] | None = None,
+        predicate: str | None = None,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Set columns of the rows for which ``predicate`` is true, or of all rows, in one commit.
+
+        All expressions see the old values. A row whose partition column changes moves to its new partition.
+
+        Args:
+            updates: SQL expressions in Spark's dialect by column; a name with dots is a field of a struct.
+            new_values: Python values by column; give one of the two.
+            predicate: SQL; rows for which it is null stay as they are. None updates every row.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            ``num_removed_files``, ``num_updated_rows``, ``num_copied_rows``.
+
+        Raises:
+            PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
+            ConstraintViolationError: a null where the table has none, or a table that is append-only.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
+        ) as txn:
+            txn.update(updates, new_values, predicate)
+            return txn.commit()
+
+    def merge(
+        self,
+        source: Any,
+        predicate: str,
+        source_alias: str | None = "s",
+        target_alias: str | None = "t",
+        merge_schema: bool = False,
+        *,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> TableMerger[CommitResult]:
+        """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
+
+        Args:
+            source: rows, as :func:`refdelta.write_deltalake` takes them. All of them are held in memory, of the table
+                only pieces; a Spark DataFrame need not be, with a :class:`refdelta.spark.SparkExecutor`.
+            predicate: ON: which rows of the source match which of the table; SQL in Spark's dialect.
+            source_alias: the name of the source in all expressions.
+            target_alias: the name of the table in all expressions.
+            merge_schema: whether the table takes on the columns that only the source has and that a clause sets.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
+
+        Returns:
+            The MERGE, to which clauses are added. Metrics of its result: ``num_source_rows``,
+            ``num_target_rows_inserted``, ``num_target_rows_updated``, ``num_target_rows_deleted``,
+            ``num_target_rows_copied``, ``num_output_rows``, ``num_target_files_added``, ``num_target_files_removed``.
+        """
+
+        def run(clauses: tuple[Clause, ...]) -> CommitResult:
+            with self.begin(
+                isolation=isolation,
+                app_id=app_id,
+                app_version=app_version,
+                commit_properties=commit_properties,
+                executor=executor,
+            ) as txn:
+                txn.merge(source, predicate, source_alias, target_alias, merge_schema).add(clauses).execute()
+                return txn.commit()
+
+        from refdelta.api.merge_builder import TableMerger
+
+        return TableMerger(run)
+
+    @property
+    def alter(self) -> TableAlterer:
+        """Changes of the table's properties and columns."""
+        from refdelta.api.alter import TableAlterer
+
+        return TableAlterer(self.begin)
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """Fewer and better files for the same rows: ``optimize.compact()``, ``optimize.z_order(columns)``."""
+        from refdelta.api.optimizer import TableOptimizer
+
+        return TableOptimizer(self.begin)
+
+    def reorg_purge(
+        self,
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        *,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Rewrite all files that have deletion vectors, so that deleted rows are in no live file any more (REORG TABLE
+        APPLY (PURGE)). ``vacuum`` then removes the old files.
+
+        Args:
+            partition_filters: which partitions: SQL over partition columns, or deltalake's list of conditions.
+            target_size: up to how many bytes files are put together; None for ``delta.targetFileSize``, or else
+                128 MiB.
+            max_concurrent_tasks: how many files are written at once.
+            commit_properties: how to commit, and what to note in the commit.
+            executor: see :meth:`begin`; it decides how many files are written at once.
+
+        Returns:
+            What was committed, with the metrics of :meth:`refdelta.api.optimizer.TableOptimizer.compact`; its version
+            is None where no file had a vector.
+
+        Raises:
+            InvalidArgumentError: a filter over columns that are no partition columns, or sizes that are not positive.
+            ConcurrentModificationError: another writer's commit conflicts, as for ``optimize.compact``.
+        """
+        return self.optimize.purge(
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            commit_properties=commit_properties,
+            executor=executor,
+        )
+
+    def reorg_upgrade_uniform(
+        self,
+        iceberg_compat_version: int = 2,
+        *,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Give the table ``icebergCompatV2``, and rewrite its files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
+
+        Implements PROTOCOL.md, "Iceberg Compatibility V2": columns are mapped, what is in arrays and maps has ids,
+        files hold the partition columns, and there are no deletion vectors. One commit does it all; it conflicts with
+        everybody who adds or removes files meanwhile. Metadata of Iceberg is not written: engines that do, do it from
+        such a table.
+
+        Args:
+            iceberg_compat_version: 2.
+            commit_properties: how to commit, and what to note in the commit.
+            executor: see :meth:`begin`; it decides how many files are written at once.
+
+        Returns:
+            What was committed; its version is None where the table was such a one already.
+
+        Raises:
+            InvalidArgumentError: a table that Iceberg cannot have, such as for a column's type.
+            ConcurrentModificationError: another writer's commit came first.
+        """
+        with self.begin(isolation="Serializable", commit_properties=commit_properties, executor=executor) as txn:
+            txn.reorg_upgrade_uniform(iceberg_compat_version)
+            return txn.commit()
+
+    def restore(
+        self,
+        target: Version,
+        *,
+        ignore_missing_files: bool = False,
+        isolation: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CommitResult:
+        """Make the table what it was: rows, schema, partition columns and properties of an earlier version, in a new
+        version. Only the log is written.
+
+        The protocol never loses a feature, and versions that applications have recorded stay. A version that is older
+        than the retention can be restored while its files are there; no VACUUM may run then.
+
+        Args:
+            target: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
+                version that was committed by then.
+            ignore_missing_files: whether to restore what is left where files of that version are gone.
+            isolation: as for :meth:`begin`, like the arguments that follow.
+            app_id: see :meth:`begin`.
+            app_version: see :meth:`begin`.
+            commit_properties: see :meth:`begin`.
+            executor: see :meth:`begin`.
+
+        Returns:
+            What was committed; its version is None where the table is so already. Metrics:
+            ``table_size_after_restore`` (bytes), ``num_of_files_after_restore``, ``num_removed_files``,
+            ``num_restored_files``, ``removed_files_size``, ``restored_files_size``; ``numRemovedFile`` and
+            ``numRestoredFile`` as deltalake names two of them.
+
+        Raises:
+            VersionNotFoundError: the table has no such version, or no longer.
+            DataFileNotFoundError: files of that version are gone; it names them.
+            ConstraintViolationError: the table is append-only, and rows would go.
+            UnsupportedFeatureError: the table would need a feature that this engine cannot write.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+        """
+        with self.begin(
+            isolation=isolation,
+            app_id=app_id,
+            app_version=app_version,
+            commit_properties=commit_properties,
+            executor=executor,
+        ) as txn:
+            txn.restore(target, ignore_missing_files=ignore_missing_files)
+            return txn.commit()

@@ -1,0 +1,1 @@
+"""delta-spark as the oracle: the same reads, statements and histories by both engines, compared."""

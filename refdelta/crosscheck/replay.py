@@ -1,0 +1,133 @@
+"""A scenario on each of the engines, on a table of its own, and both outcomes side by side."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from refdelta.crosscheck.oracle_transaction import OnSpark
+from refdelta.crosscheck.scenario_core import OnRefdelta
+from refdelta.crosscheck.scenarios import ALL_COMMIT, Case, Failure, Transaction
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta_storage import LocalStore
+
+_AT_ONCE = 4
+"""Most of a scenario on Spark is waiting for tiny jobs."""
+
+
+class Begun(Protocol):
+    """A transaction that has begun, in either engine. ``read``: the files that its predicates chose, where it knows."""
+
+    read: frozenset[str] | None
+
+    def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
+        """Commits it, or says how it failed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a scenario ended in one engine.
+
+    Attributes:
+        failures: of the transactions that failed, by name, in the order in which they wanted to commit.
+        read: the files that each transaction read.
+        files: the names of the files that are live in the end.
+    """
+
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """As ``then`` of a scenario has it: the transactions that failed, and of what."""
+        return ", ".join(f"{name} {failure.error}" for name, failure in self.failures.items()) or ALL_COMMIT
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A scenario on both engines."""
+
+    case: Case
+    refdelta: Outcome
+    delta_spark: Outcome
+
+    @property
+    def alike(self) -> bool:
+        """Whether the same transactions failed, of the same exceptions."""
+        return self.refdelta.text == self.delta_spark.text
+
+
+def prepare(case: Case, path: Path) -> None:
+    """Write version 0."""
+    (path / "_delta_log").mkdir(parents=True)
+    if case.exists:
+        lines = [json.dumps(action) for action in case.beginning()]
+        (path / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines) + "\n")
+
+
+def play(case: Case, path: Path, begin: Callable[[Path, Transaction], Begun]) -> Outcome:
+    """Take the steps of a scenario."""
+    begun: dict[str, Begun] = {}
+    failed: dict[str, Failure] = {}
+    prepare(case, path)
+    for verb, name in case.steps:
+        if verb == "begin":
+            begun[name] = begin(path, case.transactions[name])
+        elif failure := begun[name].commit(case.actions(name)):
+            failed[name] = failure
+    live = load_snapshot(LocalStore(path)).files.column("path").to_pylist()
+    read = {name: transaction.read for name, transaction in begun.items() if transaction.read is not None}
+    return Outcome(failed, read, frozenset(live))
+
+
+def on_refdelta(case: Case, path: Path) -> Outcome:
+    """Run a scenario on this engine's commit core.
+
+    Args:
+        case: the scenario.
+        path: a folder that does not exist yet.
+    """
+    return play(case, path, lambda at, transaction: OnRefdelta(case, at, transaction))
+
+
+def on_spark(spark: Any, case: Case, path: Path) -> Outcome:
+    """Run a scenario on delta-spark.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        case: the scenario.
+        path: a folder that does not exist yet.
+    """
+    first = next(name for verb, name in case.steps if verb == "commit")
+    return play(case, path, lambda at, transaction: OnSpark(spark, at, transaction, first=transaction.name == first))
+
+
+def replay(spark: Any, cases: Sequence[Case], told: Callable[[int], None] = lambda _: None) -> list[Replayed]:
+    """Run scenarios on both engines, in a scratch folder.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        cases: the scenarios.
+        told: called with how many are done.
+
+    Returns:
+        One outcome a case, in their order.
+    """
+    with tempfile.TemporaryDirectory(prefix="refdelta-scenarios-") as scratch, ThreadPoolExecutor(_AT_ONCE) as pool:
+
+        def both(numbered: tuple[int, Case]) -> Replayed:
+            number, case = numbered
+            folder = Path(scratch) / str(number)
+            return Replayed(case, on_refdelta(case, folder / "ours"), on_spark(spark, case, folder / "theirs"))
+
+        done = []
+        for replayed in pool.map(both, enumerate(cases)):
+            done.append(replayed)
+            told(len(done))
+        return done

@@ -1,0 +1,362 @@
+"""A table read by refdelta and by delta-spark: do they see the same?"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from refdelta.api.table import DeltaTable
+from refdelta.core.log.paths import data_key
+from refdelta.crosscheck import oracle
+from refdelta.crosscheck.probes import probes
+from refdelta.crosscheck.same_rows import compare_rows
+from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.spark.copying import COPY_LIMIT, copied
+
+VERSIONS: Final = 10
+"""Of how many versions the rows are counted, and the history compared, unless said."""
+
+_DETAIL: Final = {
+    "format": "format",
+    "id": "id",
+    "name": "name",
+    "description": "description",
+    "createdAt": "created_at",
+    "lastModified": "last_modified",
+    "partitionColumns": "partition_columns",
+    "clusteringColumns": "clustering_columns",
+    "numFiles": "num_files",
+    "sizeInBytes": "size_in_bytes",
+    "properties": "properties",
+    "minReaderVersion": "min_reader_version",
+    "minWriterVersion": "min_writer_version",
+    "tableFeatures": "table_features",
+}
+"""The columns of DESCRIBE DETAIL that do not depend on who looks, by their names here."""
+
+_HISTORY: Final = (
+    "timestamp", "operation", "operationParameters", "readVersion", "isolationLevel", "isBlindAppend",
+    "operationMetrics", "userMetadata", "engineInfo",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison.
+
+    Attributes:
+        what: what was compared.
+        found: what both found, or each of them, in a few words.
+        problem: how they differ, or None where they do not.
+    """
+
+    what: str
+    found: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Both:
+    """A table, and the place where delta-spark finds it.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        table: the table at the version that is compared.
+        place: its folder or URI, as delta-spark takes it.
+        storage_options: what the store needs.
+    """
+
+    spark: Any
+    table: DeltaTable
+    place: str
+    storage_options: Mapping[str, str] | None = None
+
+    @cached_property
+    def frame(self) -> Any:
+        """delta-spark's rows at that version."""
+        return oracle.frame(self.spark, self.place, self.table.version())
+
+    @cached_property
+    def root(self) -> str:
+        """What the paths of its files begin with in delta-spark."""
+        return _path(self.place).rstrip("/") + "/"
+
+
+def place_of(table: DeltaTable, spark_path: str | None = None) -> str | None:
+    """Where delta-spark finds a table.
+
+    Args:
+        table: the table.
+        spark_path: what the user says of it, or None.
+
+    Returns:
+        The place; None where nothing is said, and the table is in a store that only this engine has a way to.
+    """
+    if spark_path is not None:
+        return spark_path if "://" in spark_path else str(Path(spark_path).absolute())
+    log = table.store.local_path("_delta_log")
+    return None if log is None else str(Path(log).parent)
+
+
+@contextmanager
+def reachable(
+    table: DeltaTable,
+    spark_path: str | None = None,
+    *,
+    versions: int = VERSIONS,
+    limit: int = COPY_LIMIT,
+    told: Callable[[str], None] = lambda _: None,
+) -> Iterator[str]:
+    """Where delta-spark finds a table, for as long as the block runs: a copy, where only this engine has a way to it.
+
+    Args:
+        table: the table.
+        spark_path: what the user says of it, or None.
+        versions: of how many versions the rows will be counted.
+        limit: how many bytes may be copied.
+        told: called with how much there is to copy.
+
+    Raises:
+        InvalidArgumentError: there is more to copy.
+    """
+    place = place_of(table, spark_path)
+    if place is not None:
+        yield place
+        return
+    with copied(table, _numbers(table, versions), limit=limit, told=told) as folder:
+        yield folder
+
+
+def _numbers(table: DeltaTable, versions: int) -> range:
+    """So many versions up to that of the handle, newest first."""
+    return range(table.version(), max(-1, table.version() - versions), -1)
+
+
+def compare_table(
+    spark: Any,
+    table: DeltaTable,
+    *,
+    place: str | None = None,
+    versions: int = VERSIONS,
+    predicates: Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    told: Callable[[str], None] = lambda _: None,
+) -> Iterator[Check]:
+    """Compare what refdelta and delta-spark make of a table, at the version of the handle.
+
+    Compared are the schema, the rows, the rows' count at the newest versions, the history, DESCRIBE DETAIL (where the
+    version is the newest), and for filters how many rows match and which files are read for it. Files that one of the
+    two skips and the other reads are told and no problem, as long as the rows are the same.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        table: the table.
+        place: where delta-spark finds it, if not where this engine does: :func:`reachable` says where.
+        versions: of how many versions the rows are counted and the history compared; 0 for none.
+        predicates: the filters; None for some that are made from the table's statistics and partition values.
+        storage_options: those with which the table was opened.
+        told: called with what is compared next.
+
+    Returns:
+        One check after the other, as they are made. What one of the two cannot do is a problem of that check.
+
+    Raises:
+        InvalidArgumentError: nothing is said of the place, and delta-spark has no way to where this engine finds it.
+    """
+    place = place_of(table, place)
+    if place is None:
+        raise InvalidArgumentError(f"delta-spark reads folders of this machine, and {table.table_uri} is none")
+    newest = DeltaTable(table.table_uri, storage_options=storage_options).version() if table.pinned else table.version()
+    both = Both(spark, table, place, storage_options)
+    numbers = _numbers(table, versions)
+    told("schema")
+    schema = _checked("schema", lambda: _schema(both))
+    yield schema
+    told("rows")
+    yield (
+        Check("rows", problem="not compared: the schemas differ")
+        if schema.problem
+        else _checked("rows", lambda: _rows(both))
+    )
+    for version in numbers:
+        told(f"count at version {version}")
+        yield _count(both, version)
+    if numbers:
+        told("history")
+        yield _checked("history", lambda: _history(both, numbers))
+    if table.version() == newest:
+        told("detail")
+        yield _checked("detail", lambda: _detail(both))
+    for predicate in [None, *(probes(table) if predicates is None else predicates)]:
+        what = "files" if predicate is None else f"where {predicate}"
+        told(what)
+        yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
+
+
+def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> Check:
+    """Make one comparison; that one of the two cannot is what it finds."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return Check(what, *look())
+    except DeltaError as error:
+        return Check(what, problem=f"refdelta: {_line(error)}")
+    except (PySparkException, Py4JError) as error:
+        return Check(what, problem=f"delta-spark: {_line(error)}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _line(error: Exception) -> str:
+    """The first line that says something; errors of Java begin with one that does not."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith("An error occurred while calling")]
+    return (said or [type(error).__name__])[0]
+
+
+def _schema(both: Both) -> tuple[str, str | None]:
+    ours, theirs = json.loads(both.table.schema().to_json()), json.loads(both.frame.schema.json())
+    mine, other = ([_field(field) for field in schema["fields"]] for schema in (ours, theirs))
+    found = _counted(len(mine), "column")
+    return found, None if mine == other else _first_difference(mine, other)
+
+
+def _field(field: dict[str, Any]) -> dict[str, Any]:
+    """A column without its metadata, of which Spark shows its own choice."""
+    return {"name": field["name"], "type": _kind(field["type"]), "nullable": field["nullable"]}
+
+
+def _kind(kind: Any) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    if kind.get("type") == "struct":
+        return {"type": "struct", "fields": [_field(field) for field in kind["fields"]]}
+    return {name: _kind(value) for name, value in kind.items()}
+
+
+def _first_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> str:
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine != other:
+            return f"{mine} in refdelta, {other} in delta-spark"
+    return f"{len(ours)} in refdelta, {len(theirs)} in delta-spark"
+
+
+def _rows(both: Both) -> tuple[str, str | None]:
+    with tempfile.TemporaryDirectory(prefix="refdelta-crosscheck-") as scratch:
+        try:
+            found = compare_rows(both.spark, both.table.to_record_batch_reader(), both.frame, Path(scratch))
+        except DeltaError:
+            theirs = _checked("rows", lambda: (_read(both.frame), None))
+            if theirs.problem:
+                return "readable in neither", None
+            raise
+    if found.alike:
+        return f"{_counted(found.refdelta, 'row')}, each in both", None
+    counts = f"{found.only_refdelta:,} only in refdelta, {found.only_delta_spark:,} only in delta-spark"
+    return f"{_counted(found.refdelta, 'row')} in refdelta", f"{counts}; {'; '.join(found.examples)}"
+
+
+def _read(frame: Any) -> str:
+    """Read every row and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
+    return "read"
+
+
+def _count(both: Both, version: int) -> Check:
+    """The rows of one version; that neither of the two has it any more is alike too."""
+    what = f"count at version {version}"
+    location, options = both.table.table_uri, both.storage_options
+    mine = _checked(what, lambda: (str(DeltaTable(location, version, options).count()), None))
+    other = _checked(what, lambda: (str(oracle.frame(both.spark, both.place, version).count()), None))
+    if mine.problem and other.problem:
+        return Check(what, "readable in neither")
+    if mine.problem or other.problem:
+        return Check(what, mine.found or other.found, mine.problem or other.problem)
+    counts = _counted(int(mine.found), "row")
+    differ = f"{counts} in refdelta, {int(other.found):,} in delta-spark"
+    return Check(what, counts, None if mine.found == other.found else differ)
+
+
+def _history(both: Both, numbers: range) -> tuple[str, str | None]:
+    limit = len(numbers)
+    ours = {entry["version"]: _commit(entry) for entry in both.table.history(limit)}
+    # All of it: with a limit delta-spark puts files' times in order from there on, and not from the log's beginning.
+    entries = oracle.history(both.spark, both.place)
+    theirs = {entry["version"]: _commit(entry) for entry in entries if entry["version"] in numbers}
+    found = _counted(len(ours), "commit")
+    if ours.keys() != theirs.keys():
+        return found, f"versions {sorted(ours)} in refdelta, {sorted(theirs)} in delta-spark"
+    return found, next(
+        (
+            f"version {version}: {difference}"
+            for version in sorted(ours)
+            if (difference := _difference(ours[version], theirs[version]))
+        ),
+        None,
+    )
+
+
+def _commit(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(entry.get(name)) for name in _HISTORY}
+
+
+def _plain(value: Any) -> Any:
+    """Times as milliseconds since 1970; in mappings, text, as Spark has it; nothing for what is empty."""
+    if isinstance(value, dt.datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, Mapping):
+        texts = {name: part if isinstance(part, str) else json.dumps(part) for name, part in value.items()}
+        return {name: text for name, text in texts.items() if text != "null"} or None
+    return value
+
+
+def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """The first of some named values in which the two differ."""
+    differ = (name for name in ours if ours[name] != theirs[name])
+    return next((f"{name} is {ours[name]!r} in refdelta, {theirs[name]!r} in delta-spark" for name in differ), None)
+
+
+def _detail(both: Both) -> tuple[str, str | None]:
+    ours, theirs = both.table.detail(), oracle.detail(both.spark, both.place)
+    mine = {name: _sorted(_plain(ours[here])) for name, here in _DETAIL.items()}
+    other = {name: _sorted(_plain(theirs.get(name))) for name in _DETAIL}
+    return f"{_counted(mine['numFiles'], 'file')}, {mine['sizeInBytes']:,} bytes", _difference(mine, other)
+
+
+def _path(file: str) -> str:
+    """Without scheme and host. delta-spark shows files as Hadoop's paths have it, with nothing encoded."""
+    return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)", "", file)
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
+
+
+def _skipping(both: Both, predicate: str | None) -> tuple[str, str | None]:
+    """Which files are read for a filter, and how many rows match; without one, which files there are."""
+    scan = both.table.scan(predicate=predicate)
+    explained = scan.explain()
+    ours = {data_key(path, both.table.table_uri) for path in explained.paths}
+    rows = both.frame if predicate is None else both.frame.where(predicate)
+    theirs = {_path(file).removeprefix(both.root) for file in rows.inputFiles()}
+    if predicate is None:
+        differ = sorted(ours ^ theirs)
+        return _counted(len(ours), "file"), f"only one of the two has {', '.join(differ[:3])}" if differ else None
+    matching, other = scan.count(), rows.count()
+    counts = _counted(matching, "row")
+    if ours == theirs:
+        files = f"both read {len(ours):,} of {_counted(explained.files, 'file')}"
+    else:
+        files = f"refdelta reads {len(ours):,} of {_counted(explained.files, 'file')}, delta-spark {len(theirs):,}"
+    return f"{counts}; {files}", None if matching == other else f"{counts} in refdelta, {other:,} in delta-spark"

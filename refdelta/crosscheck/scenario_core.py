@@ -1,0 +1,188 @@
+"""A transaction of a scenario on this engine's commit core: staged as its own statements stage it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
+from refdelta.core.conflicts.state import AddedRows, RowChanges
+from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.codec import decode_action
+from refdelta.core.pruning.row_predicate import row_predicate
+from refdelta.core.rows.deletes import RowDelete
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
+from refdelta.core.rows.sets import ALL
+from refdelta.core.table.types import has_identity_columns
+from refdelta.crosscheck.scenarios import Case, Failure, Transaction
+from refdelta.engine.arrow.schema import to_arrow
+from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vector
+from refdelta.engine.scan.filters import row_filter
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.transaction.driver import commit
+from refdelta_storage import LocalStore
+
+
+class OnRefdelta:
+    """A transaction on the commit core.
+
+    On a table with deletion vectors, what it removes are rows: those that the vector of the same path hides and did not
+    hide before, or all of a file that is not added again. What only moves rows is a group of files with the places of
+    all rows, unless the scenario says that they are not recorded.
+    """
+
+    def __init__(self, case: Case, path: Path, transaction: Transaction) -> None:
+        self.case, self.path, self.transaction = case, path, transaction
+        self.store = LocalStore(path, fsync=False)
+        self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
+        self.live = {add.path: add for add in to_adds(self.snapshot.files)} if self.snapshot else {}
+        self.vectors = self.snapshot is not None and self.snapshot.properties.enable_deletion_vectors
+        self.row_level = self.vectors and not case.partition_columns
+        self.reads = ReadSet(version=self.snapshot.version if self.snapshot else -1)
+        self.app_ids: frozenset[str] = frozenset()
+        for words in transaction.reads:
+            self._read(words)
+        self.read: frozenset[str] | None = frozenset(self.reads.files)
+
+    @property
+    def table(self) -> Snapshot:
+        """What it reads.
+
+        Raises ``InvalidArgumentError`` where there is no table yet.
+        """
+        if self.snapshot is None:
+            raise InvalidArgumentError(f"{self.case.scenario}: {self.transaction.name} reads what does not exist yet")
+        return self.snapshot
+
+    # --- reading ---
+
+    def _read(self, words: str) -> None:
+        if words.startswith("app "):
+            self.app_ids |= {words[4:]}
+        elif words == "everything":
+            self.reads = self.reads.with_everything().with_files(self.live.values())
+        else:
+            self.reads = self.reads.with_predicate(self._parse(words))
+            files = self._chosen(words)
+            if self.row_level:
+                found = ((add, self._matching(add, words)) for add in files)
+                self.reads = self.reads.with_rows((add, rows) for add, rows in found if rows)
+            else:
+                self.reads = self.reads.with_files(files)
+
+    def _chosen(self, words: str) -> list[Add]:
+        """The files in which a row may satisfy a predicate."""
+        return to_adds(plan_scan(self.table, None, words).files)
+
+    def _hidden(self, add: Add) -> BitMap64:
+        return load_deletion_vector(self.store, add.deletion_vector) if add.deletion_vector else BitMap64()
+
+    def _matching(self, add: Add, words: str) -> BitMap64:
+        """The live rows of a file that a predicate selects."""
+        rows = pa.Table.from_pylist(self.case.rows(add.path), to_arrow(self.table.schema))
+        rows = rows.append_column("row", pa.array(range(rows.num_rows)))
+        flt = row_filter(words, self.table.schema)
+        if flt is None:
+            return BitMap64(range(rows.num_rows)) - self._hidden(add)
+        return BitMap64(flt.apply(rows.to_batches()[0])["row"].to_pylist()) - self._hidden(add)
+
+    def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
+        data = [words for words in self.transaction.reads if not words.startswith("app ")]
+        for one in rows:
+            found = (self._matching(one.add, words) for words in data if words != "everything")
+            yield "everything" in data or any(one.rows is None or one.rows & some for some in found if some)
+
+    # --- writing ---
+
+    def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
+        """Commit it, or say how it failed."""
+        decoded = [action for given in actions if (action := decode_action(given, "staged")) is not None]
+        removes = {action.path: action for action in decoded if isinstance(action, Remove)}
+        adds = {action.path: action for action in decoded if isinstance(action, Add)}
+        words = {word for does in self.transaction.does for word in does.split()}
+        if removes and adds and words & {"moved", "sorted"} and "unrecorded" not in words:
+            groups, edits = [self._group(removes, adds, permuted="sorted" in words)], []
+        else:
+            groups, edits = [], self._edits(removes, adds) if self.vectors and "unrecorded" not in words else []
+        replaced = {each.add.path for each in edits} | {path for group in groups for path in [*removes, *adds]}
+        info: dict[str, Any] = {"operation": "Manual Update", "isolationLevel": ""}
+        info |= {"isBlindAppend": self.reads.blind and not removes}
+        info |= {"readVersion": self.reads.version} if self.snapshot else {}
+        level = self.snapshot.properties.isolation_level if self.snapshot else None
+        prepared = PreparedCommit(
+            read_version=self.reads.version,
+            read_set=ReadSet(
+                version=self.reads.version,
+                reads=self.reads.reads,
+                files=self.reads.files,
+                app_ids=self.app_ids,
+            ),
+            actions=[action for action in decoded if getattr(action, "path", None) not in replaced],
+            commit_info=info,
+            txn_id=f"{id(self)}",
+            level=level_of(level),
+            table=self._read_table() if self.snapshot else None,
+            changes=RowChanges(deletes=edits, groups=groups, vectors=self.vectors, row_level=self.row_level),
+        )
+        try:
+            self._commit(prepared)
+        except ConcurrentModificationError as error:
+            return Failure(short(type(error).__name__), " ".join(str(error).split()), error.conflict.rule)
+        return None
+
+    def _commit(self, prepared: PreparedCommit) -> None:
+        commit(self.store, prepared, match_rows=self._match_rows)
+
+    def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[RowDelete]:
+        edits = []
+        for path in removes:
+            base = self._hidden(self.live[path])
+            hidden = self._hidden(adds[path]) if path in adds else None
+            if hidden is None:
+                edits.append(RowDelete(self.live[path], BitMap64(), ALL))
+            elif hidden > base:
+                edits.append(RowDelete(self.live[path], base, hidden - base))
+        return edits
+
+    def _group(self, removes: dict[str, Remove], adds: dict[str, Add], *, permuted: bool) -> Group:
+        """The live rows of the inputs, one after the other, fill the outputs."""
+        inputs = tuple(Input(self.live[path], self._hidden(self.live[path])) for path in removes)
+        left = [(each, 0, len(self.case.rows(each.add.path)) - len(each.base)) for each in inputs]
+        outputs = []
+        for add in adds.values():
+            room, places = len(self.case.rows(add.path)), []
+            while room:
+                if not left:
+                    raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than were moved")
+                each, start, rows = left[0]
+                taken = min(room, rows)
+                places.append(CopiedRows(each.add.path, each.add.deletion_vector, start, taken))
+                room -= taken
+                left[:1] = [(each, start + taken, rows - taken)] if taken < rows else []
+            outputs.append(Output(add, () if permuted else tuple(places)))
+        if left:
+            raise InvalidArgumentError(f"{self.case.scenario}: {len(left)} inputs with rows that are in no output")
+        return Group(inputs, tuple(outputs), permuted)
+
+    def _read_table(self) -> ReadTable:
+        identity = has_identity_columns(self.table.schema)
+        return ReadTable(metadata=self.table.metadata, parse=self._parse, one_writer=identity)
+
+    def _parse(self, words: str) -> RowPredicate:
+        schema = self.table.schema
+        return row_predicate(parse_predicate(words, schema), schema, self.table.partition_columns)
+
+
+def short(name: str) -> str:
+    """The name of an exception, as scenarios have it."""
+    return name.removesuffix("Exception")

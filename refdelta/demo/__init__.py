@@ -1,0 +1,1 @@
+"""The main job, and races of processes: the demo, and what `refdelta bench` runs."""

@@ -1,0 +1,1 @@
+"""Transactions: one snapshot, its reads, its staged actions, its commit. They know no operation."""
