@@ -18,7 +18,7 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
         go.wait(30)
         done.append("slow")
 
-    for _ in range(behind._OF_A_TABLE):
+    for _ in range(background._OF_A_TABLE):
         background.later("a", slow)
     background.later("b", lambda: done.append("b"))
     background.settle("b")
@@ -27,11 +27,11 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
     one_more.start()
     one_more.join(0.05)
     assert one_more.is_alive(), "it waits for one of the others"
-    assert len(begun) == behind._OF_A_TABLE
+    assert len(begun) == background._OF_A_TABLE
     go.set()
     one_more.join()
     background.settle()
-    assert done == ["b", *["slow"] * (behind._OF_A_TABLE + 1)]
+    assert done == ["b", *["slow"] * (background._OF_A_TABLE + 1)]
     assert not background._under_way
 
 
@@ -54,7 +54,7 @@ def test_no_fork_comes_in_between():
 def test_a_process_that_ends_has_done_it_and_takes_more_while_it_ends():
     code = """
 import atexit, time
-from refdelta import behind
+from refdelta.transaction import background
 atexit.register(lambda: background.later("t", lambda: print("late")))
 background.later("t", lambda: (time.sleep(0.2), print("done", flush=True)))
 """

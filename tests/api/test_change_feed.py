@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.scan.scan import change_feed
+from refdelta.engine.scan import change_feed
 from tiers import examples
 from written_tables import actions
 

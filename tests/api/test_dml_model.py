@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.scan.scan import reader
+from refdelta.engine.scan import reader
 from refdelta.errors import ConstraintViolationError
 from refdelta.operations.merge import pieces as merge_pieces
 from refdelta.transaction.location import open_location

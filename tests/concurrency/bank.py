@@ -38,7 +38,7 @@ from refdelta import DeltaTable, errors
 from refdelta.operations.maintenance import vacuum as vacuum_module
 
 if TYPE_CHECKING:
-    from refdelta import WriteTransaction
+    from refdelta.api.transaction import WriteTransaction
 
 T = TypeVar("T")
 

@@ -20,9 +20,10 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
 from refdelta.engine.parquet.dv import kept_rows, to_bitmap, to_positions
+from refdelta.engine.scan import reader
 from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
 from refdelta.engine.scan.reader import POSITION, read_file
-from refdelta.engine.scan.scan import plan_scan, reader, scan_files
+from refdelta.engine.scan.scan import plan_scan, scan_files
 from tiers import examples
 
 row_sets = st.sets(st.integers(0, 39))

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 from handmade import VECTORS, Handmade, add, field, struct
 from refdelta.core.rows.deletion_vector import encode_relative, frame, serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.scan.scan import plan_scan, reader, scan_files
+from refdelta.engine.scan import reader
+from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import (
     ColumnNotFoundError,
     DataFileError,

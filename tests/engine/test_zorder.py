@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.parquet.dictionaries import plain
-from refdelta.engine.scan.scan import zorder
+from refdelta.engine.scan import zorder
 from refdelta.engine.scan.zorder import Curve, hilbert_ranks, z_ordered
 from refdelta.errors import InvalidArgumentError
 from tiers import examples

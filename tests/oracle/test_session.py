@@ -73,7 +73,7 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_a_start_that_fails_gives_the_reason(only_this_java):
     """This Java calls itself 17 and then ends at once. In a process of its own: this one may have a session."""
     only_this_java('openjdk version "17.0.1"')
-    program = "from refdelta.spark import oracle; oracle.start_session()"
+    program = "from refdelta.crosscheck import oracle; oracle.start_session()"
     command = [sys.executable, "-W", "error", "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
