@@ -41,8 +41,7 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
         "    return {}\n"
         "victims.text = text\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{search.TESTS}")
     found = search.run(["--texts", "3", "--commits", "0", "--longest", "1024"])
     (one,) = found  # the second shape; the third one is the first of the next child
     assert one.startswith("text 1: ")
