@@ -186,6 +186,12 @@ def test_operands_that_are_used_twice_a_few_times_are_taken():
     assert evaluate(parse_predicate(many, schema), {"a": 1234}) is True
 
 
+@pytest.mark.parametrize("digits", [10, 5_000])
+def test_a_decimal_of_thousands_of_digits_is_refused(digits):
+    with pytest.raises(PredicateError, match=r"decimal.* is not supported here"):
+        parse_predicate(f"a = CAST(a AS decimal({'9' * digits}))", TABLE)
+
+
 @pytest.mark.sample(check=10)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("n", [100, 10_000])

@@ -297,7 +297,8 @@ class Reader:
     def _type(self, node: exp.DataType, where: exp.Expr) -> DataType:
         name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
         if name == "DECIMAL":
-            numbers = [int(p.this.name) for p in node.expressions if p.this.name.isdecimal()]
+            texts = [part.this.name for part in node.expressions]
+            numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
             if not node.expressions and isinstance(where.this, exp.Literal):
                 return number_literal(where.this.name).type if is_decimal(where.this.name) else DecimalType(10, 0)
             precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
