@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,13 @@ def remove(path: str, **fields: Any) -> dict[str, Any]:
 
 def lines(*actions: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
+
+
+def write_commit(table: Path, version: int, *actions: dict[str, Any]) -> Path:
+    """Write a commit into the log of a table on disk."""
+    path = table / "_delta_log" / f"{version:020d}.json"
+    path.write_bytes(lines(*actions))
+    return path
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:

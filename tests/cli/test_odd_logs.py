@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from handmade import write_commit
 from refdelta import DeltaTable, errors, write_deltalake
 
 DEEP = {"domain": "delta.clustering", "configuration": "[" * 5_000, "removed": False}
@@ -20,16 +21,12 @@ def odd(tmp_path):
     (add,) = (line for line in commit_file(path, 0).read_text().splitlines() if line.startswith('{"add"'))
     again = json.loads(add)["add"] | {"modificationTime": 2**63 - 1, "dataChange": False}
     info = {"operation": "X", "timestamp": 2**70, "inCommitTimestamp": -(2**70), "operationParameters": [1, 2]}
-    commit(path, 1, {"commitInfo": info}, {"add": again})
+    write_commit(path, 1, {"commitInfo": info}, {"add": again})
     return path
 
 
 def commit_file(path, version):
     return path / "_delta_log" / f"{version:020d}.json"
-
-
-def commit(path, version, *actions):
-    commit_file(path, version).write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
 def test_log_shows_times_that_no_calendar_has_and_the_rest_of_the_commit(cli, odd):
@@ -49,7 +46,7 @@ def test_files_shows_a_modification_time_that_no_calendar_has(cli, odd):
 
 
 def test_a_clustering_domain_of_brackets_is_one_short_finding_or_error(cli, fails, odd):
-    commit(odd, 2, {"commitInfo": {"operation": "Y"}}, {"domainMetadata": DEEP})
+    write_commit(odd, 2, {"commitInfo": {"operation": "Y"}}, {"domainMetadata": DEEP})
     said = fails("detail", odd)
     assert "does not list columns" in said
     assert len(said) < 1_000
@@ -90,7 +87,7 @@ def test_a_mark_of_row_ids_that_says_nothing_is_one_short_error(tmp_path):
     path = tmp_path / "t"
     write_deltalake(path, pa.table({"a": [1]}), configuration={"delta.enableRowTracking": "true"})
     mark = {"domain": "delta.rowTracking", "configuration": "x" * 100_000, "removed": False}
-    commit(path, 1, {"commitInfo": {"operation": "Y"}}, {"domainMetadata": mark})
+    write_commit(path, 1, {"commitInfo": {"operation": "Y"}}, {"domainMetadata": mark})
     with pytest.raises(errors.InvalidLogError, match="rowIdHighWaterMark") as caught:
         write_deltalake(path, pa.table({"a": [2]}), mode="append")
     assert len(str(caught.value)) < 1_000

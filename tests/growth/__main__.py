@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -28,13 +30,17 @@ FASTER = 2.5
 FOUND = 3
 
 
-def shapes(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Callable[[int], dict[str, float]]]]]:
-    """The shapes of a run, each with what makes it: given a size, the costs."""
+Costs = Callable[[int], dict[str, float]]
+"""Makes an input of about so many characters and gives the seconds that each of its readers took."""
+
+
+def shapes(given: argparse.Namespace) -> Iterator[tuple[str, Costs]]:
+    """The shapes of a run, by name."""
     from growth import commits, texts, victims
 
     for number in range(given.texts):
         name, shape = texts.shape(Random(f"{given.seed} {number}"))
-        yield f"text {number}: {name}", lambda shape=shape: lambda size: victims.text(shape(size))
+        yield f"text {number}: {name}", lambda size, shape=shape: victims.text(shape(size))
     if not given.commits:
         return
     with tempfile.TemporaryDirectory(prefix="growth-") as folder:
@@ -42,10 +48,10 @@ def shapes(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Callab
         every = list(commits.shapes())
         Random(given.seed).shuffle(every)
         for name, shape in every[: given.commits]:
-            yield f"commit: {name}", lambda shape=shape: lambda size: victims.commit(tables, shape(size))
+            yield f"commit: {name}", lambda size, shape=shape: victims.commit(tables, shape(size))
 
 
-def judged(costs: Callable[[int], dict[str, float]], longest: int) -> str | None:
+def judged(costs: Costs, longest: int) -> str | None:
     """What is wrong with a shape; None where its costs grow with its length."""
     before: dict[str, float] = {}
     size = SMALLEST
@@ -65,24 +71,19 @@ def judged(costs: Callable[[int], dict[str, float]], longest: int) -> str | None
 
 def child(given: argparse.Namespace) -> int:
     """Judge shapes from one on; the one that is judged is noted, so that the parent knows it if this process dies."""
-    import signal
-
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    for number, (name, made) in enumerate(shapes(given)):
+    for number, (name, costs) in enumerate(shapes(given)):
         if number < given.start or (given.only and given.only not in name):
             continue
         Path(given.note).write_text(f"{number}\n{name}")
-        costs = made()
 
-        def limited(size: int, costs: Callable[[int], dict[str, float]] = costs) -> dict[str, float]:
+        def limited(size: int, costs: Costs = costs) -> dict[str, float]:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             return costs(size)
 
         try:
             wrong = judged(limited, given.longest)
         except BaseException as error:
-            import traceback
-
             wrong = "".join(traceback.format_exception(error, limit=-6))[-1500:]
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(f"{name[:300]}\n    {wrong}" if wrong else ".", flush=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+import handmade
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 
 _BITS = serialize_bitmap(BitMap64([0]))
@@ -185,8 +186,7 @@ def shapes() -> Iterator[tuple[str, Shape]]:
 
 
 def _add(path: str, **others: Any) -> str:
-    add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
-    return _commit("add", add | others)
+    return handmade.lines(handmade.add(path, **others)).decode()
 
 
 def _append() -> str:

@@ -26,7 +26,7 @@ from refdelta.core.table.types import (
     StructType,
 )
 from refdelta.engine.expressions.sql import parse_expression
-from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, SHORTHANDS, TYPES
+from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, SHORTHANDS, TYPES, Dialect
 from refdelta.errors import DeltaError
 
 COLUMNS = StructType(
@@ -137,10 +137,8 @@ def shape(dice: Random) -> tuple[str, Shape]:
 @functools.cache
 def _words() -> list[str]:
     """Words of the dialect, and signs."""
-    from sqlglot.dialects.spark import Spark
-
     signs = [*"()[]{},.:;=<>+-*/%|&^~!?@#$`'\"\\", "--", "/*", "*/", "::", "->", "=>", "<=>", "||"]
-    return sorted({*Spark.tokenizer_class.KEYWORDS, *(name for name in FUNCTIONS if name.isidentifier())}) + signs * 5
+    return sorted({*Dialect.tokenizer_class.KEYWORDS, *(name for name in FUNCTIONS if name.isidentifier())}) + signs * 5
 
 
 def _fitting(dice: Random, many: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Hostile commits, texts and places, each run in a process of its own with 3 GiB of address space and 12 s.
 
-``python hostile.py FOLDER NAME...`` forks for each; what it prints is one line of JSON by case: its name, and the
-errors of refdelta that it ended in, or what it was told.
+``python -m security.hostile FOLDER NAME...`` forks for each, and prints one line of JSON by case: its name, and
+the error of refdelta that it ended in, or the answer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from handmade import write_commit
 from refdelta import DeltaTable, verify, write_deltalake
 from refdelta.cli import main
 from refdelta.errors import DeltaError
@@ -40,14 +41,9 @@ def table(path: Path, **properties: str) -> DeltaTable:
     return DeltaTable(path)
 
 
-def commit(path: Path, version: int, *actions: dict[str, Any]) -> None:
-    text = "".join(json.dumps(action) + "\n" for action in actions)
-    (path / "_delta_log" / f"{version:020d}.json").write_text(text)
-
-
-def file_of(path: Path) -> dict[str, Any]:
-    """The add of the table's file."""
-    lines = (path / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+def file_of(path: Path, version: int = 0) -> dict[str, Any]:
+    """The add of the one file that a version of the table adds."""
+    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
     (add,) = (json.loads(line)["add"] for line in lines if line.startswith('{"add"'))
     return dict(add)
 
@@ -73,7 +69,7 @@ def _compaction(path: Path, rows: int) -> object:
     places = {"out.parquet": [{"path": add["path"], "start": 0, "rows": rows}]}
     info = {"operation": "OPTIMIZE", "rowPlaces": places}
     new = {**add, "path": "out.parquet", "dataChange": False}
-    commit(path, 1, {"commitInfo": info}, {"remove": gone}, {"add": new})
+    write_commit(path, 1, {"commitInfo": info}, {"remove": gone}, {"add": new})
     return txn.commit()
 
 
@@ -89,16 +85,14 @@ def places_of_2_to_the_65_rows(path: Path) -> object:
 
 @case
 def numRecords_of_2_to_the_62(path: Path) -> object:
-    txn_table = table(path)
-    txn_table.delete("a = 5")
+    table(path).delete("a = 5")
     txn = DeltaTable(path).begin()
     txn.update({"s": "'y'"}, predicate="a = 7")
-    log = (path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
-    (add,) = (json.loads(line)["add"] for line in log if line.startswith('{"add"'))
+    add = file_of(path, 1)
     vector = add.pop("deletionVector")
     gone = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "deletionVector": vector}
     add["stats"] = json.dumps({"numRecords": 2**62})
-    commit(path, 2, {"commitInfo": {"operation": "RESTORE"}}, {"remove": gone}, {"add": add})
+    write_commit(path, 2, {"commitInfo": {"operation": "RESTORE"}}, {"remove": gone}, {"add": add})
     return txn.commit()
 
 
@@ -109,10 +103,10 @@ def _recorded(path: Path, text: str) -> object:
     add = file_of(path)
     stats = {"numRecords": 9, "minValues": {"a": 100}, "maxValues": {"a": 200}, "nullCount": {"a": 0}}
     skipped = {"operation": "WRITE", "isBlindAppend": True, "readVersion": 0}
-    commit(path, 1, {"commitInfo": skipped}, {"add": {**add, "path": "one.parquet"}})
+    write_commit(path, 1, {"commitInfo": skipped}, {"add": {**add, "path": "one.parquet"}})
     reader = {"operation": "UPDATE", "readPredicates": [text], "readDomains": [], "readVersion": 1}
     new = {**add, "path": "two.parquet", "stats": json.dumps(stats)}
-    commit(path, 2, {"commitInfo": reader}, {"add": new})
+    write_commit(path, 2, {"commitInfo": reader}, {"add": new})
     return txn.commit()
 
 
@@ -148,7 +142,7 @@ def a_megabyte_of_recorded_predicates(path: Path) -> object:
 
 
 def _filtered(path: Path, text: str) -> object:
-    return DeltaTable(path).scan(predicate=text).to_reader().read_all().num_rows if table(path) else None
+    return table(path).scan(predicate=text).to_reader().read_all().num_rows
 
 
 @case
@@ -226,14 +220,16 @@ def times_and_parameters_that_none_has(path: Path) -> object:
     table(path)
     info = {"operation": "X", "timestamp": 2**70, "inCommitTimestamp": -(2**70), "operationParameters": [1, 2]}
     again = file_of(path) | {"modificationTime": 2**63 - 1, "dataChange": False}
-    commit(path, 1, {"commitInfo": info}, {"add": again})
+    write_commit(path, 1, {"commitInfo": info}, {"add": again})
     return [told(word, path) for word in ("log", "history", "files", "detail")]
 
 
 @case
 def a_domain_of_brackets(path: Path) -> object:
     table(path, **{"delta.feature.domainMetadata": "supported"})
-    commit(path, 1, {"domainMetadata": {"domain": "delta.clustering", "configuration": "[" * 5_000, "removed": False}})
+    write_commit(
+        path, 1, {"domainMetadata": {"domain": "delta.clustering", "configuration": "[" * 5_000, "removed": False}}
+    )
     assert len(told("detail", path)) < 1_000
     return len(str(verify(path))) < 20_000
 

@@ -11,6 +11,7 @@ import pytest
 
 from security.hostile import CASES
 
+TESTS = Path(__file__).parents[1]
 EXPECTED = {
     "places of 2 to the 62 rows": "ConcurrentDeleteReadException",
     "places of 2 to the 65 rows": "ConcurrentDeleteReadException",
@@ -41,8 +42,8 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
-    command = [sys.executable, Path(__file__).with_name("hostile.py"), folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-m", "security.hostile", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=TESTS)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(map(json.loads, done.stdout.splitlines()))
 

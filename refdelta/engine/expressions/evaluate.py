@@ -191,8 +191,13 @@ def _array(value: Value, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _repeated(constant: pa.Scalar, rows: int) -> pa.Array:
-    bounded("a constant", pa.repeat(constant, 1).nbytes * rows, rows)
+    _check_constant(constant, rows)
     return pa.repeat(constant, rows)
+
+
+def _check_constant(constant: pa.Scalar, rows: int) -> None:
+    """Refuse a constant that would take more than a batch may when it stands in each of its rows."""
+    bounded("a constant", pa.repeat(constant, 1).nbytes * rows, rows)
 
 
 def _case(node: Case, batch: pa.RecordBatch) -> pa.Array:
@@ -217,7 +222,7 @@ def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: 
     """The value for some rows, what there is for the others."""
     found = _for_rows(rows, batch, partial(_array, value)) if can_fail(value) else values(value, batch)
     if isinstance(found, pa.Scalar):
-        bounded("a constant", pa.repeat(found, 1).nbytes * batch.num_rows, batch.num_rows)
+        _check_constant(found, batch.num_rows)
     return pc.if_else(rows, found, others)
 
 

@@ -55,7 +55,8 @@ class Request:
     Attributes:
         aim: why.
         filters: which partitions, in any form that :func:`~refdelta.operations.layout.bins.partition_filter` takes;
-        None for all. columns: what to sort by, where that is the aim.
+            None for all.
+        columns: what to sort by, where that is the aim.
         target_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
         min_size: files of so many bytes are left alone unless many of their rows are deleted; None for the target.
         tasks: how many bins are rewritten at once; None for one a processor, at most 4.
