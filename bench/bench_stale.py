@@ -87,8 +87,7 @@ def refdelta_commit(stage: Stage) -> Engine:
         txn = refdelta.DeltaTable(path, storage_options={"fsync": "false"}).begin()
         txn.delete(log_files.MINE)
         stage.let_win(path)
-        staging = txn._staging  # noqa: SLF001
-        return path, staging.store, staging._prepared(staging.description)  # noqa: SLF001
+        return path, txn.store, txn._prepared(txn.description)  # noqa: SLF001
 
     def run(begun: tuple[Path, Any, Any]) -> None:
         commit(begun[1], begun[2])

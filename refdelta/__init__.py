@@ -11,7 +11,7 @@ from refdelta._version import __version__
 
 if TYPE_CHECKING:
     from refdelta import errors
-    from refdelta.api.converter import convert_to_deltalake
+    from refdelta.api.convert import convert_to_deltalake
     from refdelta.api.table import DeltaTable
     from refdelta.api.writer import write_deltalake
     from refdelta.core.commit.budget import RowBudget
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from refdelta.operations.write.declared import Identity
     from refdelta.operations.write.prepared_files import AddAction
     from refdelta.schema import Schema
-    from refdelta.transaction.results import CommitProperties, CommitResult
+    from refdelta.transaction.options import CommitProperties
+    from refdelta.transaction.results import CommitResult
     from refdelta.verifier.run import verify
 
 __all__ = [
@@ -43,14 +44,14 @@ __all__ = [
 # Where each name is, and what it is called there.
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
-    "CommitProperties": ("transaction.results", "CommitProperties"),
+    "CommitProperties": ("transaction.options", "CommitProperties"),
     "CommitResult": ("transaction.results", "CommitResult"),
     "DeltaTable": ("api.table", "DeltaTable"),
     "Identity": ("operations.write.declared", "Identity"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("core.log.actions", "Txn"),
-    "convert_to_deltalake": ("api.converter", "convert_to_deltalake"),
+    "convert_to_deltalake": ("api.convert", "convert_to_deltalake"),
     "variants": ("engine.arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),

@@ -34,7 +34,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction import background
 from refdelta.transaction.location import open_location
-from refdelta.transaction.results import CommitProperties
+from refdelta.transaction.options import CommitProperties
 
 _NOTE = "refdelta-bench "
 _COMPACTION = -1

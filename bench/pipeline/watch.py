@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 
 _REDRAW_SECONDS = 0.2
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from refdelta.engine.log.snapshot import Snapshot
-from refdelta.errors import ReadOnlyTableError
+from refdelta.errors import (
+    ConstraintViolationError,
+    ReadOnlyTableError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from refdelta.transaction.driver import CERTAIN_FAILURES
 
 # What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from refdelta.api.transaction import WriteTransaction
-    from refdelta.engine.scan.executor import Executor
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
     from refdelta_storage import Store
 
@@ -105,47 +113,64 @@ class Handle:
 
     # --- transactions ---
 
-    def begin(
-        self,
-        *,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
-    ) -> WriteTransaction:
+    def begin(self, **options: Unpack[CommitOptions]) -> WriteTransaction:
         """Begin a transaction by hand, on the newest version. Nothing is visible before its ``commit()``.
 
         Args:
-            isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
-                that.
-            app_id: with ``app_version``, makes it idempotent: it writes nothing if the table records this version of
-                the application, or a later one.
-            app_version: see ``app_id``.
-            commit_properties: how to commit, and what to note in the commit.
-            executor: who reads and writes the files of statements: threads of this process where it is None, the
-                workers of a Spark cluster by :class:`refdelta.spark.SparkExecutor`. What is committed, and whether it
-                may be, is decided here in any case.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`: ``isolation``, ``app_id``
+                and ``app_version``, ``commit_properties``, ``executor``.
 
         Raises:
             ReadOnlyTableError: the handle is pinned to a version.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
             InvalidArgumentError: the table records some of several versions of applications, and not all.
+
+        Example::
+
+            with table.begin(isolation="Serializable") as txn:
+                txn.delete("id = 3")
+                result = txn.commit()
+        """
+        return self.begin_at(self.newest_for_writing(), 0.0, **options)
+
+    def begin_at(
+        self, snapshot: Snapshot | None, age: float | None, **options: Unpack[CommitOptions]
+    ) -> WriteTransaction:
+        """Begin a transaction on a snapshot that is at hand; the handle follows its commit.
+
+        Args:
+            snapshot: of this table.
+            age: seconds since it was seen to be the newest one; None where that is not known.
+            options: as for :meth:`begin`.
         """
         from refdelta.api.transaction import WriteTransaction
-        from refdelta.transaction.staging import Staging
 
-        snapshot = self.newest_for_writing()
-        staging = Staging(
-            self._store,
-            snapshot,
-            commit_properties=commit_properties,
-            app_id=app_id,
-            app_version=app_version,
-            isolation=isolation,
-            executor=executor,
-        )
-        return WriteTransaction(staging, snapshot, self._follow)
+        return WriteTransaction(self._store, snapshot, age=age, on_commit=self._follow, **options)
+
+    def over_newest(self, write: Callable[[Snapshot, float], CommitResult], *, again: bool) -> CommitResult:
+        """Write over the newest version of the table.
+
+        A handle that knew the newest version a moment ago need not look whether it still is the newest: the put of the
+        commit shows it, which over a network saves a round trip. An append depends on nothing that another writer could
+        have changed meanwhile but the table's schema and protocol, and a change of these conflicts; then, as after any
+        other error, the append is repeated over the newest version.
+
+        Args:
+            write: writes over a snapshot whose age in seconds is given.
+            again: whether it is an append that can be repeated.
+        """
+        recent = self.recent() if again else None
+        if recent is None:
+            return write(self.newest_for_writing(), 0.0)
+        try:
+            return write(*recent)
+        except (*CERTAIN_FAILURES, SchemaMismatchError, ConstraintViolationError, UnsupportedFeatureError):
+            # Nothing was committed.
+            before, _ = recent
+            newest = self.newest_for_writing()
+            if newest.version == before.version and newest.metadata is before.metadata:
+                raise
+        return write(newest, 0.0)
 
     def _follow(self, snapshot: Snapshot, *, alone: bool = False) -> None:
         if not self._pinned:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from refdelta.engine.scan.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
-    from refdelta.transaction.results import CommitProperties, VacuumResult
+    from refdelta.transaction.options import CommitProperties
+    from refdelta.transaction.results import VacuumResult
 
 
 class Upkeep(Handle):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.layout.optimize import Progress, Request, Work, combined
-from refdelta.transaction.results import checked
+from refdelta.transaction.options import records_applications
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from refdelta.api.transaction import WriteTransaction
-    from refdelta.engine.scan.executor import Executor
-    from refdelta.transaction.results import CommitProperties, CommitResult
+    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.results import CommitResult
 
 
 class TableOptimizer:
@@ -38,9 +38,8 @@ class TableOptimizer:
         min_commit_interval: float | dt.timedelta | None = None,
         *,
         min_file_size: int | None = None,
-        commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Put small files together (OPTIMIZE), and rewrite those of which more than one row in twenty is deleted.
 
@@ -62,10 +61,9 @@ class TableOptimizer:
                 of files. None for one commit of everything.
             min_file_size: files of so many bytes are left alone, unless many of their rows are deleted; None for the
                 target size.
-            commit_properties: how to commit, and what to note in the commit.
             progress: called with the number of bins that are done, and of all.
-            executor: who reads and writes the files, as for :meth:`refdelta.DeltaTable.begin`; it decides how many
-                bins are put together at once.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. An ``executor`` decides
+                how many bins are put together at once.
 
         Returns:
             What was committed; its version is None where there was nothing to do, and the last one where there were
@@ -89,7 +87,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties, executor)
+        return self._run(request, min_commit_interval, options)
 
     def z_order(
         self,
@@ -101,9 +99,8 @@ class TableOptimizer:
         max_temp_directory_size: int | None = None,
         min_commit_interval: float | dt.timedelta | None = None,
         *,
-        commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Rewrite all files, with the rows of each partition in the order of a Z-curve (OPTIMIZE ZORDER BY).
 
@@ -119,9 +116,8 @@ class TableOptimizer:
             max_spill_size: how many bytes of a partition are sorted in memory; None for 256 MiB.
             max_temp_directory_size: how many bytes of temporary files sorting a partition may take.
             min_commit_interval: see :meth:`compact`; a bin is a partition.
-            commit_properties: see :meth:`compact`.
             progress: see :meth:`compact`.
-            executor: see :meth:`compact`.
+            options: see :meth:`compact`.
 
         Returns:
             What was committed, with the metrics of :meth:`compact`.
@@ -141,7 +137,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties, executor)
+        return self._run(request, min_commit_interval, options)
 
     def cluster(
         self,
@@ -152,9 +148,8 @@ class TableOptimizer:
         min_commit_interval: float | dt.timedelta | None = None,
         *,
         full: bool = False,
-        commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Cluster the files of a clustered table by its clustering columns (OPTIMIZE; liquid clustering).
 
@@ -175,9 +170,8 @@ class TableOptimizer:
             max_temp_directory_size: as for :meth:`z_order`.
             min_commit_interval: see :meth:`compact`; a bin is a run.
             full: take files as well that were clustered by other columns.
-            commit_properties: see :meth:`compact`.
             progress: see :meth:`compact`.
-            executor: see :meth:`compact`.
+            options: see :meth:`compact`.
 
         Returns:
             What was committed, with the metrics of :meth:`compact`.
@@ -196,7 +190,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties, executor)
+        return self._run(request, min_commit_interval, options)
 
     def purge(
         self,
@@ -205,9 +199,8 @@ class TableOptimizer:
         max_concurrent_tasks: int | None = None,
         min_commit_interval: float | dt.timedelta | None = None,
         *,
-        commit_properties: CommitProperties | None = None,
         progress: Progress | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """As :meth:`refdelta.DeltaTable.reorg_purge`."""
         request = Request(
@@ -217,23 +210,17 @@ class TableOptimizer:
             tasks=max_concurrent_tasks,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, commit_properties, executor)
+        return self._run(request, min_commit_interval, options)
 
-    def _run(
-        self,
-        request: Request,
-        interval: float | dt.timedelta | None,
-        commit_properties: CommitProperties | None,
-        executor: Executor | None,
-    ) -> CommitResult:
-        if interval is not None and checked(commit_properties).app_transactions:
+    def _run(self, request: Request, interval: float | dt.timedelta | None, options: CommitOptions) -> CommitResult:
+        if interval is not None and records_applications(options):
             raise InvalidArgumentError(
                 "the version of an application is recorded by one commit: no min_commit_interval"
             )
         work, results = Work(_seconds(interval)), []
         while work.plan is None or work.left:
-            with self._begin(commit_properties=commit_properties, executor=executor) as txn:
-                txn.rearrange(request, work)
+            with self._begin(**options) as txn:
+                txn.optimize(request, work)
                 results.append(txn.commit())
         return combined(results)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.api.handle import Handle
 from refdelta.errors import InvalidArgumentError
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from refdelta.api.alter import TableAlterer
     from refdelta.api.merge_builder import TableMerger
     from refdelta.api.optimizer import TableOptimizer
-    from refdelta.engine.scan.executor import Executor
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.merge.clauses import Clause
-    from refdelta.transaction.results import CommitProperties, CommitResult
+    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
 
 
@@ -31,10 +32,7 @@ class Statements(Handle):
         partition_by: Sequence[str] | str | None = None,
         *,
         partition_overwrite: str | None = None,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Commit data files that are in the table's folder already, without writing any: one commit.
 
@@ -47,10 +45,7 @@ class Statements(Handle):
             schema: that of the files: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
             partition_by: the table's partition columns; None not to have them compared.
             partition_overwrite: as :func:`refdelta.write_deltalake` takes it.
-            isolation: as for :meth:`begin`, like the arguments that follow.
-            app_id: see :meth:`begin`.
-            app_version: see :meth:`begin`.
-            commit_properties: see :meth:`begin`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             SchemaMismatchError: the files have other columns or types than the table.
@@ -59,22 +54,25 @@ class Statements(Handle):
             UnsupportedFeatureError: a table whose files name their columns otherwise (column mapping).
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
-        from refdelta.api.write_request import Told, WriteRequest, commit_files
+        from refdelta.operations.write.prepared_files import PreparedFiles
+        from refdelta.operations.write.request import WriteRequest
 
         if mode not in ("append", "overwrite"):
             raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}: the table exists")
         request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
-        return commit_files(self, actions, request, schema, Told(commit_properties, app_id, app_version, isolation))
+        files = PreparedFiles(actions, schema)
+
+        def write(snapshot: Snapshot, age: float) -> CommitResult:
+            with self.begin_at(snapshot, age, **options) as txn:
+                txn.write(files, request, always=True)
+                return txn.commit()
+
+        return self.over_newest(write, again=mode == "append")
 
     def delete(
         self,
         predicate: str | None = None,
-        *,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
 
@@ -82,11 +80,7 @@ class Statements(Handle):
 
         Args:
             predicate: SQL in Spark's dialect; None deletes every row.
-            isolation: as for :meth:`begin`, like the arguments that follow.
-            app_id: see :meth:`begin`.
-            app_version: see :meth:`begin`.
-            commit_properties: see :meth:`begin`.
-            executor: see :meth:`begin`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
@@ -97,13 +91,7 @@ class Statements(Handle):
             ConstraintViolationError: the table is append-only.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
-        with self.begin(
-            isolation=isolation,
-            app_id=app_id,
-            app_version=app_version,
-            commit_properties=commit_properties,
-            executor=executor,
-        ) as txn:
+        with self.begin(**options) as txn:
             txn.delete(predicate)
             return txn.commit()
 
@@ -112,12 +100,7 @@ class Statements(Handle):
         updates: Mapping[str, str] | None = None,
         new_values: Mapping[str, Any] | None = None,
         predicate: str | None = None,
-        *,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Set columns of the rows for which ``predicate`` is true, or of all rows, in one commit.
 
@@ -127,11 +110,7 @@ class Statements(Handle):
             updates: SQL expressions in Spark's dialect by column; a name with dots is a field of a struct.
             new_values: Python values by column; give one of the two.
             predicate: SQL; rows for which it is null stay as they are. None updates every row.
-            isolation: as for :meth:`begin`, like the arguments that follow.
-            app_id: see :meth:`begin`.
-            app_version: see :meth:`begin`.
-            commit_properties: see :meth:`begin`.
-            executor: see :meth:`begin`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
@@ -142,13 +121,7 @@ class Statements(Handle):
             ConstraintViolationError: a null where the table has none, or a table that is append-only.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
-        with self.begin(
-            isolation=isolation,
-            app_id=app_id,
-            app_version=app_version,
-            commit_properties=commit_properties,
-            executor=executor,
-        ) as txn:
+        with self.begin(**options) as txn:
             txn.update(updates, new_values, predicate)
             return txn.commit()
 
@@ -159,12 +132,7 @@ class Statements(Handle):
         source_alias: str | None = "s",
         target_alias: str | None = "t",
         merge_schema: bool = False,
-        *,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> TableMerger[CommitResult]:
         """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
 
@@ -175,30 +143,19 @@ class Statements(Handle):
             source_alias: the name of the source in all expressions.
             target_alias: the name of the table in all expressions.
             merge_schema: whether the table takes on the columns that only the source has and that a clause sets.
-            isolation: as for :meth:`begin`, like the arguments that follow.
-            app_id: see :meth:`begin`.
-            app_version: see :meth:`begin`.
-            commit_properties: see :meth:`begin`.
-            executor: see :meth:`begin`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             The MERGE, to which clauses are added. Metrics of its result: ``num_source_rows``,
             ``num_target_rows_inserted``, ``num_target_rows_updated``, ``num_target_rows_deleted``,
             ``num_target_rows_copied``, ``num_output_rows``, ``num_target_files_added``, ``num_target_files_removed``.
         """
+        from refdelta.api.merge_builder import TableMerger
 
         def run(clauses: tuple[Clause, ...]) -> CommitResult:
-            with self.begin(
-                isolation=isolation,
-                app_id=app_id,
-                app_version=app_version,
-                commit_properties=commit_properties,
-                executor=executor,
-            ) as txn:
-                txn.merge(source, predicate, source_alias, target_alias, merge_schema).add(clauses).execute()
+            with self.begin(**options) as txn:
+                txn.run_merge(clauses, source, predicate, source_alias, target_alias, merge_schema)
                 return txn.commit()
-
-        from refdelta.api.merge_builder import TableMerger
 
         return TableMerger(run)
 
@@ -221,9 +178,7 @@ class Statements(Handle):
         partition_filters: Any = None,
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
-        *,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Rewrite all files that have deletion vectors, so that deleted rows are in no live file any more (REORG TABLE
         APPLY (PURGE)). ``vacuum`` then removes the old files.
@@ -233,8 +188,7 @@ class Statements(Handle):
             target_size: up to how many bytes files are put together; None for ``delta.targetFileSize``, or else
                 128 MiB.
             max_concurrent_tasks: how many files are written at once.
-            commit_properties: how to commit, and what to note in the commit.
-            executor: see :meth:`begin`; it decides how many files are written at once.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             What was committed, with the metrics of :meth:`refdelta.api.optimizer.TableOptimizer.compact`; its version
@@ -248,16 +202,13 @@ class Statements(Handle):
             partition_filters,
             target_size,
             max_concurrent_tasks,
-            commit_properties=commit_properties,
-            executor=executor,
+            **options,
         )
 
     def reorg_upgrade_uniform(
         self,
         iceberg_compat_version: int = 2,
-        *,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Give the table ``icebergCompatV2``, and rewrite its files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
 
@@ -268,8 +219,7 @@ class Statements(Handle):
 
         Args:
             iceberg_compat_version: 2.
-            commit_properties: how to commit, and what to note in the commit.
-            executor: see :meth:`begin`; it decides how many files are written at once.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             What was committed; its version is None where the table was such a one already.
@@ -278,7 +228,8 @@ class Statements(Handle):
             InvalidArgumentError: a table that Iceberg cannot have, such as for a column's type.
             ConcurrentModificationError: another writer's commit came first.
         """
-        with self.begin(isolation="Serializable", commit_properties=commit_properties, executor=executor) as txn:
+        options["isolation"] = "Serializable"
+        with self.begin(**options) as txn:
             txn.reorg_upgrade_uniform(iceberg_compat_version)
             return txn.commit()
 
@@ -287,11 +238,7 @@ class Statements(Handle):
         target: Version,
         *,
         ignore_missing_files: bool = False,
-        isolation: str | None = None,
-        app_id: str | None = None,
-        app_version: int | None = None,
-        commit_properties: CommitProperties | None = None,
-        executor: Executor | None = None,
+        **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Make the table what it was: rows, schema, partition columns and properties of an earlier version, in a new
         version. Only the log is written.
@@ -303,11 +250,7 @@ class Statements(Handle):
             target: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
                 version that was committed by then.
             ignore_missing_files: whether to restore what is left where files of that version are gone.
-            isolation: as for :meth:`begin`, like the arguments that follow.
-            app_id: see :meth:`begin`.
-            app_version: see :meth:`begin`.
-            commit_properties: see :meth:`begin`.
-            executor: see :meth:`begin`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
             What was committed; its version is None where the table is so already. Metrics:
@@ -322,12 +265,6 @@ class Statements(Handle):
             UnsupportedFeatureError: the table would need a feature that this engine cannot write.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
         """
-        with self.begin(
-            isolation=isolation,
-            app_id=app_id,
-            app_version=app_version,
-            commit_properties=commit_properties,
-            executor=executor,
-        ) as txn:
+        with self.begin(**options) as txn:
             txn.restore(target, ignore_missing_files=ignore_missing_files)
             return txn.commit()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.operations.write.declared import Identity
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
 
 
@@ -118,7 +118,7 @@ class DeltaTable(Reading, Statements, Upkeep):
         from refdelta.operations.write import target
         from refdelta.operations.write.declared import declared
         from refdelta.schema import struct_of
-        from refdelta.transaction.staging import Staging
+        from refdelta.transaction.transaction import Transaction
 
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(
@@ -141,7 +141,7 @@ class DeltaTable(Reading, Statements, Upkeep):
             description=description,
             replaced=snapshot,
         )
-        with Staging(store, snapshot, commit_properties=commit_properties) as txn:
+        with Transaction(store, snapshot, commit_properties=commit_properties) as txn:
             if snapshot is None:
                 creation.create(txn, made, or_replace=mode == "overwrite")
             else:
@@ -213,14 +213,14 @@ class DeltaTable(Reading, Statements, Upkeep):
             ProtocolChangedException: another writer created the table meanwhile.
         """
         from refdelta.operations.write.clone import clone
-        from refdelta.transaction.staging import Staging
         from refdelta.transaction.time_travel import snapshot_at
+        from refdelta.transaction.transaction import Transaction
 
         source = self._snapshot if version is None else snapshot_at(self._store, version)
         store = open_location(target, storage_options)
         if has_log(store):
             raise TableAlreadyExistsError(f"there is a table at {store.uri}, and a clone takes no other one's place")
-        with Staging(store, None, commit_properties=commit_properties) as txn:
+        with Transaction(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()
         from refdelta.engine.log.annexed import AnnexedStore

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.api.alterations import Alterations
-from refdelta.api.merge_builder import TableMerger
+from refdelta.api.alter import Alterations
 from refdelta.core.expressions.predicate import TRUE
 from refdelta.engine.arrow.arrays import empty_table
-from refdelta.engine.arrow.schema import from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import to_bitmap
@@ -21,62 +19,79 @@ from refdelta.engine.scan.reader import POSITION, ScanFile, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.unmapping import removes_mapping
-from refdelta.operations.dml.delete import delete
 from refdelta.operations.dml.rewrite import record_inserts
 from refdelta.operations.dml.rewritten import Rewritten
-from refdelta.operations.dml.update import update
 from refdelta.operations.layout.auto_compact import auto_compact
-from refdelta.operations.layout.optimize import STATEMENTS, Report, Request, Work, optimize
-from refdelta.operations.layout.reorg_uniform import upgrade_uniform
-from refdelta.operations.maintenance.restore import restore
-from refdelta.operations.merge.clauses import Clause
-from refdelta.operations.merge.merge import Elsewhere, Merge, Merging, merge
-from refdelta.operations.write.append import Written, append
-from refdelta.operations.write.insert import describe_write
-from refdelta.operations.write.overwrite import overwrite, replace_where
-from refdelta.operations.write.source import Source, open_source, record_reads, rest_on
-from refdelta.operations.write.target import existing_table
-from refdelta.transaction.results import CommitResult
-from refdelta.transaction.staging import Staging
-from refdelta.transaction.time_travel import Version, snapshot_at
+from refdelta.operations.write.append import Rows, Written, append
+from refdelta.operations.write.request import WriteRequest, describe_write
+from refdelta.operations.write.source import Source, open_source, record_reads
+from refdelta.transaction.transaction import Transaction
 
+# The other statements are imported by their methods, for the sake of a fast first append.
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from refdelta.api.merge_builder import TableMerger
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.write.target import Target
+    from refdelta.operations.layout.optimize import Report, Request, Work
+    from refdelta.operations.merge.clauses import Clause
+    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.results import CommitResult
+    from refdelta.transaction.time_travel import Version
+    from refdelta_storage import Store
 
+P = ParamSpec("P")
 
-# Statements that set off no auto-compaction: they bring no new rows.
-_NO_NEW_ROWS = frozenset({*STATEMENTS.values(), "restore", "backfill_row_ids"})
+_REARRANGES = frozenset({"compact", "z_order", "cluster", "reorg_purge", "reorg_upgrade_uniform"})
+"""Statements that change no data, and so cannot stand beside appends in one commit."""
+
+_ADDS_NO_ROWS = _REARRANGES | {"restore", "backfill_row_ids"}
+"""Statements after which no auto-compaction is due."""
 
 _MIXED = (
-    "a transaction that holds {} adds no rows: they would hide behind its promise that no data changes; commit it and "
-    "begin another one"
+    "cannot mix an append with {} in one transaction, since that sets dataChange=false; commit and begin another one"
 )
 
 
-class WriteTransaction(Alterations):
+class WriteTransaction(Transaction, Alterations[None]):
     """One snapshot, statements over it, one commit; made by :meth:`refdelta.DeltaTable.begin`.
 
     Statements read and write files when they are called, so that every interleaving of transactions can be written
-    down. None of them sees what the transaction itself has written, and nobody else does before :meth:`commit`. A
-    transaction may read and append as often as it wants, and may hold one statement of any other kind.
+    down. None of them sees what the transaction itself has written, and no other transaction does before
+    :meth:`commit`. A transaction may read and append as often as it wants, and may hold one statement of any other
+    kind.
 
     As a context manager it is aborted when the block is left without a commit.
 
     Args:
-        staging: what becomes of the transaction.
-        snapshot: what it sees.
-        on_commit: called with the snapshot after the commit, where that could be read, and whether nobody else had come
-            first.
+        store: as for :class:`~refdelta.transaction.transaction.Transaction`, like the next two.
+        snapshot: see there.
+        age: see there.
+        on_commit: called with the snapshot after the commit, where that could be read, and with ``alone``, whether no
+            other commit had come first.
+        options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+
+    Example::
+
+        with table.begin() as txn:
+            if txn.read(predicate="id = 3").num_rows == 0:
+                txn.append(rows)
+            txn.commit()
     """
 
-    def __init__(self, staging: Staging, snapshot: Snapshot, on_commit: Callable[..., None] | None = None):
-        super().__init__(staging, snapshot)
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Snapshot | None,
+        *,
+        age: float | None = 0.0,
+        on_commit: Callable[..., None] | None = None,
+        **options: Unpack[CommitOptions],
+    ):
+        super().__init__(store, snapshot, age=age, **options)
         self._on_commit = on_commit
         self._appended = Written([], 0)
         self._report: Report | None = None
@@ -96,13 +111,13 @@ class WriteTransaction(Alterations):
             PredicateError: the predicate cannot be parsed or bound.
         """
         self._check_open("read")
-        snapshot = self._snapshot
+        snapshot = self.existing
         if isinstance(predicate, str):
             # Once, at the transaction's time: what is read and what is recorded as read are the same predicate.
-            predicate = parse_predicate(predicate, snapshot.schema, now=self._staging.now)
+            predicate = parse_predicate(predicate, snapshot.schema, now=self.now)
         flt = row_filter(predicate, snapshot.schema)
         files = snapshot.files
-        with self._staging.reading(flt.predicate if isinstance(flt, BoundFilter) else TRUE, lambda: to_adds(files)):
+        with self.reading(flt.predicate if isinstance(flt, BoundFilter) else TRUE, lambda: to_adds(files)):
             scan = plan_scan(snapshot, columns, predicate)
             files = scan.files
             plan, store = dataclasses.replace(scan.plan, positions=True), scan.store
@@ -110,10 +125,10 @@ class WriteTransaction(Alterations):
             def rows(file: ScanFile) -> pa.Table:
                 return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
 
-            tables = list((self._staging.executor or scan.executor).map(rows, scan_files(scan)))
+            tables = list((self.executor or scan.executor).map(rows, scan_files(scan)))
         hit = [index for index, table in enumerate(tables) if table.num_rows]
         for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
-            self._staging.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
+            self.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
         return pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
 
     def domain_metadata(self) -> dict[str, str]:
@@ -131,8 +146,8 @@ class WriteTransaction(Alterations):
                 txn.commit()
         """
         self._check_open("domain_metadata")
-        self._staging.read_domains()
-        return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
+        self.read_domains()
+        return {name: domain.configuration for name, domain in self.existing.domains.items()}
 
     # --- writing ---
 
@@ -148,20 +163,7 @@ class WriteTransaction(Alterations):
             SchemaMismatchError: the data does not fit; nothing was written.
             ConstraintViolationError: a null where there may be none.
         """
-        self._check_open("append")
-        if self._statement in STATEMENTS.values():
-            raise InvalidArgumentError(_MIXED.format(self._statement))
-        if removes_mapping(self._staging):
-            raise InvalidArgumentError(_MIXED.format("the end of a column mapping"))
-        if self._staging.already_recorded:
-            return
-        with self._staging.all_or_nothing():
-            source = self._source(data)
-            target = self._target(source)
-            written = append(self._staging, source, target, target_file_size=target_file_size)
-        self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
-        if self._statement is None:
-            describe_write(self._staging, target, self._appended, Rewritten([], [], 0), mode="append")
+        self.write(data, WriteRequest(mode="append", target_file_size=target_file_size))
 
     def overwrite(self, data: Any, predicate: str | None = None, *, target_file_size: int | None = None) -> None:
         """Replace all rows, or those for which ``predicate`` is true; then every new row must satisfy it too.
@@ -175,19 +177,60 @@ class WriteTransaction(Alterations):
             SchemaMismatchError: the data does not fit; nothing was written.
             ConstraintViolationError: a row outside of the predicate, or a table that is append-only.
         """
+        self.write(data, WriteRequest(mode="overwrite", predicate=predicate, target_file_size=target_file_size))
 
-        def stage(staging: Staging, _: Snapshot) -> None:
-            source = self._source(data)
-            target = self._target(source)
-            if predicate is None:
-                written, rewritten = overwrite(staging, source, target, target_file_size=target_file_size)
-            else:
-                written, rewritten = replace_where(
-                    staging, source, target, predicate, target_file_size=target_file_size
-                )
-            describe_write(staging, target, written, rewritten, mode="overwrite", predicate=predicate)
+    def write(self, data: Any, request: WriteRequest, *, always: bool = False) -> None:
+        """Write rows as the request says; the statement of :func:`refdelta.write_deltalake`.
 
-        self.run("overwrite", stage)
+        Args:
+            data: as for :meth:`append`, or rows that other processes write.
+            request: the mode, and what goes with it.
+            always: commit even where there are no rows.
+
+        Raises:
+            SchemaMismatchError: the data does not fit; nothing was written.
+            ConstraintViolationError: a row outside of the predicate, or one that the table's rules refuse.
+        """
+        if request.mode == "overwrite":
+            with self.statement("overwrite"):
+                if not self.already_recorded:
+                    self._overwrite(self._rows(data), request, always=always)
+            return
+        self._check_open("append")
+        if self._statement in _REARRANGES:
+            raise InvalidArgumentError(_MIXED.format(self._statement))
+        if removes_mapping(self):
+            raise InvalidArgumentError(_MIXED.format("the end of a column mapping"))
+        if self.already_recorded:
+            return
+        with self.all_or_nothing():
+            rows = self._rows(data)
+            target = request.target(self.snapshot, rows.schema)
+            written = append(self, rows, target, target_file_size=request.target_file_size)
+        self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
+        if self._statement is None:
+            describe_write(self, target, self._appended, Rewritten([], [], 0), mode=request.mode, always=always)
+
+    def _overwrite(self, rows: Rows, request: WriteRequest, *, always: bool) -> None:
+        from refdelta.operations.write.overwrite import overwrite, overwrite_partitions, replace_where
+
+        target, size = request.target(self.snapshot, rows.schema), request.target_file_size
+        if request.predicate is not None:
+            written, rewritten = replace_where(self, rows, target, request.predicate, target_file_size=size)
+        elif request.partition_overwrite is not None:
+            written, rewritten = overwrite_partitions(self, rows, target, target_file_size=size)
+        else:
+            written, rewritten = overwrite(self, rows, target, target_file_size=size)
+        describe_write(
+            self,
+            target,
+            written,
+            rewritten,
+            mode=request.mode,
+            predicate=request.predicate,
+            dynamic=request.partition_overwrite is not None,
+            always=always,
+        )
 
     def delete(self, predicate: str | None = None) -> None:
         """Delete the rows for which ``predicate`` is true, or all rows. Rows for which it is null stay.
@@ -199,6 +242,8 @@ class WriteTransaction(Alterations):
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
         """
+        from refdelta.operations.dml.delete import delete
+
         self.run("delete", delete, predicate)
 
     def update(
@@ -208,6 +253,8 @@ class WriteTransaction(Alterations):
         predicate: str | None = None,
     ) -> None:
         """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
+        from refdelta.operations.dml.update import update
+
         self.run("update", update, updates=updates, new_values=new_values, predicate=predicate)
 
     def merge(
@@ -221,25 +268,45 @@ class WriteTransaction(Alterations):
         """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`; ``execute()`` reads and writes the files,
         and :meth:`commit` commits.
         """
+        from refdelta.api.merge_builder import TableMerger
+
         self._check_open("merge")
-        source_name = arguments.text("source_alias", source_alias) or "s"
-        aliases = source_name, arguments.text("target_alias", target_alias) or "t"
-        merge_schema = arguments.flag("merge_schema", merge_schema)
+        return TableMerger(
+            lambda clauses: self.run_merge(clauses, source, predicate, source_alias, target_alias, merge_schema)
+        )
 
-        def stage(staging: Staging, snapshot: Snapshot, clauses: tuple[Clause, ...]) -> None:
-            request = Merge(predicate, *aliases, clauses, merge_schema)
-            merge(staging, snapshot, self._source_to_merge(source), request)
+    def run_merge(
+        self,
+        clauses: tuple[Clause, ...],
+        source: Any,
+        predicate: str,
+        source_alias: str | None,
+        target_alias: str | None,
+        merge_schema: bool,
+    ) -> None:
+        """Run a MERGE of these clauses; the other arguments are those of :meth:`merge`."""
+        from refdelta.operations.merge.merge import Merge, merge
 
-        return TableMerger(lambda clauses: self.run("merge", stage, clauses))
+        request = Merge(
+            predicate,
+            arguments.text("source_alias", source_alias) or "s",
+            arguments.text("target_alias", target_alias) or "t",
+            clauses,
+            arguments.flag("merge_schema", merge_schema),
+        )
+        self.run("merge", merge, source, request)
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
         """Make the table what it was at an earlier version or time, as :meth:`refdelta.DeltaTable.restore`."""
+        from refdelta.operations.maintenance.restore import restore
+        from refdelta.transaction.time_travel import snapshot_at
+
         is_version = isinstance(target, int)
         parameters = {"version": target if is_version else None, "timestamp": None if is_version else str(target)}
 
-        def stage(staging: Staging, snapshot: Snapshot) -> None:
-            then = snapshot_at(staging.store, target)
-            restore(staging, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
+        def stage(txn: Transaction, snapshot: Snapshot) -> None:
+            then = snapshot_at(txn.store, target)
+            restore(txn, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
 
         self.run("restore", stage)
 
@@ -247,7 +314,9 @@ class WriteTransaction(Alterations):
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
     ) -> None:
         """Put small files together, as :meth:`refdelta.api.optimizer.TableOptimizer.compact`."""
-        self.rearrange(
+        from refdelta.operations.layout.optimize import Request
+
+        self.optimize(
             Request(aim="compact", filters=partition_filters, target_size=target_size, min_size=min_file_size)
         )
 
@@ -255,38 +324,87 @@ class WriteTransaction(Alterations):
         self, columns: Sequence[str] | str, partition_filters: Any = None, target_size: int | None = None
     ) -> None:
         """Sort the rows along a Z-curve, as :meth:`refdelta.api.optimizer.TableOptimizer.z_order`."""
-        self.rearrange(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
+        from refdelta.operations.layout.optimize import Request
+
+        self.optimize(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
 
     def cluster(self, target_size: int | None = None, *, full: bool = False) -> None:
         """Cluster files by the table's clustering columns, as :meth:`refdelta.api.optimizer.TableOptimizer.cluster`."""
-        self.rearrange(Request(aim="cluster", target_size=target_size, full=full))
+        from refdelta.operations.layout.optimize import Request
+
+        self.optimize(Request(aim="cluster", target_size=target_size, full=full))
 
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
         """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`."""
-        self.rearrange(Request(aim="purge", filters=partition_filters, target_size=target_size))
+        from refdelta.operations.layout.optimize import Request
 
-    def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
-        """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
-        self._check_adds_no_rows(STATEMENTS["upgrade"])
-        self.run(STATEMENTS["upgrade"], upgrade_uniform, iceberg_compat_version)
+        self.optimize(Request(aim="purge", filters=partition_filters, target_size=target_size))
 
-    def rearrange(self, request: Request, work: Work | None = None) -> None:
-        """Rewrite files without changing data: what :meth:`compact`, :meth:`z_order`, :meth:`cluster` and
-        :meth:`reorg_purge` do.
+    def optimize(self, request: Request, work: Work | None = None) -> None:
+        """Rewrite files without changing data; the statement of :attr:`refdelta.DeltaTable.optimize`.
 
         Args:
             request: what to rewrite.
-            work: what earlier transactions left to do, and what this one leaves; None to do all.
+            work: the bins that earlier transactions have left, and that this one leaves; None to do all.
         """
+        from refdelta.operations.layout.optimize import STATEMENTS, optimize
+
         statement = STATEMENTS[request.aim]
         self._check_adds_no_rows(statement)
         self._report = self.run(statement, optimize, request, work)
         if self._report is None and work is not None:
             work.skip()
 
+    def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
+        """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
+        from refdelta.operations.layout.reorg_uniform import upgrade_uniform
+
+        self._check_adds_no_rows("reorg_upgrade_uniform")
+        self.run("reorg_upgrade_uniform", upgrade_uniform, iceberg_compat_version)
+
     def _check_adds_no_rows(self, statement: str) -> None:
         if self._appended.adds:
             raise InvalidArgumentError(_MIXED.format(statement))
+
+    # --- ALTER TABLE ---
+
+    def set_properties(self, properties: Mapping[str, Any]) -> None:
+        """Set table properties, as :meth:`refdelta.api.alter.TableAlterer.set_table_properties`."""
+        self.set_table_properties(properties)
+
+    def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
+        """Remove table properties, as :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`."""
+        self.unset_table_properties(names, if_exists=if_exists)
+
+    def set_domain_metadata(self, domain: str, configuration: str | None, **options: Unpack[CommitOptions]) -> None:
+        """Set or remove a metadata domain of the user's own, beside any statement and as many domains as wanted: it is
+        committed with them, and of two transactions that set the same domain the second fails.
+
+        Args:
+            domain: its name, which does not begin with ``delta.``.
+            configuration: its text; None removes it.
+            options: none.
+
+        Raises:
+            InvalidArgumentError: a domain of the engines, one that is not there to be removed, or one that the
+                transaction has set already; the table does not support the feature ``domainMetadata``.
+        """
+        from refdelta.operations.alter.domains import set_domain
+
+        self._check_open("set_domain_metadata")
+        _check_no_options(options)
+        if not self.already_recorded:
+            set_domain(self, self.existing, domain, configuration)
+
+    def _alter(
+        self,
+        options: CommitOptions,
+        operation: Callable[Concatenate[Transaction, Snapshot, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        _check_no_options(options)
+        self.run(operation.__name__, operation, *args, **kwargs)
 
     # --- the end ---
 
@@ -304,38 +422,30 @@ class WriteTransaction(Alterations):
             CommitOutcomeUnknownError: nobody can tell whether the commit happened; the files stay.
         """
         self._check_open("commit")
-        self._over = "ended by a commit that failed"
-        with self._staging:
-            record_inserts(self._staging, self._appended.adds)
-        result = CommitResult(version=None) if self._staging.already_recorded else self._staging.commit()
-        self._over = "committed"
+        try:
+            record_inserts(self, self._appended.adds)
+        except BaseException:
+            self.abort()
+            raise
+        result = super().commit()
         if self._report:
-            told = self._report(self._staging.kept_groups)
-            result = dataclasses.replace(result, metrics={**told, **result.metrics})
-        if self._statement not in _NO_NEW_ROWS:
-            auto_compact(self._staging)
-        if self._on_commit and self._staging.result_snapshot:
-            self._on_commit(self._staging.result_snapshot, alone=self._staging.alone)
+            result = dataclasses.replace(result, metrics={**self._report(self.kept_groups), **result.metrics})
+        if self._statement not in _ADDS_NO_ROWS:
+            auto_compact(self)
+        if self._on_commit and self.result_snapshot:
+            self._on_commit(self.result_snapshot, alone=self.alone)
         return result
 
-    # --- data of the table itself ---
-
-    def _source_to_merge(self, data: Any) -> Source | Elsewhere:
-        """As :meth:`_source`, but for rows that the executor leaves where they are."""
-        executor: object = self._staging.executor
-        found = executor.source_of(data) if isinstance(executor, Merging) else None
-        if found is None:
-            return self._source(data)
-        version = found.version_of(self._staging.store.uri)
-        if version is not None:
-            rest_on(self._staging, version)
-        return found
-
-    def _source(self, data: Any) -> Source:
+    def _rows(self, data: Any) -> Rows:
         """The rows to write. Raises ``InvalidArgumentError`` where they are of this table in another version."""
-        source = open_source(data)
-        record_reads(self._staging, source.tables)
-        return source
+        rows = data if isinstance(data, Rows) else open_source(data)
+        if isinstance(rows, Source):
+            record_reads(self, rows.tables)
+        return rows
 
-    def _target(self, source: Source) -> Target:
-        return existing_table(self._snapshot, from_arrow(source.reader.schema), schema_mode=None, partition_by=None)
+
+def _check_no_options(options: CommitOptions) -> None:
+    if options:
+        raise InvalidArgumentError(
+            f"{', '.join(sorted(options))}: given to begin(), not to a statement of its transaction"
+        )

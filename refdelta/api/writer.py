@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.api.table import DeltaTable
-from refdelta.api.write_request import Told, WriteRequest, over_newest, write_over
+from refdelta.api.transaction import WriteTransaction
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
-from refdelta.errors import InvalidArgumentError, TableNotFoundError
+from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableNotFoundError
+from refdelta.operations.write.append import Rows
+from refdelta.operations.write.request import WriteRequest
 from refdelta.operations.write.source import open_source
 from refdelta.transaction.location import open_location, with_others
-from refdelta.transaction.results import CommitProperties, CommitResult
+from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from refdelta.transaction.options import CommitOptions
     from refdelta_storage import Store
 
 
@@ -32,13 +36,10 @@ def write_deltalake(
     name: str | None = None,
     description: str | None = None,
     storage_options: Mapping[str, str] | None = None,
-    commit_properties: CommitProperties | None = None,
     target_file_size: int | None = None,
-    app_id: str | None = None,
-    app_version: int | None = None,
     partition_overwrite: str | None = None,
-    isolation: str | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
+    **options: Unpack[CommitOptions],
 ) -> CommitResult:
     """Write rows to a Delta table, and create it where it does not exist. One call is one commit.
 
@@ -60,16 +61,12 @@ def write_deltalake(
         name: the new table's name.
         description: the new table's description.
         storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
-        commit_properties: how to commit, and what to note in the commit.
         target_file_size: at which size in bytes a data file is closed; None for the table's own.
-        app_id: with ``app_version``, makes the write idempotent: it is skipped if the table records this version of
-            the application, or a later one.
-        app_version: see ``app_id``.
         partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
             replaced, the others stay.
-        isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
-            that. It matters to a write that reads the table: an overwrite, or one whose data is of this table.
         outside: for a URI, as :class:`~refdelta.DeltaTable` takes it; a handle has its own.
+        options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. ``isolation`` matters to a
+            write that reads the table: an overwrite, or one whose data is of this table.
 
     Returns:
         What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
@@ -101,21 +98,44 @@ def write_deltalake(
     if table is not None and outside:
         raise InvalidArgumentError("a handle knows its folders: give outside to DeltaTable, or here with a URI")
     store = table.store if table else _opened(table_or_uri, storage_options, outside)  # type: ignore[arg-type]
-    told = Told(commit_properties, app_id, app_version, isolation)
 
-    def attempt(snapshot: Snapshot | None, age: float | None = 0.0) -> CommitResult:
+    def write(snapshot: Snapshot | None, age: float | None) -> CommitResult:
         if not request.goes_ahead(snapshot):
             return CommitResult(version=None)
         source = open_source(data)
         if (read := source.tables.of(store)) is not None:
             # The rows are those of that snapshot, so the transaction begins there.
             snapshot, age = read, None
-        return write_over(store, snapshot, source, request, told, age, table)
+        begin = table.begin_at if table else partial(WriteTransaction, store)
+        with begin(snapshot, age=age, **options) as txn:
+            return write_and_commit(txn, source, request)
 
     if table is None:
-        return attempt(existing(store))
+        return write(existing(store), 0.0)
     # What has a length is in memory, and can be read a second time.
-    return over_newest(table, attempt, again=request.mode == "append" and hasattr(data, "__len__"))
+    return table.over_newest(write, again=request.mode == "append" and hasattr(data, "__len__"))
+
+
+def write_and_commit(
+    txn: WriteTransaction, rows: Rows, request: WriteRequest, *, reads_target: bool = False
+) -> CommitResult:
+    """Write rows and commit them: the part of :func:`write_deltalake` that knows its transaction.
+
+    Args:
+        txn: the transaction; it has ended afterwards.
+        rows: the rows to write, in whichever process they are written.
+        request: the mode, and what goes with it.
+        reads_target: whether the rows are made from those of the transaction's snapshot.
+    """
+    if reads_target:
+        txn.read_whole_table()
+    txn.write(rows, request, always=True)
+    try:
+        return txn.commit()
+    except ProtocolChangedException:  # another writer has created the table
+        if request.mode != "ignore":
+            raise
+        return CommitResult(version=None)
 
 
 def _opened(

@@ -13,8 +13,8 @@ from refdelta.cli.app import app, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.demo.mixes import ROWS, Mix
 from refdelta.demo.worker_pool import RaceFailedError
+from refdelta.status_line import StatusLine
 from refdelta.throughput import Race, race
-from refdelta.transaction.observe import StatusLine
 
 _COMMITS = 200
 _ALL = "all"

@@ -17,7 +17,7 @@ from refdelta.engine.log.snapshot import Snapshot
 from refdelta.operations.dml.delete import delete as stage_delete
 from refdelta.operations.dml.update import update as stage_update
 from refdelta.transaction.results import CommitResult
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ class _Statement:
 
     done: str
     metric: str
-    stage: Callable[[Staging, Snapshot], None]
+    stage: Callable[[Transaction, Snapshot], None]
     run: Callable[[DeltaTable, str | None, CommitProperties], CommitResult]
 
 
@@ -158,7 +158,7 @@ def _planned(table: DeltaTable, statement: _Statement, isolation: str | None) ->
     """What the statement would do to the newest version. It is done and given up again: its files are removed."""
     snapshot = table.newest_for_writing()
     check_writable(snapshot.protocol, snapshot.metadata)
-    staging = Staging(table.store, snapshot, isolation=isolation)
+    staging = Transaction(table.store, snapshot, isolation=isolation)
     try:
         statement.stage(staging, snapshot)
         description = staging.description

@@ -16,7 +16,7 @@ from refdelta.crosscheck import run as tables
 from refdelta.crosscheck.replay import Outcome, Replayed, replay
 from refdelta.crosscheck.scenarios import Case, read_scenarios
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 
 _STARTING = "delta-spark starts (its first start fetches its JARs)"
 

@@ -12,7 +12,7 @@ from refdelta import DeltaTable
 from refdelta.cli.app import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
 from refdelta.operations.layout.optimize import Request, planned
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 from refdelta.transaction.results import CommitResult, VacuumResult
 
 
@@ -82,7 +82,7 @@ def optimize(
             _show_rewrite(_as_planned(handle, request), as_json=as_json)
             return
         with handle.begin(commit_properties=properties(message)) as txn:
-            txn.rearrange(request)
+            txn.optimize(request)
             result = txn.commit()
     if as_json:
         echo_json(dict(result))

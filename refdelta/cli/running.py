@@ -22,7 +22,7 @@ from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
 from refdelta.demo.run import Place
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 
 _HISTORY = 5
 

@@ -11,7 +11,7 @@ from refdelta.cli import printable
 from refdelta.cli.app import app, on_a_table, outside
 from refdelta.cli.render import counted, echo_json
 from refdelta.errors import DeltaError
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 from refdelta.verifier.report import Report
 from refdelta.verifier.run import SAMPLE, verify
 

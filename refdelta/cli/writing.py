@@ -11,7 +11,7 @@ from refdelta import CommitProperties, DeltaTable, convert_to_deltalake, write_d
 from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, outside, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
-from refdelta.transaction.observe import StatusLine, watched
+from refdelta.status_line import StatusLine, watched
 
 
 @app.command()

@@ -24,8 +24,8 @@ from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.demo import run as demo
 from refdelta.demo.run import APPENDS_A_MONTH, Append, Check, Place
 from refdelta.errors import ConcurrentModificationError
-from refdelta.transaction.observe import StatusLine
-from refdelta.transaction.results import CommitProperties
+from refdelta.status_line import StatusLine
+from refdelta.transaction.options import CommitProperties
 
 SERIALIZABLE = IsolationLevel.SERIALIZABLE.value
 UPDATER, DELETER = "updater", "deleter"

@@ -26,8 +26,8 @@ from refdelta.demo import run as demo
 from refdelta.demo.changes import FINISHED, READY, Conflict, Stage, same_rows
 from refdelta.demo.run import Check, Place
 from refdelta.errors import ConcurrentModificationError
-from refdelta.transaction.observe import StatusLine
-from refdelta.transaction.results import CommitProperties
+from refdelta.status_line import StatusLine
+from refdelta.transaction.options import CommitProperties
 
 UPDATE, DELETE, OPTIMIZE = "UPDATE", "DELETE", "OPTIMIZE"
 _ROWS = {UPDATE: "num_updated_rows", DELETE: "num_deleted_rows", OPTIMIZE: ""}

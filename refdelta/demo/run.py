@@ -31,9 +31,9 @@ from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.status_line import StatusLine
 from refdelta.transaction.location import open_location
-from refdelta.transaction.observe import StatusLine
-from refdelta.transaction.results import CommitProperties
+from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.time_travel import Version
 
 APPENDS_A_MONTH = 3

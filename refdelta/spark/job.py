@@ -15,7 +15,7 @@ from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import DeltaError
 from refdelta.operations.dml.rewrite import requires
-from refdelta.operations.write.append import FileWriter, Written
+from refdelta.operations.write.append import FileWriter, Rows, Written
 from refdelta.spark import options as read_options
 from refdelta.spark.leftovers import attempt, remove_leftovers
 from refdelta.spark.types import delta_schema
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.api.write_request import WriteRequest
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.request import WriteRequest
     from refdelta_storage import Store
 
 
@@ -100,7 +100,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class WrittenRows:
+class WrittenRows(Rows):
     """Rows that are in data files already.
 
     Attributes:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from refdelta.operations.write.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
     from refdelta.spark.kept import Kept
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
@@ -88,7 +88,7 @@ class Shuffled:
                 return True
         return False
 
-    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - Spark reads here
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - Spark reads here
         """The first pass."""
         plan, names = self._plan, table.schema.names
         found = Found()
@@ -105,7 +105,7 @@ class Shuffled:
             self._matched |= BitMap64.deserialize(matched)
         return found
 
-    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
         """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
         without deletion vectors by tasks over these files.
         """
@@ -135,7 +135,7 @@ class Shuffled:
             added += _copy(txn, table, found)
         return added
 
-    def _changed(self, txn: Staging, table: Snapshot, rows: RowsByFile, feed: bool) -> Any:
+    def _changed(self, txn: Transaction, table: Snapshot, rows: RowsByFile, feed: bool) -> Any:
         """The new values of the rows that are updated, as a DataFrame of the table's schema; with ``feed`` those of all
         that change, as they were and as they are, which say what becomes of them.
         """
@@ -264,7 +264,7 @@ def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
     return tasks.frame(spark, read, list(shared), schema)
 
 
-def _copy(txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+def _copy(txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
     """Write those rows anew that stay of files in which anything changes."""
     numbers = sorted(found.acting)
     files = chosen(table.files, numbers)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.api.write_request import WriteRequest
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.change_feed import Range
+from refdelta.operations.write.request import WriteRequest
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
-from refdelta.transaction.results import CommitProperties
+from refdelta.transaction.options import CommitProperties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,8 @@ from pyspark.sql.datasource import (
 )
 
 from refdelta.api.table import DeltaTable
-from refdelta.api.write_request import write_rows
+from refdelta.api.transaction import WriteTransaction
+from refdelta.api.writer import write_and_commit
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.change_feed import changes_table, plan_changes
 from refdelta.errors import TableNotFoundError
@@ -37,7 +38,6 @@ from refdelta.spark.stream_write import StreamWriter
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 from refdelta.spark.writing import shared_store
 from refdelta.transaction.location import with_others
-from refdelta.transaction.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -175,10 +175,10 @@ class Writer(DataSourceArrowWriter):
         job = self._job
         with reported():
             rows = job.rows(message.portion for message in messages)
-            txn = Staging(job.store, job.snapshot(), age=None, **self._commit_options)
-            if txn.already_recorded:
-                remove_leftovers(job.store, job.token)
-            write_rows(txn, rows, job.request, reads_target=job.reads_target)
+            with WriteTransaction(job.store, job.snapshot(), age=None, **self._commit_options) as txn:
+                if txn.already_recorded:
+                    remove_leftovers(job.store, job.token)
+                write_and_commit(txn, rows, job.request, reads_target=job.reads_target)
 
     def abort(self, messages: list[Any]) -> None:
         """Remove what the tasks of a failed job have written. Spark calls this after an error of :meth:`commit` too."""

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from refdelta.api.transaction import WriteTransaction
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.operations.layout.auto_compact import auto_compact
-from refdelta.operations.write.append import append
-from refdelta.operations.write.overwrite import overwrite
 from refdelta.spark import options as stream_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import Job, Portion, settle, tasks_failed
 from refdelta.spark.leftovers import remove_leftovers
 from refdelta.transaction.location import open_location
-from refdelta.transaction.staging import Staging
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
@@ -89,15 +86,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 )
             job = self._of(messages)
             try:
-                txn = self._staged(job, messages, batchId)
+                txn = self._begun(job, messages, batchId)
+                if txn.already_recorded:
+                    remove_leftovers(job.store, job.token)
+                    return
+                self._stage(txn, job, messages, batchId)
             except BaseException:
                 job.remove_files()
                 raise
-            if txn is None:
-                remove_leftovers(job.store, job.token)
-            else:
-                txn.commit()
-                auto_compact(txn)
+            txn.commit()
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Remove what the tasks of a failed batch have written. Spark calls this after an error of :meth:`commit` too.
@@ -112,33 +109,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """The job that these messages are of."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
-    def _staged(self, job: Job, messages: list[BatchMessage], batch: int) -> Staging | None:
-        """What is to be committed; None where the table has the batch."""
-        query = _query(messages[0].query, self._options)
+    def _begun(self, job: Job, messages: list[BatchMessage], batch: int) -> WriteTransaction:
         properties = stream_options.commit_options(self._options)["commit_properties"]
-        txn = Staging(
+        query = _query(messages[0].query, self._options)
+        return WriteTransaction(
             job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
         )
-        if txn.already_recorded:
-            return None
+
+    def _stage(self, txn: WriteTransaction, job: Job, messages: list[BatchMessage], batch: int) -> None:
         if job.reads_target:
             txn.read_whole_table()
         rows = job.rows(message.portion for message in messages)
-        target = job.request.target(txn.snapshot, job.schema)
-        complete, removed = job.request.mode == "overwrite", 0
-        if complete:
-            removed = len(overwrite(txn, rows, target)[1].removed)
-        else:
-            append(txn, rows, target)
-        parameters = {"outputMode": "Complete" if complete else "Append", "queryId": query, "epochId": str(batch)}
+        txn.write(rows, job.request)
+        complete = job.request.mode == "overwrite"
+        parameters = {
+            "outputMode": "Complete" if complete else "Append",
+            "queryId": _query(messages[0].query, self._options),
+            "epochId": str(batch),
+        }
         noted = {
             "numAddedFiles": len(rows.written.adds),
-            "numRemovedFiles": removed,
+            "numRemovedFiles": txn.description.metrics["num_removed_files"] if txn.description else 0,
             "numOutputRows": rows.written.rows,
             "numOutputBytes": rows.written.size,
         }
         txn.describe("STREAMING UPDATE", parameters, noted, always=True)
-        return txn
 
 
 def _query(told: str | None, options: Mapping[str, str]) -> str:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.api.write_request import WriteRequest, write_rows
-from refdelta.api.writer import existing
+from refdelta.api.transaction import WriteTransaction
+from refdelta.api.writer import existing, write_and_commit
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.write.append import FileWriter, Written
+from refdelta.operations.write.append import FileWriter, Rows, Written
+from refdelta.operations.write.request import WriteRequest
 from refdelta.spark import origin, tasks
 from refdelta.spark.executor import SparkExecutor
 from refdelta.spark.failures import check_session, raise_again, reported
@@ -27,14 +28,13 @@ from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noq
 from refdelta.spark.types import delta_schema
 from refdelta.transaction.location import open_location
 from refdelta.transaction.results import CommitResult
-from refdelta.transaction.staging import Staging
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitProperties
     from refdelta_storage import Store
 
 _WRITTEN = "attempt string, written binary"
@@ -128,7 +128,7 @@ def write(
         return CommitResult(version=None)
     made_from = _made_from(df, store, newest, reads_target)
     snapshot = made_from or newest
-    txn = Staging(
+    with WriteTransaction(
         store,
         snapshot,
         commit_properties=commit_properties,
@@ -137,11 +137,11 @@ def write(
         age=0.0 if snapshot is newest else None,
         isolation=isolation,
         executor=SparkExecutor(df.sparkSession),
-    )
-    return write_rows(txn, rows, request, reads_target=made_from is not None)
+    ) as txn:
+        return write_and_commit(txn, rows, request, reads_target=made_from is not None)
 
 
-class FrameRows:
+class FrameRows(Rows):
     """The rows of a DataFrame, which Spark's workers write.
 
     Args:

@@ -14,7 +14,7 @@ from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.isolation import IsolationLevel
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitProperties
 
 _OWN_FIELDS = frozenset({
     "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",

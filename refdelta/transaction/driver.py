@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
     from refdelta.core.log.segment import LogFile
     from refdelta.core.rows.relocation import RelocationById
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitProperties
 
     MatchRows = Callable[[Sequence[AddedRows]], Iterable[bool]]
     LocateRows = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]

@@ -31,8 +31,8 @@ for.
 
 
 @dataclass
-class Questions:
-    """The questions of one transaction. Any that is answered by yes is enough."""
+class RowMatching:
+    """The questions of one transaction. One that is answered by yes is enough."""
 
     asked: list[tuple[Predicate, Matches | None]] = field(default_factory=list)
 

@@ -20,7 +20,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.layout.optimize import Request, planned
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 from tiers import examples
 from written_tables import actions, commit_of
 
@@ -50,7 +50,7 @@ def hide(path, positions):
     """Delete rows by their positions: for each live file, in the order of the table's list, those to hide."""
     table = DeltaTable(path)
     snapshot = table.newest_for_writing()
-    with Staging(table.store, snapshot) as txn:
+    with Transaction(table.store, snapshot) as txn:
         for add, rows in zip(to_adds(snapshot.files), positions, strict=True):
             vector = add.deletion_vector
             base = BitMap64() if vector is None else load_deletion_vector(table.store, vector)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import refdelta.transaction.staging
+import refdelta.transaction.transaction
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts import precedence
 from refdelta.operations.maintenance import vacuum_in_progress
@@ -38,14 +38,14 @@ def meanwhile(monkeypatch):
     """Something happens once, just before the next transaction commits."""
 
     def before_the_commit(action):
-        commit = refdelta.transaction.staging.commit
+        commit = refdelta.transaction.transaction.commit
 
         def after(*args, **kwargs):
-            monkeypatch.setattr(refdelta.transaction.staging, "commit", commit)
+            monkeypatch.setattr(refdelta.transaction.transaction, "commit", commit)
             action()
             return commit(*args, **kwargs)
 
-        monkeypatch.setattr(refdelta.transaction.staging, "commit", after)
+        monkeypatch.setattr(refdelta.transaction.transaction, "commit", after)
 
     return before_the_commit
 

@@ -362,7 +362,7 @@ def test_a_table_of_many_files_gets_its_ids_in_several_commits(monkeypatch):
 
     def meanwhile(txn):
         """Others append, and delete a row of a file that is to get ids."""
-        if txn._staging.description.operation != "WRITE" and (data := next(turns, None)) is not None:
+        if txn.description.operation != "WRITE" and (data := next(turns, None)) is not None:
             other = DeltaTable(store.uri).begin()
             other.append(data)
             committing(other)

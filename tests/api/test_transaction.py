@@ -308,7 +308,7 @@ def test_what_a_transaction_reads_is_of_the_time_at_which_it_began(path):
     moments = pa.array([began - 1, began, began + 1], pa.timestamp("us", "UTC"))
     write_deltalake(times, pa.table({"at": moments}))
     with DeltaTable(times).begin() as txn:
-        txn._staging.started_ms = began // 1000
+        txn.started_ms = began // 1000
         assert txn.read(predicate="at = current_timestamp()").num_rows == 1
         assert txn.read(predicate="at <= current_timestamp()").num_rows == 2
 

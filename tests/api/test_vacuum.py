@@ -110,7 +110,7 @@ def test_the_entries_of_the_history(path):
 
 def test_what_the_caller_notes(path):
     from refdelta.core.log.actions import Txn
-    from refdelta.transaction.results import CommitProperties
+    from refdelta.transaction.options import CommitProperties
 
     table = DeltaTable(path)
     properties = CommitProperties(

@@ -15,7 +15,7 @@ import pytest
 from refdelta import __version__, write_deltalake
 from refdelta.cli import reading
 from refdelta.cli.render import cell, size
-from refdelta.transaction.observe import StatusLine
+from refdelta.status_line import StatusLine
 
 WITHOUT_CLICK = """
 import sys

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import refdelta
-import refdelta.transaction.staging
+import refdelta.transaction.transaction
 from refdelta import DeltaTable, convert_to_deltalake, write_deltalake
 from refdelta.core.conflicts.resources import ACTIONS, OPERATIONS, RESOURCES
 from refdelta.core.conflicts.rules import RULES
@@ -53,13 +53,13 @@ def test_every_operation_has_a_row():
 def seen(monkeypatch):
     """What each commit of the test reads and writes, with its operation."""
     commits = []
-    commit = refdelta.transaction.staging.commit
+    commit = refdelta.transaction.transaction.commit
 
     def noted(store, prepared, **kwargs):
         commits.append(prepared)
         return commit(store, prepared, **kwargs)
 
-    monkeypatch.setattr(refdelta.transaction.staging, "commit", noted)
+    monkeypatch.setattr(refdelta.transaction.transaction, "commit", noted)
     return commits
 
 

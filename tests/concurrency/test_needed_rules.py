@@ -29,7 +29,7 @@ from refdelta.core.table.types import LONG, StructField, StructType, schema_json
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.operations.write import create
 from refdelta.operations.write.target import new_table
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 from refdelta_storage import LocalStore
 from rules_left_out import check_without
 
@@ -65,7 +65,7 @@ def two_replace_one_table(path: Path) -> None:
     DeltaTable.create(path, pa.schema([("a", pa.int64())]))
     store = LocalStore(path)
     snapshot = load_snapshot(store)
-    with Staging(store, snapshot) as second:
+    with Transaction(store, snapshot) as second:
         create.replace(second, snapshot, new_table(StructType((StructField("b", LONG),))))
         DeltaTable.create(path, pa.schema([("c", pa.int64())]), mode="overwrite")
         write_deltalake(path, pa.table({"c": [1]}), mode="append")
@@ -99,7 +99,7 @@ def two_take_identity_values(path: Path) -> None:
         schema = StructType((StructField("id", LONG, metadata={**identity, **mark}),))
         return Metadata(id="table", schema_string=schema_json(schema), partition_columns=[])
 
-    def take(txn: Staging) -> None:
+    def take(txn: Transaction) -> None:
         """Three values behind the highest that was taken."""
         (column,) = txn.snapshot.schema
         first = column.metadata.get("delta.identity.highWaterMark", 0) + 1
@@ -127,7 +127,7 @@ def gives_a_value_twice(path: Path) -> bool:
 
 
 def two_count_in_one_domain(path: Path) -> None:
-    def count(txn: Staging) -> None:
+    def count(txn: Transaction) -> None:
         before = json.loads(txn.snapshot.domains["shop.orders"].configuration)["count"]
         after = json.dumps({"count": before + 1})
         txn.stage([DomainMetadata(domain="shop.orders", configuration=after, removed=False)])
@@ -159,12 +159,12 @@ def names_files_that_are_gone(path: Path) -> bool:
     return True
 
 
-def together(path: Path, act: Callable[[Staging], None]) -> None:
+def together(path: Path, act: Callable[[Transaction], None]) -> None:
     """Two transactions that see version 0 do the same."""
     store = LocalStore(path)
     snapshot = load_snapshot(store)
     for _ in range(2):
-        with Staging(store, snapshot) as txn:
+        with Transaction(store, snapshot) as txn:
             act(txn)
             txn.commit()
 

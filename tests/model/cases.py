@@ -205,12 +205,12 @@ def _maintenance(name: str, kind: str, call: Callable[[WriteTransaction], None])
 
 def _by_hand(txn: WriteTransaction) -> None:
     """All files of each partition into one, by actions and not by groups: nobody can follow where its rows are."""
-    snapshot, staging = txn._snapshot, txn._staging
+    snapshot = txn.existing
     inputs = list(to_adds(snapshot.files))
     if not inputs:
         return
     outputs = write_files(
-        staging.store,
+        txn.store,
         plan_scan(snapshot).to_table().to_batches(),
         schema=snapshot.schema,
         partition_columns=snapshot.partition_columns,
@@ -218,16 +218,16 @@ def _by_hand(txn: WriteTransaction) -> None:
         data_change=False,
         workers=1,
     )
-    staging.read_files(inputs)
-    staging.stage_written(outputs)
-    staging.stage(tombstone(add, now_ms=staging.started_ms, data_change=False) for add in inputs)
-    staging.describe("OPTIMIZE", {"predicate": "[]"}, {})
+    txn.read_files(inputs)
+    txn.stage_written(outputs)
+    txn.stage(tombstone(add, now_ms=txn.started_ms, data_change=False) for add in inputs)
+    txn.describe("OPTIMIZE", {"predicate": "[]"}, {})
 
 
 def _refresh(txn: WriteTransaction) -> None:
     """All files once more as they are, with other words about them."""
-    txn._staging.stage(refreshed(add) for add in to_adds(txn._snapshot.files))
-    txn._staging.describe("COMPUTE STATS", {}, {})
+    txn.stage(refreshed(add) for add in to_adds(txn.existing.files))
+    txn.describe("COMPUTE STATS", {}, {})
 
 
 def refreshed(add: Add) -> Add:

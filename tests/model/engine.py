@@ -29,7 +29,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 from refdelta_storage import MemoryStore
 from refdelta_storage.base import Created, ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
@@ -130,7 +130,7 @@ class Engine(Branches):
         created = self._created()
         self.check_out((created,))
         snapshot = load_snapshot(self.store)
-        with FILES_OF_VECTORS, WriteTransaction(Staging(self.store, snapshot), snapshot) as transaction:
+        with FILES_OF_VECTORS, WriteTransaction(Transaction(self.store, snapshot), snapshot) as transaction:
             transaction.delete(f"k = {HIDDEN[0]}")
             transaction.commit()
         if layout.wide:
@@ -141,7 +141,7 @@ class Engine(Branches):
 
     def _add_column(self) -> None:
         snapshot = load_snapshot(self.store)
-        with WriteTransaction(Staging(self.store, snapshot), snapshot) as transaction:
+        with WriteTransaction(Transaction(self.store, snapshot), snapshot) as transaction:
             transaction.add_columns([pa.field("s", pa.int32())])
             transaction.commit()
 
@@ -192,8 +192,9 @@ class Engine(Branches):
         self.store.written.clear()
         application = {"app_id": case.application, "app_version": 1} if case.application else {}
         properties = CommitProperties(row_level=self.layout.asked)
-        staging = Staging(self.store, version.content, isolation=isolation, commit_properties=properties, **application)
-        transaction = WriteTransaction(staging, version.content)
+        transaction = WriteTransaction(
+            self.store, version.content, isolation=isolation, commit_properties=properties, **application
+        )
         try:
             shown = case.call(transaction)
         except errors.DeltaError as error:
@@ -231,7 +232,7 @@ class Engine(Branches):
             raise Wrong(f"{staged.name} names files that VACUUM has deleted: {named & version.gone}, {version}")
         if self.layout.wide:
             check_times(self._log, time_of_file)
-        return Committed((data,), transaction._staging.result_snapshot, list(result.rebased_over), version.gone)
+        return Committed((data,), transaction.result_snapshot, list(result.rebased_over), version.gone)
 
     def _vacuum(self, version: Version, staged: Staged) -> Committed | None:
         """VACUUM looks for files at the version at which it began, and deletes them when it commits."""
@@ -314,13 +315,7 @@ def _fork(txn: WriteTransaction) -> WriteTransaction:
     """A copy of a transaction that has not ended, so that it can end in several ways. What is staged is never changed
     in place.
     """
-    result = _copied(txn)
-    result._staging = _copied(txn._staging)
-    return result
-
-
-def _copied(thing):
-    made = object.__new__(type(thing))
-    for name, value in vars(thing).items():
+    made = object.__new__(type(txn))
+    for name, value in vars(txn).items():
         setattr(made, name, type(value)(value) if isinstance(value, (list, dict, set)) else value)
     return made

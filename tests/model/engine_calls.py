@@ -11,7 +11,7 @@ from model.calls import DOMAINS, PROTECTION, RULES, Condition, On, Setting
 from model.cases import table, values_of
 from model.operations import Values
 from refdelta import errors
-from refdelta.api.dropper import drop_feature
+from refdelta.api.drop_feature import drop_feature
 from refdelta.api.transaction import WriteTransaction
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.engine.scan.scan import Scan, plan_scan
@@ -117,7 +117,7 @@ class EngineCalls:
 
 
 class _Open:
-    """A transaction that stays open when :func:`~refdelta.api.dropper.drop_feature` ends it."""
+    """A transaction that stays open when :func:`~refdelta.api.drop_feature.drop_feature` ends it."""
 
     def __init__(self, txn: WriteTransaction) -> None:
         self.txn = txn

@@ -46,7 +46,7 @@ from refdelta.core.rows.file_state import FileState
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.sets import NONE, any_of
 from refdelta.core.rows.touched import TouchedFiles
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
@@ -249,7 +249,7 @@ def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
 @pytest.mark.parametrize("verbs", [["read_predicate"], ["read_rows"], ["read_predicate", "read_rows", "read_files"]])
 def test_a_read_that_goes_unrecorded_makes_a_history_wrong(monkeypatch, verbs, layout):
     for verb in verbs:
-        monkeypatch.setattr(Staging, verb, lambda *_: None)
+        monkeypatch.setattr(Transaction, verb, lambda *_: None)
     engine = Engine(SERIALIZABLE, layout)
     with pytest.raises(Wrong):
         explore(engine, ALL, 2)

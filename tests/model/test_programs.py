@@ -36,9 +36,9 @@ from refdelta.core.log.assigned import CommitClock
 from refdelta.core.log.footprint import Footprint
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.write.source import TablesRead
-from refdelta.transaction.read_tracking import ReadRecord
-from refdelta.transaction.row_matching import Questions
-from refdelta.transaction.staging import Staging
+from refdelta.transaction import prepared_commit
+from refdelta.transaction.row_matching import RowMatching
+from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
 # --- the histories ------------------------------------------------------------------------------------------------
@@ -238,10 +238,10 @@ def some_reads(chosen: Callable[[Sequence[Read]], Sequence[Read]], asked: Callab
         reads = (*self.reads, Read(predicate, finer))
         return dataclasses.replace(self, reads=tuple(chosen(reads)))
 
-    def add(self: Questions, predicate: Any, matches: Any) -> None:
+    def add(self: RowMatching, predicate: Any, matches: Any) -> None:
         self.asked = asked([*self.asked, (predicate, matches)])
 
-    return [(ReadSet, "with_predicate", with_predicate), (Questions, "add", add)]
+    return [(ReadSet, "with_predicate", with_predicate), (RowMatching, "add", add)]
 
 
 FINEST = some_reads(
@@ -253,30 +253,30 @@ LAST = some_reads(lambda reads: reads[-1:], lambda asked: asked[-1:])
 
 
 @contextmanager
-def forgets(record: ReadRecord) -> Iterator[None]:
+def forgets(txn: Transaction) -> Iterator[None]:
     """What is recorded in the block is forgotten where it raises."""
-    before = record._reads, dict(record._rows_read), list(record.questions.asked)
+    before = txn._reads, dict(txn._rows_read), list(txn.row_matching.asked)
     try:
         yield
     except BaseException:
-        record._reads, record._rows_read, record.questions.asked = before
+        txn._reads, txn._rows_read, txn.row_matching.asked = before
         raise
 
 
 @contextmanager
-def reading(record: ReadRecord, predicate: Any, _: Callable[[], Iterable[Any]], matches: Any = None) -> Iterator[None]:
-    """As ``ReadRecord.reading``, which forgets a read that fails."""
-    with forgets(record):
-        record.read_predicate(predicate, matches)
+def reading(txn: Transaction, predicate: Any, _: Callable[[], Iterable[Any]], matches: Any = None) -> Iterator[None]:
+    """As ``Transaction.reading``, which forgets a read that fails."""
+    with forgets(txn):
+        txn.read_predicate(predicate, matches)
         yield
 
 
 def forgetting(all_or_nothing: Callable) -> Callable:
-    """``Staging.all_or_nothing``, which forgets the reads of a statement that fails."""
+    """``Transaction.all_or_nothing``, which forgets the reads of a statement that fails."""
 
     @contextmanager
-    def wrong(staging: Staging) -> Iterator[None]:
-        with forgets(staging), all_or_nothing(staging):
+    def wrong(txn: Transaction) -> Iterator[None]:
+        with forgets(txn), all_or_nothing(txn):
             yield
 
     return wrong
@@ -290,22 +290,22 @@ def clear_above_the_bound(append_in_the_way: Callable) -> Callable:
 
 
 def reading_of(sql: str, *, finer: bool) -> Callable:
-    """``ReadRecord.read_predicate``, which records another condition; with ``finer``, for a MERGE alone."""
-    read_predicate = ReadRecord.read_predicate
+    """``Transaction.read_predicate``, which records another condition; with ``finer``, for a MERGE alone."""
+    read_predicate = Transaction.read_predicate
 
-    def wrong(record: ReadRecord, predicate: Any, matches: Any = None) -> None:
+    def wrong(txn: Transaction, predicate: Any, matches: Any = None) -> None:
         if matches is not None or not finer:
-            predicate = parse_predicate(sql, record._table.schema)
-        read_predicate(record, predicate, matches)
+            predicate = parse_predicate(sql, txn.snapshot.schema)
+        read_predicate(txn, predicate, matches)
 
     return wrong
 
 
 NOTHING = staticmethod(lambda *_: None)
-NO_DOMAINS_READ = (ReadRecord, "read_domains", NOTHING)
-RESTS_ON_NOTHING = (Staging, "_rests_on", lambda _: frozenset())
-NO_ROWS_READ = (ReadRecord, "read_predicate", reading_of("FALSE", finer=False))
-ONLY_KEYS_READ = (ReadRecord, "read_predicate", reading_of("k IS NOT NULL", finer=True))
+NO_DOMAINS_READ = (Transaction, "read_domains", NOTHING)
+RESTS_ON_NOTHING = (prepared_commit, "_domains_of_columns", lambda *_: frozenset())
+NO_ROWS_READ = (Transaction, "read_predicate", reading_of("FALSE", finer=False))
+ONLY_KEYS_READ = (Transaction, "read_predicate", reading_of("k IS NOT NULL", finer=True))
 CYCLE = ["insert a=0", "copy a=0 as 1", "delete a = 0"]
 
 PROTECTIONS = {
@@ -342,7 +342,7 @@ PROTECTIONS = {
         Needed(
             ["vacuum", "restore"],
             "names files that VACUUM has deleted",
-            [(ReadRecord, "rest_on_files", NOTHING)],
+            [(Transaction, "rest_on_files", NOTHING)],
             WIDE,
             level,
         )
@@ -378,12 +378,12 @@ PROTECTIONS = {
         for layout in (WIDE_ROWS, WIDE_PARTITIONED)
     ],
     "a statement that fails has read": [
-        Needed(["delete k = 2", "a read fails"], NO_ORDER + "V1 delete k = 2", [(ReadRecord, "reading", reading)]),
+        Needed(["delete k = 2", "a read fails"], NO_ORDER + "V1 delete k = 2", [(Transaction, "reading", reading)]),
         *(
             Needed(
                 ["delete k = 2", name],
                 NO_ORDER + "V1 delete k = 2",
-                [(Staging, "all_or_nothing", forgetting(Staging.all_or_nothing))],
+                [(Transaction, "all_or_nothing", forgetting(Transaction.all_or_nothing))],
                 layout,
             )
             for name in ("a delete fails", "an update fails")

@@ -14,7 +14,7 @@ from refdelta.cli import main
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.transaction.results import CommitProperties
+from refdelta.transaction.options import CommitProperties
 from servers.counting import Counting
 from servers.faults import Rule, Rules
 from servers.running import Place

@@ -22,6 +22,7 @@ from unittest import mock
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, Identity, errors, verify, write_deltalake
+from refdelta.operations.dml.row_ids import backfill
 from refdelta_storage import memory, open_store
 from serial import world as w
 from serial.judge import Committed
@@ -517,7 +518,7 @@ def _alter(step: w.Step, txn: WriteTransaction) -> None:
         case w.Rearrange("purge"):
             txn.reorg_purge()
         case w.Backfill():
-            txn.backfill_row_ids(1)
+            txn.run("backfill_row_ids", backfill, 1)
         case w.AddFeature(name):
             txn.add_feature(name, True)
         case _:

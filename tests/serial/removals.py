@@ -13,18 +13,17 @@ from unittest import mock
 import msgspec
 
 from refdelta.api import transaction
-from refdelta.api import write_request as inserter
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
 from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
+from refdelta.operations.merge import merge
 from refdelta.operations.write import source
-from refdelta.transaction import staging
-from refdelta.transaction.read_tracking import ReadRecord
-from refdelta.transaction.row_matching import Questions
-from refdelta.transaction.staging import Staging
+from refdelta.transaction import prepared_commit
+from refdelta.transaction.row_matching import RowMatching
+from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
 if TYPE_CHECKING:
@@ -63,22 +62,22 @@ def _method(owner: Any, name: str, other: Any) -> Callable[[], Patches]:
 
 def _some_domains(*, named: bool) -> Callable[[], Patches]:
     """Reads of domains by name, or else of all domains, are not recorded."""
-    record = ReadRecord.read_domains
+    record = Transaction.read_domains
 
-    def read_domains(self: ReadRecord, names: Any = None) -> None:
+    def read_domains(self: Transaction, names: Any = None) -> None:
         if (names is not None) != named:
             record(self, names)
 
-    return _method(ReadRecord, "read_domains", read_domains)
+    return _method(Transaction, "read_domains", read_domains)
 
 
 def _applications_not_read() -> Patches:
-    prepared = staging.PreparedCommit
+    prepared = prepared_commit.PreparedCommit
 
     def without_applications(*, read_set: ReadSet, **others: Any) -> Any:
         return prepared(read_set=dataclasses.replace(read_set, app_ids=frozenset()), **others)
 
-    return [mock.patch.object(staging, "PreparedCommit", without_applications)]
+    return [mock.patch.object(prepared_commit, "PreparedCommit", without_applications)]
 
 
 def _own_footprint(**fields: Any) -> Callable[[], Patches]:
@@ -96,43 +95,43 @@ def _only_the_finest() -> Patches:
             return dataclasses.replace(self, reads=(*(one for one in self.reads if one.finer), Read(predicate, finer)))
         return self if any(one.finer for one in self.reads) else whole(self, predicate)
 
-    def add(self: Questions, predicate: Any, matches: Any) -> None:
+    def add(self: RowMatching, predicate: Any, matches: Any) -> None:
         finer = [one for one in self.asked if one[1] is not None]
         if matches is not None:
             self.asked = [*finer, (predicate, matches)]
         elif not finer:
             self.asked.append((predicate, matches))
 
-    return [mock.patch.object(ReadSet, "with_predicate", with_predicate), mock.patch.object(Questions, "add", add)]
+    return [mock.patch.object(ReadSet, "with_predicate", with_predicate), mock.patch.object(RowMatching, "add", add)]
 
 
 def _failed_forgotten() -> Patches:
     """A statement or a read that raises takes its reads with it."""
-    staged = Staging.all_or_nothing
+    staged = Transaction.all_or_nothing
 
     @contextlib.contextmanager
-    def reading(self: ReadRecord, predicate: Any, _files: Any, matches: Any = None) -> Iterator[None]:
+    def reading(self: Transaction, predicate: Any, _files: Any, matches: Any = None) -> Iterator[None]:
         with forgetting(self):
             self.read_predicate(predicate, matches)
             yield
 
     @contextlib.contextmanager
-    def all_or_nothing(self: Staging) -> Iterator[None]:
+    def all_or_nothing(self: Transaction) -> Iterator[None]:
         with forgetting(self), staged(self):
             yield
 
     @contextlib.contextmanager
-    def forgetting(self: ReadRecord) -> Iterator[None]:
-        reads, rows, asked = self._reads, dict(self._rows_read), list(self.questions.asked)
+    def forgetting(self: Transaction) -> Iterator[None]:
+        reads, rows, asked = self._reads, dict(self._rows_read), list(self.row_matching.asked)
         try:
             yield
         except BaseException:
-            self._reads, self._rows_read, self.questions.asked = reads, rows, asked
+            self._reads, self._rows_read, self.row_matching.asked = reads, rows, asked
             raise
 
     return [
-        mock.patch.object(ReadRecord, "reading", reading),
-        mock.patch.object(Staging, "all_or_nothing", all_or_nothing),
+        mock.patch.object(Transaction, "reading", reading),
+        mock.patch.object(Transaction, "all_or_nothing", all_or_nothing),
     ]
 
 
@@ -140,11 +139,11 @@ def _sources_unknown(record_reads: Callable[..., None]) -> Callable[[], Patches]
     """Another way to record that rows come from the table itself."""
     return lambda: [
         mock.patch.object(transaction, "record_reads", record_reads),
-        mock.patch.object(inserter, "record_reads", record_reads),
+        mock.patch.object(merge, "record_reads", record_reads),
     ]
 
 
-def _by_uri(txn: Staging, tables: source.TablesRead) -> None:
+def _by_uri(txn: Transaction, tables: source.TablesRead) -> None:
     """A table is known by its URI only."""
 
     def note(read: Any) -> None:
@@ -154,7 +153,7 @@ def _by_uri(txn: Staging, tables: source.TablesRead) -> None:
     tables.each(note)
 
 
-def _at_once(txn: Staging, tables: source.TablesRead) -> None:
+def _at_once(txn: Transaction, tables: source.TablesRead) -> None:
     """Tables are known that are open when the write begins."""
     source.record_reads(txn, source.TablesRead(list(tables.known)))
 
@@ -229,16 +228,16 @@ def _bound_forgets() -> Patches:
 
 REMOVALS: dict[str, Callable[[], Patches]] = {
     **{f"{_RULE}{rule.id}": list for rule in rules.RULES},
-    "read of rows by a predicate": _method(ReadRecord, "read_predicate", _nothing),
-    "read of the whole table": _method(ReadRecord, "read_whole_table", _nothing),
-    "read of rows by their positions": _method(ReadRecord, "read_rows", _nothing),
-    "read of files": _method(ReadRecord, "read_files", _nothing),
+    "read of rows by a predicate": _method(Transaction, "read_predicate", _nothing),
+    "read of the whole table": _method(Transaction, "read_whole_table", _nothing),
+    "read of rows by their positions": _method(Transaction, "read_rows", _nothing),
+    "read of files": _method(Transaction, "read_files", _nothing),
     "read of a domain": _some_domains(named=True),
     "read of all domains": _some_domains(named=False),
     "read of application ids": _applications_not_read,
     "write of application ids": _own_footprint(app_ids=frozenset()),
     "write of a domain": _own_footprint(domains=frozenset()),
-    "rest on files of others": _method(ReadRecord, "rest_on_files", _nothing),
+    "rest on files of others": _method(Transaction, "rest_on_files", _nothing),
     "reads beside a finer one": _only_the_finest,
     "reads of a statement that fails": _failed_forgotten,
     "reads by a source that is the table": _sources_unknown(_nothing),
@@ -247,14 +246,14 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "reads of what is stored in a domain beside a compaction": _method(
         state.TransactionState, "_writes_what_it_read", lambda _: False
     ),
-    "domains that name columns": _method(Staging, "_rests_on", lambda _: frozenset()),
+    "domains that name columns": _method(prepared_commit, "_domains_of_columns", lambda *_: frozenset()),
     "the time before the first timestamp": _method(CommitBody, "brings_timestamps", False),
     "domains and applications in an order": _values_are_rows,
     "the answer past the bound on files": _bound_forgets,
     "transactions that keep their place in an order": _method(Effects, "keeps_its_place", False),
     "resource protocol": _footprints(lambda _: {"changes_protocol": False}),
     "resource metadata": _footprints(lambda _: {"metadata": None}),
-    "resource identity values": _method(staging, "has_identity_columns", lambda _: False),
+    "resource identity values": _method(prepared_commit, "has_identity_columns", lambda _: False),
     "resource domains": _footprints(lambda _: {"domains": frozenset()}),
     "resource applications": _footprints(lambda _: {"app_ids": frozenset()}),
     "resource deleted files": _footprints(_without_vacuum),

@@ -172,8 +172,8 @@ def test_an_attempt_that_ran_again_leaves_nothing_referenced(spark: Any, tmp_pat
     request = writing.WriteRequest(mode="append")
     write_deltalake(uri, pa.table({"id": [0], "kind": ["x"]}))
     before = data_files(uri)
-    staging = writing.Staging(DeltaTable(uri).store, DeltaTable(uri).newest_for_writing())
-    writing.write_rows(staging, Twice(frame), request)
+    with DeltaTable(uri).begin() as txn:
+        writing.write_and_commit(txn, Twice(frame), request)
     assert flag.exists()
     assert rows_of(uri) == [(0, "x"), (1, "a"), (2, "b")]
     assert len(data_files(uri) - before) == 2 * len(committed(uri) - before)

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, Any]) -> None:
+def set_properties(txn: Transaction, snapshot: Snapshot, properties: Mapping[str, Any]) -> None:
     """Stage SET TBLPROPERTIES. Where the table has these values already, nothing is staged. Where columns are not to be
     mapped any more, all files are written anew.
 
@@ -66,7 +66,7 @@ def set_properties(txn: Staging, snapshot: Snapshot, properties: Mapping[str, An
     _change(txn, snapshot, metadata, features)
 
 
-def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:
+def unset_properties(txn: Transaction, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:
     """Stage UNSET TBLPROPERTIES: each property is again what it is where nobody sets it.
 
     Raises:
@@ -91,14 +91,14 @@ def unset_properties(txn: Staging, snapshot: Snapshot, names: Sequence[str], *, 
     _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
 
 
-def _change(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
+def _change(txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
     if gives_up_mapping(snapshot, metadata):
         remove_mapping(txn, snapshot, metadata, features)
     else:
         change_table(txn, snapshot, metadata, features)
 
 
-def add_columns(txn: Staging, snapshot: Snapshot, given: Any) -> None:
+def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
     """Stage ADD COLUMNS: the rows that are there have null in them.
 
     Args:

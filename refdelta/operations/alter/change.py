@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].name
 
 
-def change_schema(txn: Staging, snapshot: Snapshot, schema: StructType, features: Iterable[str] = ()) -> None:
+def change_schema(txn: Transaction, snapshot: Snapshot, schema: StructType, features: Iterable[str] = ()) -> None:
     """As :func:`change_table`, where nothing of the metadata but the schema is another one."""
     metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema))
     change_table(txn, snapshot, metadata, features)
 
 
 def change_table(
-    txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = (), *, rewritten: bool = False
+    txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = (), *, rewritten: bool = False
 ) -> None:
     """Stage what a table is to be; nothing where it is that already.
 
@@ -68,7 +68,7 @@ def change_table(
     stage_table(txn, snapshot, protocol, metadata)
 
 
-def check_appended_nothing(txn: Staging, what: str) -> None:
+def check_appended_nothing(txn: Transaction, what: str) -> None:
     """Refuse what changes the columns under which rows were appended before in the transaction.
 
     Raises ``InvalidArgumentError``, which says that it cannot do ``what``.
@@ -79,7 +79,7 @@ def check_appended_nothing(txn: Staging, what: str) -> None:
         )
 
 
-def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: Metadata) -> None:
+def stage_table(txn: Transaction, snapshot: Snapshot, protocol: Protocol, metadata: Metadata) -> None:
     """Stage a table's protocol and metadata, each where the table has another one."""
     if protocol != snapshot.protocol:
         txn.stage([protocol])
@@ -87,7 +87,7 @@ def stage_table(txn: Staging, snapshot: Snapshot, protocol: Protocol, metadata: 
         txn.stage([metadata])
 
 
-def _check_counted(txn: Staging, snapshot: Snapshot) -> None:
+def _check_counted(txn: Transaction, snapshot: Snapshot) -> None:
     """See that the log says of each file how many rows it has, as PROTOCOL.md, "Iceberg Compatibility V1" asks. Nobody
     may add another one meanwhile.
     """

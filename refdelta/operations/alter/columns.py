@@ -44,7 +44,7 @@ from refdelta.operations.write.row_rules import INVARIANTS
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _EXPRESSIONS = (GENERATION, INVARIANTS)
@@ -52,7 +52,7 @@ _MADE = frozenset((GENERATION, START))
 _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 
-def rename_column(txn: Staging, snapshot: Snapshot, column: str, new_name: str) -> None:
+def rename_column(txn: Transaction, snapshot: Snapshot, column: str, new_name: str) -> None:
     """Stage RENAME COLUMN: its files, statistics and partition values stay what they are.
 
     Args:
@@ -89,7 +89,9 @@ def rename_column(txn: Staging, snapshot: Snapshot, column: str, new_name: str) 
     change_table(txn, snapshot, metadata)
 
 
-def drop_columns(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
+def drop_columns(
+    txn: Transaction, snapshot: Snapshot, columns: Sequence[str] | str, *, if_exists: bool = False
+) -> None:
     """Stage DROP COLUMNS: what files hold of them is not read any more, and goes when the files are rewritten.
 
     Args:
@@ -135,7 +137,7 @@ def drop_columns(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str,
     change_table(txn, snapshot, metadata)
 
 
-def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) -> None:
+def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any) -> None:
     """Stage another type of a column, of which every value of the old one is a value.
 
     Implements PROTOCOL.md, "Type Widening": the change is noted in the schema, and files stay as they are.
@@ -172,7 +174,7 @@ def change_type(txn: Staging, snapshot: Snapshot, column: str, new_type: Any) ->
     change_schema(txn, snapshot, schema)
 
 
-def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) -> None:
+def set_nullable(txn: Transaction, snapshot: Snapshot, column: str, nullable: bool) -> None:
     """Stage that a column may be null, or that it may not, of which all rows that there are were held to be.
 
     Args:
@@ -201,7 +203,7 @@ def set_nullable(txn: Staging, snapshot: Snapshot, column: str, nullable: bool) 
     change_schema(txn, snapshot, schema)
 
 
-def move_column(txn: Staging, snapshot: Snapshot, column: str, after: str | None) -> None:
+def move_column(txn: Transaction, snapshot: Snapshot, column: str, after: str | None) -> None:
     """Stage another place of a column among those beside it.
 
     Args:
@@ -275,7 +277,7 @@ def _check_droppable(snapshot: Snapshot, path: Path) -> None:
     _check_unused(snapshot, path, "dropped")
 
 
-def _check_never_null(txn: Staging, snapshot: Snapshot, path: Path) -> None:
+def _check_never_null(txn: Transaction, snapshot: Snapshot, path: Path) -> None:
     parents = [dotted(path[:length]) for length in range(1, len(path))]
     if not all(isinstance(find_path(snapshot.schema, path[:length])[1], StructType) for length in range(1, len(path))):
         raise InvalidArgumentError(
@@ -346,7 +348,7 @@ def _type_given(given: Any, column: str) -> DataType:
     raise InvalidArgumentError(f"a type is one of Arrow, or the name of one, not {given!r}")
 
 
-def _describe_change(txn: Staging, schema: StructType, path: Path, *, position: str | None = None) -> None:
+def _describe_change(txn: Transaction, schema: StructType, path: Path, *, position: str | None = None) -> None:
     """Name the operation as Spark does."""
     parent, kind = find_path(schema, path[:-1])[1] if len(path) > 1 else schema, find_path(schema, path)[1]
     nullable, metadata = True, {}

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # What delta-spark calls its own rule for char(n) and varchar(n).
 _TAKEN = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 
 
-def add_constraint(txn: Staging, snapshot: Snapshot, given: Mapping[str, Any]) -> None:
+def add_constraint(txn: Transaction, snapshot: Snapshot, given: Mapping[str, Any]) -> None:
     """Stage a CHECK constraint, of which all rows that there are were held to satisfy it.
 
     The rows for which it is not true count as read: it conflicts with whoever adds such a row meanwhile.
@@ -66,7 +66,7 @@ def add_constraint(txn: Staging, snapshot: Snapshot, given: Mapping[str, Any]) -
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
 
 
-def drop_constraint(txn: Staging, snapshot: Snapshot, name: str, *, raise_if_not_exists: bool) -> None:
+def drop_constraint(txn: Transaction, snapshot: Snapshot, name: str, *, raise_if_not_exists: bool) -> None:
     """Stage that a CHECK constraint goes.
 
     Raises:

@@ -16,10 +16,10 @@ from refdelta.operations.write.row_rules import DEFAULT
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def set_default(txn: Staging, snapshot: Snapshot, column: str, sql: str | None) -> None:
+def set_default(txn: Transaction, snapshot: Snapshot, column: str, sql: str | None) -> None:
     """Stage that a column has another default, or none where ``sql`` is None.
 
     Raises:

@@ -18,25 +18,25 @@ from refdelta.operations.alter.names import dotted, split_path
 if TYPE_CHECKING:
     from refdelta.core.table.types import DataType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # Metadata of fields that has a meaning, and statements of its own: mapping, generated columns, defaults, and so on.
 _MEANING = ("delta.", "parquet.", "current_default", "exists_default", "__char_varchar")
 
 
-def set_name(txn: Staging, snapshot: Snapshot, name: str | None) -> None:
+def set_table_name(txn: Transaction, snapshot: Snapshot, name: str | None) -> None:
     """Stage that the table has this name, or with None no name."""
     txn.describe("UPDATE TABLE METADATA", {"name": arguments.text("name", name) or ""}, {})
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, name=name))
 
 
-def set_description(txn: Staging, snapshot: Snapshot, description: str | None) -> None:
+def set_table_description(txn: Transaction, snapshot: Snapshot, description: str | None) -> None:
     """Stage that the table has this description, or with None none."""
     txn.describe("UPDATE TABLE METADATA", {"description": arguments.text("description", description) or ""}, {})
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, description=description))
 
 
-def set_column_metadata(txn: Staging, snapshot: Snapshot, column: str, metadata: Mapping[str, Any]) -> None:
+def set_column_metadata(txn: Transaction, snapshot: Snapshot, column: str, metadata: Mapping[str, Any]) -> None:
     """Stage what stands beside a column in the schema; what is there under other keys stays.
 
     Args:

@@ -17,14 +17,14 @@ from refdelta.operations.alter.change import change_table, in_json
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 FEATURE: Final = "domainMetadata"
 _SYSTEM: Final = "delta."
 
 
 def set_domain(
-    txn: Staging, snapshot: Snapshot, domain: str, configuration: str | None, *, upgrade: bool = False
+    txn: Transaction, snapshot: Snapshot, domain: str, configuration: str | None, *, upgrade: bool = False
 ) -> None:
     """Stage that a domain has this configuration, or with None that there is no such domain any more; nothing where it
     is so already.

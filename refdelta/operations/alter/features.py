@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # deltalake calls it after Arrow's type.
 _OTHER_NAMES = {"timestampwithouttimezone": "timestampNtz"}
 
 
-def add_features(txn: Staging, snapshot: Snapshot, given: Any, *, raise_versions: bool) -> None:
+def add_feature(txn: Transaction, snapshot: Snapshot, given: Any, *, raise_versions: bool) -> None:
     """Stage that the table supports features; nothing where it does.
 
     Args:

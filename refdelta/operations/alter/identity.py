@@ -15,10 +15,10 @@ from refdelta.operations.write.identity import Numbering, with_marks
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def sync_identity(txn: Staging, snapshot: Snapshot, column: str) -> None:
+def sync_identity(txn: Transaction, snapshot: Snapshot, column: str) -> None:
     """Stage that an identity column goes on behind the furthest of the numbers that its rows have. It never goes back.
 
     Args:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Add, AnyAction, Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 def gives_up_mapping(snapshot: Snapshot, metadata: Metadata) -> bool:
@@ -28,7 +28,7 @@ def gives_up_mapping(snapshot: Snapshot, metadata: Metadata) -> bool:
     return snapshot.column_mapping_mode != "none" and mode_of(metadata) == "none"
 
 
-def remove_mapping(txn: Staging, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
+def remove_mapping(txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
     """Stage that a table's columns are not mapped any more, and what else its metadata is to be.
 
     Implements what delta-spark calls REMOVE COLUMN MAPPING: every file is replaced in the one commit, whose rows stay
@@ -73,7 +73,7 @@ def removed_mapping(removed: list[Add], added: list[Add]) -> tuple[str, dict[str
     return "REMOVE COLUMN MAPPING", {}, figures
 
 
-def removes_mapping(txn: Staging) -> bool:
+def removes_mapping(txn: Transaction) -> bool:
     """Whether a transaction holds the end of a mapping, so that files for the table as it was have no place in it."""
     before, after = txn.snapshot, txn.table_to_come
     return before is not None and after is not None and gives_up_mapping(before, after.metadata)

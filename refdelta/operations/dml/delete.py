@@ -15,10 +15,10 @@ from refdelta.operations.dml.rewritten import Rewritten
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def delete(txn: Staging, snapshot: Snapshot, predicate: str | None) -> None:
+def delete(txn: Transaction, snapshot: Snapshot, predicate: str | None) -> None:
     """Stage the removal of the rows for which ``predicate`` is true; of all rows where it is None.
 
     Args:

@@ -33,7 +33,7 @@ from refdelta.operations.dml.rewritten import Rewritten
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.scan import Scan
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 Work = TypeVar("Work")
 
@@ -72,7 +72,7 @@ class Match:
         return self.matched == self.live
 
 
-def operation_metrics(txn: Staging, done: Rewritten) -> dict[str, int]:
+def operation_metrics(txn: Transaction, done: Rewritten) -> dict[str, int]:
     """What DELETE and UPDATE both note in ``operationMetrics``."""
     return {
         "numRemovedFiles": len(done.removed),
@@ -87,7 +87,7 @@ def operation_metrics(txn: Staging, done: Rewritten) -> dict[str, int]:
     }
 
 
-def remove_files(txn: Staging, adds: list[Add]) -> None:
+def remove_files(txn: Transaction, adds: list[Add]) -> None:
     """Stage that all rows of these files go.
 
     Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables").
@@ -97,7 +97,7 @@ def remove_files(txn: Staging, adds: list[Add]) -> None:
         txn.delete_files(adds)
 
 
-def hide_rows(txn: Staging, matches: Sequence[Match]) -> Rewritten:
+def hide_rows(txn: Transaction, matches: Sequence[Match]) -> Rewritten:
     """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
     if matches:
         may_remove(txn)
@@ -117,7 +117,7 @@ def hide_rows(txn: Staging, matches: Sequence[Match]) -> Rewritten:
     )
 
 
-def may_remove(txn: Staging) -> None:
+def may_remove(txn: Transaction) -> None:
     """Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables")."""
     if txn.snapshot is not None and txn.snapshot.properties.append_only:
         raise ConstraintViolationError(
@@ -125,7 +125,9 @@ def may_remove(txn: Staging) -> None:
         )
 
 
-def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None) -> list[Match]:
+def find_matches(
+    txn: Transaction, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None
+) -> list[Match]:
     """The files that hold rows for which ``predicate`` is true, and which rows. That they were read is recorded, and
     that there are no others: by the predicate ``reads`` where another one says the same over the table's own columns.
 
@@ -145,7 +147,7 @@ def find_matches(txn: Staging, snapshot: Snapshot, predicate: Predicate, reads: 
     return matches
 
 
-def _found(txn: Staging, scan: Scan) -> list[Match]:
+def _found(txn: Transaction, scan: Scan) -> list[Match]:
     files = [scan.files.slice(index, 1) for index in range(scan.files.num_rows)]
     if scan.plan.row_filter is None:
         counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
@@ -171,7 +173,7 @@ class Share:
         return read_rows(plan_scan(snapshot.with_files(self.files)), self.rows)
 
 
-def shares(txn: Staging, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
+def shares(txn: Transaction, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
     """Files, divided among tasks as the executor wants it."""
     groups = grouped(txn.executor, files.column("size").to_pylist())
     return [Share(chosen(files, group), [rows[number] for number in group]) for group in groups]
@@ -182,7 +184,7 @@ def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return files if len(numbers) == files.num_rows else files.take(pa.array(numbers, pa.int64()))
 
 
-def shares_of(txn: Staging, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
+def shares_of(txn: Transaction, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
     """As :func:`shares`, for the files of matches, with all of their rows or those that were selected."""
     if not matches:
         return []
@@ -198,7 +200,7 @@ the table and the task.
 
 
 def write_anew(
-    txn: Staging, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work], *, feed: bool = False
+    txn: Transaction, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work], *, feed: bool = False
 ) -> list[Add]:
     """Write rows as new files, some for each task, and stage these. They keep their ids where the table tracks rows.
 
@@ -229,7 +231,7 @@ def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> lis
     return [*adds, *changes]
 
 
-def record_inserts(txn: Staging, adds: Sequence[Add]) -> None:
+def record_inserts(txn: Transaction, adds: Sequence[Add]) -> None:
     """Stage change files for the rows of files that the transaction appends, where readers of the change data feed
     would not see otherwise that they were inserted: other change files are staged, from which alone readers take what
     changed (PROTOCOL.md, "Change Data Files"), or a MERGE without changes, whose files they pass over.
@@ -256,7 +258,7 @@ def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
 
 
 def delete_where(
-    txn: Staging, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
+    txn: Transaction, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
 ) -> Rewritten:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 

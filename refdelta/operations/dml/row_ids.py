@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def give_row_ids(txn: Staging, snapshot: Snapshot) -> None:
+def give_row_ids(txn: Transaction, snapshot: Snapshot) -> None:
     """Stage that all files of a table have row ids: its rows are to be tracked in the same commit.
 
     Args:
@@ -47,7 +47,7 @@ def give_row_ids(txn: Staging, snapshot: Snapshot) -> None:
     txn.stage(_again(snapshot, without_ids(snapshot)))
 
 
-def backfill(txn: Staging, snapshot: Snapshot, most: int) -> bool:
+def backfill(txn: Transaction, snapshot: Snapshot, most: int) -> bool:
     """Stage one of the commits that come first where a table of many files is to track its rows.
 
     Args:

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 def update(
-    txn: Staging,
+    txn: Transaction,
     snapshot: Snapshot,
     *,
     updates: Mapping[str, str] | None,
@@ -94,7 +94,7 @@ def update(
 
 
 def _changed_rows(
-    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
+    txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
 ) -> Rewritten:
     """The old rows are hidden, and only they are read and written with their new values."""
     done = hide_rows(txn, matches)
@@ -114,7 +114,7 @@ def _changed_rows(
 
 
 def _changed_files(
-    txn: Staging, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
+    txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
 ) -> Rewritten:
     """The files are written anew, with new values in some rows."""
     feed = txn.is_fed
@@ -138,7 +138,7 @@ def _changed_files(
 
 
 def _assignments(
-    txn: Staging, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
+    txn: Transaction, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
 ) -> list[Assignment]:
     if bool(updates) == bool(new_values):
         raise InvalidArgumentError("give either updates (SQL expressions by column) or new_values (Python values)")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ MIN_FILES = 50
 _ON, _OFF = frozenset({"true", "auto", "legacy"}), frozenset({"false", ""})
 
 
-def auto_compact(txn: Staging) -> None:
+def auto_compact(txn: Transaction) -> None:
     """Compact what a transaction that has just committed left in small pieces, where the table asks for it.
 
     ``txn.result_snapshot`` becomes the version that the compaction made. Nothing is ever raised for what goes wrong.
@@ -58,7 +58,7 @@ def _asked_for(snapshot: Snapshot) -> bool:
     return value in _ON
 
 
-def _compact(txn: Staging, snapshot: Snapshot) -> Snapshot | None:
+def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:
     from refdelta.operations.layout.bins import plan_bins
     from refdelta.operations.layout.optimize import Request, Work, optimize
 
@@ -74,7 +74,7 @@ def _compact(txn: Staging, snapshot: Snapshot) -> Snapshot | None:
     )
     if not plan.bins:
         return None
-    with Staging(txn.store, snapshot, executor=txn.executor) as compaction:
+    with Transaction(txn.store, snapshot, executor=txn.executor) as compaction:
         work = Work(plan=plan, left=deque(plan.bins))
         report = optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
         compaction.commit()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from refdelta.core.table.clustering import ColumnPath
     from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 MOST: Final = 4
 """How many clustering columns a table may have, as in delta-spark: with each, every one of them prunes less."""
@@ -117,7 +117,7 @@ def clustered_by(columns: Sequence[ColumnPath]) -> tuple[ColumnPath, ...]:
     return tuple(columns)
 
 
-def cluster_by(txn: Staging, snapshot: Snapshot, columns: Sequence[str] | str | None) -> None:
+def cluster_by(txn: Transaction, snapshot: Snapshot, columns: Sequence[str] | str | None) -> None:
     """Stage ALTER TABLE CLUSTER BY; nothing where the table is clustered so, and where one that never was is to have no
     columns. Files that are there stay as they are.
 

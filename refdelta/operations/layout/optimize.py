@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refdelta.engine.scan.filters import RowFilter
     from refdelta.engine.scan.zorder import Column
     from refdelta.operations.layout.bins import Aim
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # Bins that are rewritten at once, unless said; each holds some hundred megabytes where its files are large.
 _TASKS = 4
@@ -116,7 +116,7 @@ Report = Callable[[Sequence["Group"]], dict[str, Any]]
 """Called after the commit with the groups that came to it: what the caller is told, by deltalake's names."""
 
 
-def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | None = None) -> Report:
+def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work | None = None) -> Report:
     """Stage a rewrite of files. Nothing is staged where nothing is worth it.
 
     Args:
@@ -143,7 +143,7 @@ def optimize(txn: Staging, snapshot: Snapshot, request: Request, work: Work | No
         # What others have changed meanwhile is not what was planned any more.
         work.left = deque(live(work.left, snapshot))
     done = _rewrite(txn, snapshot, request, work, columns, target)
-    txn.rearrange([group for _, group in done], _operation_metrics)
+    txn.replace_files([group for _, group in done], _operation_metrics)
     _describe(txn, request, filters, columns)
 
     def report(kept: Sequence[Group]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _listed(columns: Sequence[str]) -> list[str]:
 
 
 def _rewrite(
-    txn: Staging, snapshot: Snapshot, request: Request, work: Work, columns: tuple[Column, ...], target: int
+    txn: Transaction, snapshot: Snapshot, request: Request, work: Work, columns: tuple[Column, ...], target: int
 ) -> list[tuple[Bin, Group]]:
     cores = os.cpu_count() or 1
     tasks = min(request.tasks or min(_TASKS, cores), max(1, len(work.left)))
@@ -263,7 +263,7 @@ def _taken(work: Work) -> Iterator[Bin]:
 # --- what the commit says ----------------------------------------------------------------------------------------
 
 
-def _describe(txn: Staging, request: Request, filters: RowFilter | None, columns: tuple[Column, ...]) -> None:
+def _describe(txn: Transaction, request: Request, filters: RowFilter | None, columns: tuple[Column, ...]) -> None:
     predicate = msgspec.json.encode([] if filters is None else [str(filters)]).decode()
     if request.aim == "purge":
         operation, parameters = "REORG", {"predicate": predicate, "applyPurge": "true"}

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, Metadata
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.layout.bins import Aim
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 NAME: Final = "reorg_upgrade_uniform"
 _VECTORS = "delta.enableDeletionVectors"
 
 
-def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
+def upgrade_uniform(txn: Transaction, snapshot: Snapshot, version: int) -> None:
     """Stage that a table has ``icebergCompatV2`` (PROTOCOL.md, "Iceberg Compatibility V2"), and its files what that
     asks for. Where it has it already, and no file a deletion vector, nothing is staged.
 
@@ -62,7 +62,7 @@ def upgrade_uniform(txn: Staging, snapshot: Snapshot, version: int) -> None:
     txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
 
 
-def files_anew(txn: Staging, before: Snapshot, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
+def files_anew(txn: Transaction, before: Snapshot, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
     """Write files anew, under the schema that a snapshot has by now, and stage that they take the old ones' place.
 
     Args:

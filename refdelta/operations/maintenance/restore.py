@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
 
 _NAMED = 5  # so many missing files an error names
@@ -42,7 +42,7 @@ _WORKERS = 16
 
 
 def restore(
-    txn: Staging, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
+    txn: Transaction, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
 ) -> None:
     """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
 

@@ -21,9 +21,10 @@ from refdelta.core.table.features import check_writable
 from refdelta.engine.scan.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
 from refdelta.operations.maintenance.garbage import Garbage, find_garbage, list_objects
-from refdelta.transaction.results import CommitProperties, CommitResult, VacuumResult
-from refdelta.transaction.results import checked as checked_properties
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.options import CommitProperties
+from refdelta.transaction.options import checked as checked_properties
+from refdelta.transaction.results import CommitResult, VacuumResult
+from refdelta.transaction.transaction import Transaction
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class _Run:
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
         metrics = {"numFilesToDelete": garbage.objects.num_rows, "sizeOfDataToDelete": garbage.size_bytes}
         # The application's version is recorded once, at the end. Where it cannot be, no file may be deleted.
-        Staging(self.store, snapshot, commit_properties=self.properties, age=None)
+        Transaction(self.store, snapshot, commit_properties=self.properties, age=None)
         noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
         done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
         return after, bool(done.rebased_over)
@@ -208,7 +209,7 @@ class _Run:
         properties: CommitProperties,
     ) -> tuple[CommitResult, Snapshot]:
         # Listing and deleting may have taken long.
-        txn = Staging(self.store, snapshot, commit_properties=properties, age=None)
+        txn = Transaction(self.store, snapshot, commit_properties=properties, age=None)
         txn.describe(operation, parameters, metrics, always=True)
         return txn.commit(), txn.result_snapshot or snapshot.advance()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.merge.plan import MergePlan
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Collected:
         """Whether some of these rows match a row of the source."""
         return self.pieces.matches_any(rows)
 
-    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - the join leaves out the rest
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - the join leaves out the rest
         """The first pass."""
         found, plan = Found(), self.pieces.plan
         names = table.schema.names
@@ -76,7 +76,7 @@ class Collected:
             found.take_in(own, group)
         return found
 
-    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
         """The second pass."""
         feed = needs_feed(txn, found)
         some = found.acting if feed else found.updated
@@ -94,7 +94,7 @@ class Collected:
         found.marks = self.pieces.plan.marks(sum(map(len, inserts)))
         return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
 
-    def _inserts(self, txn: Staging, found: Found) -> Iterator[pa.Array]:
+    def _inserts(self, txn: Transaction, found: Found) -> Iterator[pa.Array]:
         """The numbers of the source's rows that match none, for each task that inserts rows."""
         source = self._source
         if not self.pieces.plan.of_source:

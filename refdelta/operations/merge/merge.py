@@ -21,14 +21,14 @@ from refdelta.operations.merge.plan import MergePlan
 from refdelta.operations.merge.run import Run, Way
 from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
-from refdelta.operations.write.source import Source
+from refdelta.operations.write.source import Source, open_source, record_reads, rest_on
 from refdelta.operations.write.target import with_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Merge:
     merge_schema: bool
 
 
-class Elsewhere(Protocol):
+class DistributedSource(Protocol):
     """Rows to merge that are not in this process."""
 
     def version_of(self, uri: str) -> int | None:
@@ -65,20 +65,21 @@ class Elsewhere(Protocol):
 
 
 @runtime_checkable
-class Merging(Protocol):
+class DistributedExecutor(Protocol):
     """An executor that has rows to merge elsewhere."""
 
-    def source_of(self, data: Any) -> Elsewhere | None:
+    def source_of(self, data: Any) -> DistributedSource | None:
         """The data as rows that stay where they are; None for what is to be read here."""
 
 
-def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request: Merge) -> None:
+def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> None:
     """Stage a MERGE.
 
     Args:
         txn: the transaction.
         snapshot: what it sees.
-        source: the rows to merge; those of a ``Source`` are all held in memory.
+        data: the rows to merge, as :func:`refdelta.write_deltalake` takes them, all held in memory; or rows that the
+            transaction's executor has elsewhere.
         request: what to do with them.
 
     Raises:
@@ -89,6 +90,7 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
         ExpressionError: a value that cannot be computed, or does not fit its column; nothing stays written.
     """
     started = time.monotonic()
+    source = _open_source(txn, data)
     check_clauses(request.clauses)
     if any(clause.when != "not matched" for clause in request.clauses):
         may_remove(txn)
@@ -115,7 +117,20 @@ def merge(txn: Staging, snapshot: Snapshot, source: Source | Elsewhere, request:
     _describe(txn, request, run, done, elapsed, scan)
 
 
-def _describe(txn: Staging, request: Merge, run: Run, done: Rewritten, elapsed: int, scan: int) -> None:
+def _open_source(txn: Transaction, data: Any) -> Source | DistributedSource:
+    executor: object = txn.executor
+    found = executor.source_of(data) if isinstance(executor, DistributedExecutor) else None
+    if found is None:
+        source = open_source(data)
+        record_reads(txn, source.tables)
+        return source
+    version = found.version_of(txn.store.uri)
+    if version is not None:
+        rest_on(txn, version)
+    return found
+
+
+def _describe(txn: Transaction, request: Merge, run: Run, done: Rewritten, elapsed: int, scan: int) -> None:
     counts = run.counts
     matched, rest = "matched", "not matched by source"
     updated = counts[f"{matched} updated"] + counts[f"{rest} updated"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.operations.merge.reads import KeyValues
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 class Way(Protocol):
@@ -49,7 +49,7 @@ class Way(Protocol):
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
         """Whether some of these rows, of the table's schema, match a row of the source."""
 
-    def find(self, txn: Staging, table: Snapshot, read: Predicate) -> Found:
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:
         """The first pass.
 
         Args:
@@ -58,7 +58,7 @@ class Way(Protocol):
             read: what every row satisfies that matters.
         """
 
-    def write(self, txn: Staging, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
         """The second pass: write rows that change and are inserted, without deletion vectors also those that stay of
         files in which anything changes, and stage the files. How many are inserted is noted in ``found``.
 
@@ -82,7 +82,7 @@ class Run:
         found: what the first pass found in them.
     """
 
-    txn: Staging
+    txn: Transaction
     snapshot: Snapshot
     plan: MergePlan
     way: Way
@@ -136,7 +136,7 @@ class Run:
         return hide_rows(self.txn, [Match.of_rows(touched.slice(index, 1), own) for index, own in found])
 
 
-def needs_feed(txn: Staging, found: Found) -> bool:
+def needs_feed(txn: Transaction, found: Found) -> bool:
     """Whether a MERGE has to write change files: else what it does would seem to be something else.
 
     Rows that are only inserted, or hidden by deletion vectors, need none.

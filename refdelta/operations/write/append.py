@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.core.log.actions import Add, Cdc
-    from refdelta.operations.write.source import Rows
     from refdelta.operations.write.target import Target
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
 
 
@@ -123,8 +123,22 @@ class FileWriter:
         return pa.schema([field for field in schema if not self.feed or field.name != CHANGE.name])
 
 
+class Rows(ABC):
+    """Rows to write, in whichever process they are written.
+
+    Attributes:
+        schema: their Arrow schema.
+    """
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def write(self, writer: FileWriter) -> Written:
+        """Write them, once, by ``writer``: all of them here, or parts of them in other processes."""
+
+
 def append(
-    txn: Staging,
+    txn: Transaction,
     source: Rows,
     target: Target,
     *,

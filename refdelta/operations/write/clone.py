@@ -20,13 +20,13 @@ from refdelta.transaction.commit_info import now_ms
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 # What the properties say of the history that the clone does not have.
 _OF_THE_HISTORY = (PROTECTED, *ENABLEMENT)
 
 
-def clone(txn: Staging, source: Snapshot) -> None:
+def clone(txn: Transaction, source: Snapshot) -> None:
     """Stage version 0 of the clone: protocol, metadata, domains and files of a version of another table.
 
     Args:

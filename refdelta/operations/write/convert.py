@@ -31,7 +31,7 @@ from refdelta.operations.write.target import new_table
 
 if TYPE_CHECKING:
     from refdelta.operations.write.target import Target
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
     from refdelta_storage.base import ObjectInfo
 
@@ -53,7 +53,7 @@ class Found:
 
 
 def convert(
-    txn: Staging,
+    txn: Transaction,
     partition_by: Sequence[StructField],
     *,
     strategy: Strategy = "hive",

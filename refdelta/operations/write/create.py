@@ -19,10 +19,10 @@ from refdelta.operations.layout.clustering import check_not_partitioned
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.target import Target
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
-def create(txn: Staging, target: Target, *, or_replace: bool = False) -> None:
+def create(txn: Transaction, target: Target, *, or_replace: bool = False) -> None:
     """Stage version 0.
 
     Args:
@@ -36,7 +36,7 @@ def create(txn: Staging, target: Target, *, or_replace: bool = False) -> None:
     txn.describe(operation, _parameters(metadata, target), {})
 
 
-def replace(txn: Staging, snapshot: Snapshot, target: Target) -> None:
+def replace(txn: Transaction, snapshot: Snapshot, target: Target) -> None:
     """Stage another table in the place of this one, in the same history. The protocol never loses a feature.
 
     Args:

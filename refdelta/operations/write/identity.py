@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import AnyAction
     from refdelta.core.table.types import StructField
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 START = "delta.identity.start"
 STEP = "delta.identity.step"
@@ -153,7 +153,7 @@ def changes_with_marks(
     return listed if before is None else [*others, with_marks(before, marks)]
 
 
-def check_numbers_once(txn: Staging) -> None:
+def check_numbers_once(txn: Transaction) -> None:
     """Refuse a second statement that may number rows: it would begin where the first one did.
 
     Raises ``InvalidArgumentError``.

@@ -31,13 +31,13 @@ from refdelta.operations.write.append import Written, append
 if TYPE_CHECKING:
     from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.write.source import Rows
+    from refdelta.operations.write.append import Rows
     from refdelta.operations.write.target import Target
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
 
 def overwrite(
-    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
+    txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace all rows.
 
@@ -50,7 +50,7 @@ def overwrite(
 
 
 def replace_where(
-    txn: Staging, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
+    txn: Transaction, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the rows for which ``sql`` is true.
 
@@ -70,7 +70,7 @@ def replace_where(
 
 
 def overwrite_partitions(
-    txn: Staging, source: Rows, target: Target, *, target_file_size: int | None = None
+    txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, Rewritten]:
     """Replace the partitions that the data has rows of, and leave the others.
 

@@ -13,12 +13,10 @@ from refdelta.core.log.paths import LOG, data_key, encode_path
 from refdelta.core.log.statistics import parse_stats
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
-from refdelta.operations.write.append import Written
+from refdelta.operations.write.append import Rows, Written
 from refdelta.schema import struct_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from refdelta.core.table.types import StructType
     from refdelta.operations.write.append import FileWriter
     from refdelta.operations.write.target import Target
@@ -48,12 +46,15 @@ class AddAction:
     stats: str | None = None
 
 
-class PreparedFiles:
+class PreparedFiles(Rows):
     """Rows that are in files of the table's folder already; they can be written as often as the log is tried.
 
     Args:
         actions: each an :class:`AddAction` or something with its attributes.
         schema: of all the files, with the partition columns or without them.
+
+    Attributes:
+        schema: their Arrow schema.
 
     Raises:
         InvalidArgumentError: something else than a list of files.
@@ -65,11 +66,7 @@ class PreparedFiles:
             raise InvalidArgumentError(f"the files are a list of AddAction, not a {type(actions).__name__}")
         self._actions = list(actions)
         self._struct = struct_of(schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the files."""
-        return to_arrow(self._struct)
+        self.schema = to_arrow(self._struct)
 
     def write(self, writer: FileWriter) -> Written:
         """The files as actions of the table that ``writer`` writes to.

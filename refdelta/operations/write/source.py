@@ -5,34 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
+from refdelta.operations.write.append import FileWriter, Rows, Written
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.write.append import FileWriter, Written
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
 
 _ACCEPTED = (
     "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
     "a pyarrow dataset, an iterable of record batches, a DeltaTable or a scan of one"
 )
-
-
-class Rows(Protocol):
-    """Rows to write, wherever they are written."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Their Arrow schema."""
-
-    def write(self, writer: FileWriter) -> Written:
-        """Write them, once, as ``writer`` says: all of them here, or parts of them in other processes."""
 
 
 @dataclass
@@ -65,22 +54,18 @@ class TablesRead:
         return next((snapshot for snapshot in self.known if same_place(snapshot.store.uri, store.uri)), None)
 
 
-@dataclass(frozen=True)
-class Source:
-    """The rows to write.
+class Source(Rows):
+    """A stream of rows to write.
 
-    Attributes:
+    Args:
         reader: the stream; it is read once.
         tables: the Delta tables that the rows come from.
     """
 
-    reader: pa.RecordBatchReader
-    tables: TablesRead = field(default_factory=TablesRead)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
-        return self.reader.schema
+    def __init__(self, reader: pa.RecordBatchReader, tables: TablesRead) -> None:
+        self.reader = reader
+        self.schema = reader.schema
+        self.tables = tables
 
     def write(self, writer: FileWriter) -> Written:
         """Write the rows in this process."""
@@ -93,7 +78,7 @@ def open_source(data: Any) -> Source:
     return Source(_reader(data, tables), tables)
 
 
-def record_reads(txn: Staging, tables: TablesRead) -> None:
+def record_reads(txn: Transaction, tables: TablesRead) -> None:
     """Record that a transaction writes rows which come from these versions of tables: of its own table, it has read
     all rows.
 
@@ -111,7 +96,7 @@ def record_reads(txn: Staging, tables: TablesRead) -> None:
     tables.each(note)
 
 
-def rest_on(txn: Staging, version: int) -> None:
+def rest_on(txn: Transaction, version: int) -> None:
     """Record that the rows to write are made from those of a version of the transaction's table.
 
     Raises:

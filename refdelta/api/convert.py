@@ -12,8 +12,9 @@ from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from refdelta.operations.write.convert import Strategy, convert
 from refdelta.schema import struct_of
 from refdelta.transaction.location import open_location
-from refdelta.transaction.results import CommitProperties, CommitResult
-from refdelta.transaction.staging import Staging
+from refdelta.transaction.options import CommitProperties
+from refdelta.transaction.results import CommitResult
+from refdelta.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     import os
@@ -76,7 +77,7 @@ def convert_to_deltalake(
         if mode == "ignore":
             return CommitResult(version=None)
         raise TableAlreadyExistsError(f"there is a table at {store.uri}")
-    with Staging(store, None, commit_properties=commit_properties) as txn:
+    with Transaction(store, None, commit_properties=commit_properties) as txn:
         convert(
             txn,
             _partition_fields(partition_by),

@@ -35,18 +35,18 @@ from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
 from refdelta.operations.alter.features import to_drop
 from refdelta.operations.alter.history_traces import history_has_traces, oldest_commit
 from refdelta.operations.alter.removals import REMOVALS, Removal, used_by_metadata
+from refdelta.operations.layout.optimize import Request, optimize
 from refdelta.operations.layout.reorg_uniform import files_anew
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
-    from refdelta.api.transaction import WriteTransaction
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.alter.removals import Described
     from refdelta.transaction.results import CommitResult
-    from refdelta.transaction.staging import Staging
+    from refdelta.transaction.transaction import Transaction
 
-    Begin = Callable[[], WriteTransaction]
+    Begin = Callable[[], Transaction]
 
 PROTECTION = "checkpointProtection"
 _BARRIERS = 3
@@ -104,7 +104,7 @@ class _Drop:
 
     def _newest(self) -> Snapshot:
         with self.begin() as txn:
-            return txn.snapshot
+            return txn.existing
 
     def _clean(self, name: str, removal: Removal) -> bool:
         """Where the last commit cannot do it by itself: stop the feature's use, and bring its traces away."""
@@ -117,12 +117,12 @@ class _Drop:
             changed = True
         while removal.purge and removal.left(self._newest()):
             with self.begin() as txn:
-                txn.reorg_purge()
+                txn.run("reorg_purge", optimize, Request(aim="purge"))
                 txn.commit()
             changed = True
         return changed
 
-    def _commit(self, stage: Callable[[Staging, Snapshot], None]) -> CommitResult:
+    def _commit(self, stage: Callable[[Transaction, Snapshot], None]) -> CommitResult:
         with self.begin() as txn:
             txn.run("drop_feature", stage)
             return txn.commit()
@@ -167,7 +167,7 @@ class _Drop:
     # --- the last commit ---
 
     def _downgrade(self, name: str, removal: Removal, *, protect: bool = False) -> CommitResult:
-        def stage(txn: Staging, snapshot: Snapshot) -> None:
+        def stage(txn: Transaction, snapshot: Snapshot) -> None:
             metadata, actions = removal.last(snapshot)
             left = removal.left(snapshot)
             if left:
@@ -189,7 +189,7 @@ class _Drop:
         return self._commit(stage)
 
 
-def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
+def _stop(txn: Transaction, snapshot: Snapshot, removal: Removal) -> None:
     metadata, _ = removal.last(snapshot)
     before, after = snapshot.metadata.configuration or {}, metadata.configuration or {}
     values = {key: after[key] for key in sorted(after) if before.get(key) != after[key]}
@@ -204,7 +204,7 @@ def _stop(txn: Staging, snapshot: Snapshot, removal: Removal) -> None:
 
 
 def _rewrite(
-    txn: Staging, snapshot: Snapshot, removal: Removal, described: Callable[[list[Add], list[Add]], Described]
+    txn: Transaction, snapshot: Snapshot, removal: Removal, described: Callable[[list[Add], list[Add]], Described]
 ) -> None:
     metadata, actions = removal.last(snapshot)
     check_writable(snapshot.protocol, metadata)

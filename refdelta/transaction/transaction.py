@@ -1,0 +1,543 @@
+"""A transaction: one snapshot, its reads, its staged actions, its commit.
+
+It knows no operation: those of ``refdelta/operations`` record their reads and stage their actions here, and never write
+the log themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+
+from pyroaring import BitMap64
+
+from refdelta import arguments
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
+from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Remove
+from refdelta.core.log.paths import same_path
+from refdelta.core.pruning.row_predicate import row_predicate
+from refdelta.core.rows.deletes import RowDelete, tombstone
+from refdelta.core.rows.relocation import Group
+from refdelta.core.rows.sets import ALL
+from refdelta.core.table.change_feed import is_fed
+from refdelta.core.table.properties import TableProperties
+from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
+from refdelta.engine.parquet.write import abort_files
+from refdelta.engine.scan.executor import checked as checked_executor
+from refdelta.errors import InvalidArgumentError, TableNotFoundError
+from refdelta.transaction.commit_info import (
+    Description,
+    application_transactions,
+    check_recorded,
+    now_ms,
+    texts,
+    unrecorded,
+)
+from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
+from refdelta.transaction.options import CommitOptions, checked
+from refdelta.transaction.post_commit import after_commit, failed
+from refdelta.transaction.prepared_commit import prepare_commit
+from refdelta.transaction.results import CommitResult
+from refdelta.transaction.row_lookup import trace_rows
+from refdelta.transaction.row_matching import Matches, RowMatching, only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from refdelta.core.commit.transaction import PreparedCommit
+    from refdelta.core.conflicts.state import AddedRows
+    from refdelta.core.expressions.predicate import Predicate
+    from refdelta.core.log.actions import Txn
+    from refdelta.core.rows.relocation import RelocationById
+    from refdelta_storage import Store
+
+    GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Transaction:
+    """One snapshot, a read set, staged actions, one commit.
+
+    As a context manager it is aborted when the block is left without a commit.
+
+    Args:
+        store: the table's store.
+        snapshot: the snapshot that it reads, or None where it creates the table.
+        age: seconds since the snapshot was last seen to be the newest one, or since the log was seen to be empty; None
+            where that is not known, which costs the commit one more request.
+        options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+        InvalidArgumentError: half an application transaction, or two of one application; several of which the
+            snapshot records some and not all; a level that does not exist or is weaker than the table's.
+    """
+
+    def __init__(
+        self, store: Store, snapshot: Snapshot | None, *, age: float | None = 0.0, **options: Unpack[CommitOptions]
+    ) -> None:
+        if snapshot is not None:
+            snapshot.check_writable()
+        self.store = store
+        self.snapshot = snapshot
+        self.executor = checked_executor(options.get("executor"))
+        self.properties = checked(options.get("commit_properties"))
+        self.isolation = level_of(
+            self._table_properties.isolation_level, arguments.text("isolation", options.get("isolation"))
+        )
+        self.txn_id = str(uuid.uuid4())
+        self.started_ms = now_ms()
+        self.description: Description | None = None
+        self.row_matching = RowMatching()
+        self.result_snapshot: Snapshot | None = None
+        self.alone = False
+        self.kept_groups: tuple[Group, ...] = ()
+        self._seen_at = None if age is None else time.monotonic() - age
+        self._ended: str | None = None
+        self._statement: str | None = None
+        self._reads = ReadSet(version=-1 if snapshot is None else snapshot.version)
+        self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
+        self._actions: list[AnyAction] = []
+        self._row_deletes: dict[str, RowDelete] = {}
+        self._groups: list[Group] = []
+        self._group_metrics: GroupMetrics | None = None
+        self._written: list[Add | Cdc] = []
+        self._applications = application_transactions(
+            self.properties, options.get("app_id"), options.get("app_version"), self.started_ms
+        )
+        check_recorded(self._applications, self._recorded)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended is None:
+            self.abort()
+
+    # --- what it reads ---
+
+    @property
+    def existing(self) -> Snapshot:
+        """The snapshot. Raises ``TableNotFoundError`` where the transaction creates the table."""
+        if self.snapshot is None:
+            raise TableNotFoundError(f"there is no table at {self.store.uri} yet: this transaction creates it")
+        return self.snapshot
+
+    @property
+    def version(self) -> int:
+        """The version that the transaction reads."""
+        return self.existing.version
+
+    @property
+    def now(self) -> int:
+        """The value of ``current_timestamp`` in all statements of the transaction: its beginning, in microseconds since
+        1970 (UTC).
+        """
+        return self.started_ms * 1000
+
+    @property
+    def already_recorded(self) -> bool:
+        """Whether the snapshot records the application transactions already, each at this version or a later one."""
+        return bool(self._applications) and not unrecorded(self._applications, self._recorded)
+
+    @property
+    def vectors(self) -> bool:
+        """Whether rows are deleted by deletion vectors: ``delta.enableDeletionVectors`` is true."""
+        return self._table_properties.enable_deletion_vectors
+
+    @property
+    def row_level(self) -> bool:
+        """Whether conflicts are detected by rows and not by files."""
+        asked = self.properties.row_level
+        if asked is None:
+            asked = self.snapshot is not None and not self.snapshot.partition_columns
+        return self.vectors and asked
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether changes are recorded for the change data feed: ``delta.enableChangeDataFeed`` is true."""
+        return self.snapshot is not None and is_fed(self.snapshot.metadata)
+
+    @property
+    def _recorded(self) -> Mapping[str, Txn]:
+        return self.snapshot.txns if self.snapshot else {}
+
+    @property
+    def _table_properties(self) -> TableProperties:
+        return self.snapshot.properties if self.snapshot else TableProperties.parse({})
+
+    # --- read tracking: what the commit is checked against ---
+
+    @property
+    def reads(self) -> ReadSet:
+        """The reads so far."""
+        return self._reads.with_rows(self._rows_read.values()) if self._rows_read else self._reads
+
+    def read_whole_table(self) -> None:
+        """Record that the transaction depends on every row of its snapshot."""
+        self._reads = self._reads.with_everything()
+
+    def read_predicate(self, predicate: Predicate, matches: Matches | None = None) -> None:
+        """Record that the transaction depends on the rows for which ``predicate`` is true, and on there being no
+        others.
+
+        Args:
+            predicate: bound to the table's schema.
+            matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
+                added, in batches of the table's schema. Without it, a row matches where the predicate is true.
+        """
+        table = self.snapshot
+        asked = EVERY_ROW if table is None else row_predicate(predicate, table.schema, table.partition_columns)
+        self._reads = self._reads.with_predicate(asked, finer=matches is not None)
+        self.row_matching.add(predicate, matches)
+
+    @contextmanager
+    def reading(
+        self, predicate: Predicate, files: Callable[[], Iterable[Add]], matches: Matches | None = None
+    ) -> Iterator[None]:
+        """Record a read before it runs, so that a read that fails half-way counts, too.
+
+        Args:
+            predicate: see :meth:`read_predicate`, which is called before the block runs.
+            files: gives the files that the block reads; called where the block raises. Then any of their rows may have
+                been seen. A block that ends well records itself which rows it has read.
+            matches: see :meth:`read_predicate`.
+        """
+        self.read_predicate(predicate, matches)
+        try:
+            yield
+        except BaseException:
+            self.read_files(files())
+            raise
+
+    def read_domains(self, names: Iterable[str] | None = None) -> None:
+        """Record a read of metadata domains; None for all of them, and that there are no others."""
+        if names is None:
+            self._reads = dataclasses.replace(self._reads, every_domain=True)
+        else:
+            self._reads = dataclasses.replace(self._reads, domains=self._reads.domains | {*names})
+
+    def rest_on_files(self, since_ms: int) -> None:
+        """Record that the transaction adds files which it has not written, and which VACUUM may delete.
+
+        Args:
+            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970.
+        """
+        known = self._reads.unowned_since
+        self._reads = dataclasses.replace(
+            self._reads, unowned_since=since_ms if known is None else min(known, since_ms)
+        )
+
+    def read_files(self, files: Iterable[Add]) -> None:
+        """Record that rows of these files were read, possibly any of their live rows. A file without a row that was
+        wanted was not read.
+        """
+        self._reads = self._reads.with_files(files)
+
+    def read_rows(self, add: Add, rows: BitMap64) -> None:
+        """Record that rows of a file were read: those that matched, whether or not they change.
+
+        Args:
+            add: the log's entry.
+            rows: their positions in the file, counted from 0, hidden rows included. Several calls add up.
+        """
+        if not len(rows):
+            return
+        key = same_path(add.path)
+        _, known = self._rows_read.get(key, (add, BitMap64()))
+        self._rows_read[key] = add, known | rows
+
+    # --- statements ---
+
+    def run(
+        self, statement: str, stage: Callable[Concatenate[Self, Snapshot, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R | None:
+        """Run a statement: all of it or, where it raises, nothing, and then another one may follow.
+
+        Args:
+            statement: its name, for messages.
+            stage: an operation: it reads the snapshot and stages actions.
+            *args: passed on to it.
+            **kwargs: likewise.
+
+        Returns:
+            The result of ``stage``; None where it is skipped, because the application's version is recorded already.
+
+        Raises:
+            InvalidArgumentError: the transaction has ended, or holds a statement already.
+        """
+        with self.statement(statement):
+            return None if self.already_recorded else stage(self, self.existing, *args, **kwargs)
+
+    @contextmanager
+    def statement(self, name: str) -> Iterator[None]:
+        """Hold the one statement of the transaction: what the block stages is kept if it ends well.
+
+        Args:
+            name: its name, for messages.
+
+        Raises:
+            InvalidArgumentError: the transaction has ended, or holds a statement already.
+        """
+        self._check_open(name)
+        if self._statement is not None:
+            raise InvalidArgumentError(
+                f"cannot {name}: this transaction holds a statement already ({self._statement}), and one is all "
+                "that a transaction may hold beside reads and appends; commit it and begin another one"
+            )
+        with self.all_or_nothing():
+            yield
+        self._statement = name
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """If the block raises, what it has staged is forgotten and the files that it wrote are removed.
+
+        Its reads stay recorded: the error may have told the caller something about the rows.
+        """
+        actions, written, description = list(self._actions), list(self._written), self.description
+        deletes, groups = dict(self._row_deletes), list(self._groups)
+        try:
+            yield
+        except BaseException:
+            ours = self._written[len(written) :]
+            self._actions, self._written, self.description = actions, written, description
+            self._row_deletes, self._groups = deletes, groups
+            if ours:
+                abort_files(self.store, ours)
+            raise
+
+    # --- staging ---
+
+    def stage(self, actions: Iterable[AnyAction]) -> None:
+        """Add actions to the commit."""
+        self._actions.extend(actions)
+
+    @property
+    def staged(self) -> tuple[AnyAction, ...]:
+        """The actions that were added so far."""
+        return tuple(self._actions)
+
+    @property
+    def change_files(self) -> int:
+        """How many change files are staged. Where there are any, readers of the change data feed read them alone."""
+        return sum(isinstance(action, Cdc) for action in self._actions)
+
+    @property
+    def table_to_come(self) -> Snapshot | None:
+        """The snapshot with the metadata that is staged, if any; None where the table is new."""
+        staged = next((action for action in reversed(self._actions) if isinstance(action, Metadata)), None)
+        return dataclasses.replace(self.snapshot, metadata=staged) if self.snapshot and staged else self.snapshot
+
+    def stage_written(self, files: Sequence[Add | Cdc]) -> None:
+        """Add files that this transaction wrote, and will remove again if it does not commit."""
+        self.own_files(files)
+        self._actions.extend(files)
+
+    def own_files(self, files: Iterable[Add | Cdc]) -> None:
+        """Take charge of files that this transaction wrote: they are removed where the commit does not name them."""
+        self._written.extend(files)
+
+    def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
+        """Stage the deletion of rows of a file by its deletion vector. They count as read.
+
+        Args:
+            add: the log's entry. Its ``stats`` must have ``numRecords``, of all rows in the file.
+            rows: their positions in the file, counted from 0. Several calls add up.
+            base: the positions that the entry's deletion vector hides.
+        """
+        self.read_rows(add, rows)
+        self._stage_delete(RowDelete(add, base, rows))
+
+    def delete_files(self, adds: Iterable[Add]) -> None:
+        """Stage the deletion of all live rows of these files. They count as read."""
+        files = list(adds)
+        self.read_files(files)
+        if not self.vectors:
+            self.stage(tombstone(add, now_ms=now_ms(), data_change=True) for add in files)
+            return
+        for add in files:
+            self._stage_delete(RowDelete(add, BitMap64(), ALL))
+
+    def _stage_delete(self, delete: RowDelete) -> None:
+        key = same_path(delete.add.path)
+        known = self._row_deletes.get(key)
+        self._row_deletes[key] = delete if known is None else known.and_rows(delete)
+
+    def replace_files(self, groups: Sequence[Group], metrics: GroupMetrics | None = None) -> None:
+        """Stage the replacement of files by others which hold the same rows.
+
+        The outputs are files of this transaction (:meth:`own_files`). Where others delete rows of the inputs
+        meanwhile, the outputs get deletion vectors; where an input is gone, its group is left out, and its outputs are
+        removed. The groups that were not left out are in ``kept_groups`` after the commit.
+
+        Args:
+            groups: inputs and outputs that belong together.
+            metrics: the ``operationMetrics`` of those groups that are kept. None: those of :meth:`describe`.
+        """
+        self._groups.extend(groups)
+        self._group_metrics = metrics or self._group_metrics
+
+    def describe(
+        self,
+        operation: str,
+        parameters: Mapping[str, str],
+        operation_metrics: Mapping[str, int],
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Describe the commit, for its commitInfo and for its result.
+
+        Args:
+            operation: the operation's name in Spark's history.
+            parameters: its ``operationParameters``, each value a string as Spark writes it.
+            operation_metrics: its ``operationMetrics``.
+            metrics: the metrics of the result, by deltalake's names.
+            always: commit even where nothing is staged, as for a write without rows.
+        """
+        self.description = Description(operation, parameters, operation_metrics, metrics or {}, always)
+
+    # --- the end ---
+
+    def abort(self) -> None:
+        """Give up: nothing becomes visible, and the files that were written are removed."""
+        self._check_open("abort")
+        self._ended = "aborted"
+        self._discard()
+
+    def commit(self) -> CommitResult:
+        """Commit what is staged, over whatever was committed meanwhile and does not conflict.
+
+        Returns:
+            The result of the commit. Its version is None where nothing was written: nothing is staged and no
+            application's version is to be recorded, or the application's version is recorded already.
+
+        Raises:
+            ConcurrentModificationError: a winner conflicts; nothing is visible, and the files that were written are
+                removed.
+            CommitRetriesExhaustedError: attempts or time ran out; likewise.
+            CommitOutcomeUnknownError: it is not known whether the commit happened; the files stay.
+            InvalidArgumentError: the transaction has ended already.
+        """
+        self._check_open("commit")
+        self._ended = "ended by a commit that failed"
+        described = self.description or Description("WRITE", {}, {}, {})
+        if self.already_recorded:
+            result = CommitResult(version=None)
+        elif self._has_changes or self._applications or described.always:
+            result = self._committed(described)
+        else:
+            result = CommitResult(version=None, metrics=self._result_metrics(described, 0))
+        self._ended = "committed"
+        return result
+
+    def _committed(self, described: Description) -> CommitResult:
+        try:
+            outcome = commit(
+                self.store,
+                self._prepared(described),
+                policy=RetryPolicy.of(self.properties),
+                seen_at=self._seen_at,
+                base=self.snapshot.segment.last_commit if self.snapshot else None,
+                match_rows=self._match_rows,
+                locate_rows=self._locate_rows,
+                inline_vectors=self._table_properties.inline_deletion_vectors,
+            )
+        except CERTAIN_FAILURES:
+            self._discard()
+            raise
+        except BaseException:
+            self._written = []  # they stay: the log may name them, now or when a late request arrives
+            raise
+        abort_files(self.store, outcome.unused)
+        written, self._written, self.kept_groups = self._written, [], outcome.groups
+        if outcome.version is not None:
+            self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
+            newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
+            self.alone = newest and outcome.attempts == 1
+        return CommitResult(
+            version=outcome.version,
+            attempts=outcome.attempts,
+            rebased_over=outcome.rebased_over,
+            fallbacks=outcome.fallbacks,
+            metrics=self._result_metrics(described, outcome.attempts - 1),
+        )
+
+    def _prepared(self, described: Description) -> PreparedCommit:
+        return prepare_commit(
+            self.snapshot,
+            self._actions,
+            self._applications,
+            reads=self.reads,
+            changes=RowChanges(
+                deletes=tuple(self._row_deletes.values()),
+                groups=tuple(self._groups),
+                vectors=self.vectors,
+                row_level=self.row_level,
+                now_ms=now_ms(),
+            ),
+            described=described,
+            properties=self.properties,
+            isolation=self.isolation,
+            blind=self._is_blind_append,
+            txn_id=self.txn_id,
+            group_metrics=self._metrics_of,
+        )
+
+    @property
+    def _has_changes(self) -> bool:
+        return bool(self._actions or self._row_deletes or self._groups)
+
+    @property
+    def _is_blind_append(self) -> bool:
+        removes = self._row_deletes or self._groups or any(isinstance(a, Remove) for a in self._actions)
+        return self.reads.blind and not removes
+
+    def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
+        return self.row_matching.look(self.snapshot, map(only, rows)) if self.snapshot else iter(())
+
+    def _locate_rows(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, RelocationById]:
+        return trace_rows(self.snapshot, inputs, outputs) if self.snapshot else {}
+
+    def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:
+        return None if self._group_metrics is None else texts(self._group_metrics(groups))
+
+    def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
+        elapsed = now_ms() - self.started_ms
+        return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
+
+    def _after(self, version: int, commits: Sequence[bytes] | None, written: Collection[str]) -> Snapshot | None:
+        """The snapshot after our commit, once the post-commit hooks have run. None where it cannot be read."""
+        snapshot = None
+        try:
+            if commits is not None:
+                snapshot = follow(self.store, self.snapshot, commits, new=written)
+            else:
+                snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
+            after_commit(snapshot, committed=version)
+        except Exception as error:  # noqa: BLE001
+            failed(version, error)
+        return snapshot
+
+    def _discard(self) -> None:
+        written, self._written = self._written, []
+        self._actions, self._row_deletes, self._groups = [], {}, []
+        if written:
+            abort_files(self.store, written)
+
+    def _check_open(self, verb: str) -> None:
+        if self._ended is not None:
+            raise InvalidArgumentError(
+                f"cannot {verb}: this transaction was {self._ended} already; begin() starts another one"
+            )
