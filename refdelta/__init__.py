@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from refdelta.core.commit.budget import RowBudget
     from refdelta.core.log.actions import Txn as Transaction
     from refdelta.engine.arrow.variant import variants
-    from refdelta.operations.write.declared import Identity
+    from refdelta.operations.write.column_declarations import Identity
     from refdelta.operations.write.prepared_files import AddAction
     from refdelta.schema import Schema
     from refdelta.transaction.options import CommitProperties
@@ -47,7 +47,7 @@ _HOMES = {
     "CommitProperties": ("transaction.options", "CommitProperties"),
     "CommitResult": ("transaction.results", "CommitResult"),
     "DeltaTable": ("api.table", "DeltaTable"),
-    "Identity": ("operations.write.declared", "Identity"),
+    "Identity": ("operations.write.column_declarations", "Identity"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("core.log.actions", "Txn"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Generated columns, defaults and identity columns: see refdelta.operations.write.declared.
+# Generated columns, defaults and identity columns: see refdelta.operations.write.column_declarations.
 _TEXTS = ("delta.generationExpression", "CURRENT_DEFAULT")
 _NUMBERS = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
 _NUMBER = re.compile(r"-?\d{1,19}|true|false").fullmatch

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from refdelta.core.table.row_tracking import enables
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.operations.alter.alter import add_columns, set_properties, unset_properties
-from refdelta.operations.alter.columns import change_type, drop_columns, move_column, rename_column, set_nullable
+from refdelta.operations.alter.columns import (
+    add_columns,
+    change_type,
+    drop_columns,
+    move_column,
+    rename_column,
+    set_column_metadata,
+    set_default,
+    set_nullable,
+    sync_identity,
+)
 from refdelta.operations.alter.constraints import add_constraint, drop_constraint
-from refdelta.operations.alter.defaults import set_default
-from refdelta.operations.alter.descriptions import set_column_metadata, set_table_description, set_table_name
 from refdelta.operations.alter.domains import set_domain
 from refdelta.operations.alter.features import add_feature
-from refdelta.operations.alter.identity import sync_identity
+from refdelta.operations.alter.properties import set_properties, set_table_description, set_table_name, unset_properties
 from refdelta.operations.dml.row_ids import backfill
 from refdelta.operations.layout.clustering import cluster_by
 from refdelta.transaction.options import records_applications, without_applications

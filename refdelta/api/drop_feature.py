@@ -32,9 +32,14 @@ from refdelta.engine.log.cleanup import cleanup_log
 from refdelta.engine.log.listing import list_log
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
 from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
+from refdelta.operations.alter.feature_removal import (
+    REMOVALS,
+    Removal,
+    history_has_traces,
+    oldest_commit,
+    used_by_metadata,
+)
 from refdelta.operations.alter.features import to_drop
-from refdelta.operations.alter.history_traces import history_has_traces, oldest_commit
-from refdelta.operations.alter.removals import REMOVALS, Removal, used_by_metadata
 from refdelta.operations.layout.optimize import Request, optimize
 from refdelta.operations.layout.reorg_uniform import files_anew
 from refdelta.transaction.commit_info import now_ms
@@ -42,7 +47,7 @@ from refdelta.transaction.commit_info import now_ms
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.alter.removals import Described
+    from refdelta.operations.alter.feature_removal import Described
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.transaction import Transaction
 

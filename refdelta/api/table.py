@@ -1,5 +1,5 @@
-"""``DeltaTable``: the public face, and how a table comes about. What is done with one stands in ``reading``,
-``statements`` and ``upkeep``. Short: each method calls the module that knows.
+"""``DeltaTable``: how a table is opened, created and cloned. Its reads are in ``reading``, its statements in
+``statements``.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from refdelta.api.maintenance import Upkeep
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.engine.log.listing import has_log
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from refdelta.operations.write.declared import Identity
+    from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
 
 
-class DeltaTable(Reading, Statements, Upkeep):
+class DeltaTable(Reading, Statements):
     """A handle on a Delta table, at one version.
 
     Args:
@@ -116,7 +115,7 @@ class DeltaTable(Reading, Statements, Upkeep):
         """
         from refdelta.operations.write import create as creation
         from refdelta.operations.write import target
-        from refdelta.operations.write.declared import declared
+        from refdelta.operations.write.column_declarations import declared
         from refdelta.schema import struct_of
         from refdelta.transaction.transaction import Transaction
 

@@ -20,7 +20,7 @@ from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.unmapping import removes_mapping
 from refdelta.operations.dml.rewrite import record_inserts
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.layout.auto_compact import auto_compact
 from refdelta.operations.write.append import Rows, Written, append
 from refdelta.operations.write.request import WriteRequest, describe_write
@@ -209,7 +209,7 @@ class WriteTransaction(Transaction, Alterations[None]):
             written = append(self, rows, target, target_file_size=request.target_file_size)
         self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
         if self._statement is None:
-            describe_write(self, target, self._appended, Rewritten([], [], 0), mode=request.mode, always=always)
+            describe_write(self, target, self._appended, RewriteResult([], [], 0), mode=request.mode, always=always)
 
     def _overwrite(self, rows: Rows, request: WriteRequest, *, always: bool) -> None:
         from refdelta.operations.write.overwrite import overwrite, overwrite_partitions, replace_where

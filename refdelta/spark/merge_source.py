@@ -23,8 +23,8 @@ from refdelta.spark.types import delta_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from refdelta.operations.merge.execution import MergeStrategy
     from refdelta.operations.merge.plan import MergePlan
-    from refdelta.operations.merge.run import Way
 
 
 class FrameSource:
@@ -56,7 +56,7 @@ class FrameSource:
         """The oldest version of the table at ``uri`` from which the rows are made; None where they are not."""
         return origin.oldest_version(self._frame, uri)
 
-    def way(self, plan: MergePlan) -> Way:
+    def strategy(self, plan: MergePlan) -> MergeStrategy:
         """How its rows come together with those of the table.
 
         Raises ``InvalidArgumentError`` for a large source where ON has no equality.

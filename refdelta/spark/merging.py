@@ -29,10 +29,10 @@ from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import Share, chosen, shares, write_anew
+from refdelta.operations.merge.execution import needs_feed
 from refdelta.operations.merge.join import Matcher
 from refdelta.operations.merge.pieces import Found, gathered, new_rows
 from refdelta.operations.merge.reads import KeyValues
-from refdelta.operations.merge.run import needs_feed
 from refdelta.operations.write.append import FileWriter
 from refdelta.operations.write.target import Target
 from refdelta.spark import frames, tasks
@@ -62,7 +62,7 @@ PIECE_BYTES = 16 * 2**20
 
 
 class Shuffled:
-    """A source that stays with the workers; a :class:`~refdelta.operations.merge.run.Way`.
+    """A source that stays with the workers; a :class:`~refdelta.operations.merge.execution.MergeStrategy`.
 
     Args:
         spark: the session.

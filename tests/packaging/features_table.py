@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from refdelta.core.table.features import REGISTRY, Feature
-from refdelta.operations.alter.removals import REMOVALS
+from refdelta.operations.alter.feature_removal import REMOVALS
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "features.toml"

@@ -7,18 +7,19 @@ type widening, since old files hold the narrower ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from refdelta import arguments
 from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.char_varchar import NOTE
 from refdelta.core.table.column_mapping import MODE
-from refdelta.core.table.evolution import can_widen, with_type_changes
+from refdelta.core.table.evolution import as_nullable, can_widen, merge_schemas, with_type_changes
 from refdelta.core.table.field_names import check_field_names
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.schema_edit import Path, edited, find_path, with_field, with_part
@@ -30,26 +31,74 @@ from refdelta.core.table.types import (
     StructType,
     every_field,
     is_nested,
+    parse_schema,
+    physical_name,
     schema_json,
     type_named,
 )
-from refdelta.engine.arrow.schema import delta_type
+from refdelta.engine.arrow.schema import delta_type, from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
 from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
 from refdelta.operations.alter.names import dotted, split_path
 from refdelta.operations.dml.rewrite import find_matches
-from refdelta.operations.write.identity import START
-from refdelta.operations.write.row_rules import INVARIANTS
+from refdelta.operations.write.column_declarations import MARKS, check_default, with_mark
+from refdelta.operations.write.identity import START, Numbering, with_marks
+from refdelta.operations.write.row_rules import DEFAULT, INVARIANTS
+from refdelta.schema import Schema
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
 
+
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _EXPRESSIONS = (GENERATION, INVARIANTS)
 _MADE = frozenset((GENERATION, START))
 _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+
+
+def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
+    """Stage ADD COLUMNS: the rows that are there have null in them.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        given: the columns: fields of refdelta, pyarrow or deltalake, one, several, or a schema of them. A name with
+            dots is a path to a field of a struct; in it ``element``, ``key`` and ``value`` lead into arrays and maps.
+            Backticks keep a dot in a name.
+
+    Raises:
+        UnsupportedTypeError: an Arrow type that Delta lacks.
+        SchemaMismatchError: a column that exists already; a name that Delta cannot store.
+        InvalidArgumentError: no fields at all, a column that is not nullable, or a path that leads nowhere.
+    """
+    fields = _fields_of(given)
+    if not fields:
+        raise InvalidArgumentError("there is no column to add")
+    schema = snapshot.schema
+    for item in fields:
+        if not item.nullable or as_nullable(item.type) != item.type:
+            raise InvalidArgumentError(
+                f"cannot add column {item.name!r}: it and all that is in it must be nullable, since the rows that are "
+                "there have no value for it"
+            )
+        if marks := sorted({*MARKS, INVARIANTS} & item.metadata.keys()):
+            raise InvalidArgumentError(
+                f"cannot add column {item.name!r} with {', '.join(marks)}: the rows that are there have no such value"
+            )
+        grown = merge_schemas(schema, StructType((_placed(schema, split_path(item.name), item),)), changes="refused")
+        if grown == schema:
+            raise SchemaMismatchError(f"cannot add column {item.name!r}: the table has it already")
+        schema = grown
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
+    columns = [
+        {"column": {"name": f.name, "type": _type_name(f.type), "nullable": True, "metadata": dict(f.metadata)}}
+        for f in fields
+    ]
+    txn.describe("ADD COLUMNS", {"columns": in_json(columns)}, {})
+    change_schema(txn, snapshot, schema)
 
 
 def rename_column(txn: Transaction, snapshot: Snapshot, column: str, new_name: str) -> None:
@@ -363,3 +412,157 @@ def _describe_change(txn: Transaction, schema: StructType, path: Path, *, positi
     column = {"name": dotted(path), "type": shown, "nullable": nullable, "metadata": metadata}
     parameters = {"column": in_json(column)}
     txn.describe("CHANGE COLUMN", parameters if position is None else {**parameters, "position": position}, {})
+
+
+def _fields_of(given: Any) -> list[StructField]:
+    if isinstance(given, StructField):
+        return [given]
+    if isinstance(given, Schema):
+        return given.fields
+    if isinstance(given, pa.Schema):
+        return list(from_arrow(given))
+    if isinstance(given, pa.Field):
+        return list(from_arrow(pa.schema([given])))
+    if hasattr(given, "__arrow_c_schema__"):
+        # A field of deltalake, or a schema of it; both come as a field of some type.
+        return _exported(given)
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict)):
+        return [item for part in given for item in _fields_of(part)]
+    raise InvalidArgumentError(f"a column to add is a field of refdelta, pyarrow or deltalake, not {given!r}")
+
+
+def _exported(given: Any) -> list[StructField]:
+    field = pa.field(given)
+    if field.name:
+        return list(from_arrow(pa.schema([field])))
+    return list(from_arrow(pa.schema(given)))
+
+
+def _placed(schema: StructType, path: Sequence[str], item: StructField) -> StructField:
+    """The new field within copies of the fields that lead to it, as it is merged into the schema."""
+    head, *rest = path
+    if not rest:
+        return StructField(head, item.type, True, item.metadata)
+    parent = schema.find(head)
+    if parent is None:
+        raise ColumnNotFoundError(head, schema.names)
+    return StructField(parent.name, _within(parent.type, rest, item, head), parent.nullable)
+
+
+def _within(parent: DataType, path: Sequence[str], item: StructField, where: str) -> DataType:
+    step, rest = path[0], path[1:]
+    match parent:
+        case StructType():
+            return StructType((_placed(parent, path, item),))
+        case ArrayType() if step.lower() == "element" and rest:
+            return ArrayType(_within(parent.element, rest, item, f"{where}.element"), parent.contains_null)
+        case MapType() if step.lower() == "value" and rest:
+            value = _within(parent.value, rest, item, f"{where}.value")
+            return MapType(parent.key, value, parent.value_contains_null)
+        case MapType() if step.lower() == "key" and rest:
+            key = _within(parent.key, rest, item, f"{where}.key")
+            return MapType(key, parent.value, parent.value_contains_null)
+        case _:
+            raise InvalidArgumentError(f"cannot add column {item.name!r}: {where} is {parent}, and takes no fields")
+
+
+def _type_name(data_type: DataType) -> str:
+    """As Spark names a type there: nested ones by their kind alone."""
+    kinds = {StructType: "struct", ArrayType: "array", MapType: "map"}
+    return kinds.get(type(data_type)) or str(data_type)
+
+
+def set_default(txn: Transaction, snapshot: Snapshot, column: str, sql: str | None) -> None:
+    """Stage that a column has another default, or none where ``sql`` is None.
+
+    Raises:
+        ColumnNotFoundError: there is no such column; a field of a struct is none.
+        InvalidArgumentError: a constant that the column cannot hold, or a column whose values are made otherwise.
+    """
+    field = snapshot.schema.field(arguments.text("column", column) or "")
+    if sql is None and DEFAULT not in field.metadata:
+        return
+    for mark, kind in ((GENERATION, "generated"), (START, "an identity column")):
+        if mark in field.metadata:
+            raise InvalidArgumentError(f"column {field.name!r} is {kind}, and has no default")
+    schema = with_mark(snapshot.schema, field.name, DEFAULT, arguments.text("default", sql))
+    changed = schema.field(field.name)
+    if sql is not None:
+        check_default(changed)
+    shown = {"name": field.name, "type": str(field.type), "nullable": field.nullable, "metadata": changed.metadata}
+    txn.describe("CHANGE COLUMN", {"column": in_json(shown)}, {})
+    change_schema(txn, snapshot, schema, () if sql is None else ("allowColumnDefaults",))
+
+
+# Metadata of fields that has a meaning, and statements of its own: mapping, generated columns, defaults, and so on.
+_MEANING = ("delta.", "parquet.", "current_default", "exists_default", "__char_varchar")
+
+
+def set_column_metadata(txn: Transaction, snapshot: Snapshot, column: str, metadata: Mapping[str, Any]) -> None:
+    """Stage what stands beside a column in the schema; what is there under other keys stays.
+
+    Args:
+        txn: the transaction.
+        snapshot: what it sees.
+        column: its name, or a path to a field of a struct; ``element``, ``key`` and ``value`` lead into arrays and
+            maps.
+        metadata: keys and values; None takes a key away. Spark shows ``comment``.
+
+    Raises:
+        ColumnNotFoundError: there is no such column.
+        InvalidArgumentError: a key that has a meaning of its own, or a value that is no plain one.
+    """
+    given = arguments.mapping("metadata", metadata)
+    if not given:
+        raise InvalidArgumentError("there is no metadata to set: metadata is empty")
+    for key, value in given.items():
+        if not isinstance(key, str) or key.lower().startswith(_MEANING):
+            raise InvalidArgumentError(f"the metadata {key!r} of a column is not for users to set: it means something")
+        if value is not None and not isinstance(value, (str, int, float, bool)):
+            raise InvalidArgumentError(f"the metadata {key!r} of a column is a text, a number or a truth value")
+    path, _ = find_path(snapshot.schema, split_path(column))
+
+    def described(holder: DataType, name: str) -> DataType:
+        if not isinstance(holder, StructType):
+            raise InvalidArgumentError(f"{column!r} is part of an array or a map, and no field: it has no metadata")
+        return with_field(holder, name, changed)
+
+    def changed(item: StructField) -> StructField:
+        after = {**item.metadata, **given}
+        return replace(item, metadata={key: value for key, value in after.items() if value is not None})
+
+    schema = edited(snapshot.schema, path, described)
+    txn.describe("UPDATE FIELD METADATA", {"column": dotted(path), "metadata": in_json(dict(given))}, {})
+    if schema != snapshot.schema:
+        change_schema(txn, snapshot, schema)
+
+
+def sync_identity(txn: Transaction, snapshot: Snapshot, column: str) -> None:
+    """Stage that an identity column goes on behind the furthest of the numbers that its rows have. It never goes back.
+
+    Args:
+        txn: the transaction; it reads the whole table.
+        snapshot: what it sees.
+        column: the column's name.
+
+    Raises:
+        ColumnNotFoundError: there is no such column.
+        InvalidArgumentError: it is no identity column.
+    """
+    field = snapshot.schema.field(arguments.text("column", column) or "")
+    numbering = Numbering.of(field)
+    if numbering is None:
+        raise InvalidArgumentError(f"column {field.name!r} is no identity column")
+    txn.read_whole_table()
+    furthest = pc.max if numbering.step > 0 else pc.min
+    with plan_scan(snapshot, [field.name]).to_reader() as reader:
+        found = [furthest(batch.column(0)).as_py() for batch in reader]
+    given = [number for number in found if number is not None]
+    if not given:
+        return
+    mark = numbering.at_or_behind(max(given) if numbering.step > 0 else min(given))
+    metadata = with_marks(snapshot.metadata, {} if mark is None else {physical_name(field): mark})
+    changed = parse_schema(metadata.schema_string).field(field.name)
+    shown = {"name": field.name, "type": str(field.type), "nullable": field.nullable, "metadata": changed.metadata}
+    txn.describe("CHANGE COLUMN", {"column": in_json(shown)}, {})
+    change_table(txn, snapshot, metadata)

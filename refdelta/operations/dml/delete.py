@@ -11,7 +11,7 @@ from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import delete_where, may_remove, operation_metrics, remove_files
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -37,7 +37,7 @@ def delete(txn: Transaction, snapshot: Snapshot, predicate: str | None) -> None:
         txn.read_whole_table()
         rows = plan_scan(snapshot, columns=[]).count()
         remove_files(txn, removed)
-        gone = Rewritten(removed, [], 0, rows)
+        gone = RewriteResult(removed, [], 0, rows)
     else:
         gone = delete_where(txn, snapshot, parse_predicate(predicate, snapshot.schema, now=txn.now))
     noted = {
@@ -49,7 +49,7 @@ def delete(txn: Transaction, snapshot: Snapshot, predicate: str | None) -> None:
     txn.describe("DELETE", {"predicate": msgspec.json.encode([condition]).decode()}, noted, _metrics(gone))
 
 
-def _metrics(gone: Rewritten) -> dict[str, int]:
+def _metrics(gone: RewriteResult) -> dict[str, int]:
     return {
         "num_added_files": len(gone.added),
         "num_removed_files": len(gone.removed),

@@ -28,7 +28,7 @@ from refdelta.engine.scan.executor import ThreadExecutor, grouped
 from refdelta.engine.scan.positions import FileRows, find_rows, read_rows
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConstraintViolationError
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -72,7 +72,7 @@ class Match:
         return self.matched == self.live
 
 
-def operation_metrics(txn: Transaction, done: Rewritten) -> dict[str, int]:
+def operation_metrics(txn: Transaction, done: RewriteResult) -> dict[str, int]:
     """What DELETE and UPDATE both note in ``operationMetrics``."""
     return {
         "numRemovedFiles": len(done.removed),
@@ -97,7 +97,7 @@ def remove_files(txn: Transaction, adds: list[Add]) -> None:
         txn.delete_files(adds)
 
 
-def hide_rows(txn: Transaction, matches: Sequence[Match]) -> Rewritten:
+def hide_rows(txn: Transaction, matches: Sequence[Match]) -> RewriteResult:
     """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
     if matches:
         may_remove(txn)
@@ -107,7 +107,7 @@ def hide_rows(txn: Transaction, matches: Sequence[Match]) -> Rewritten:
         else:
             txn.delete_rows(match.add, match.rows, match.deleted)
     hidden = [match for match in matches if not match.whole]
-    return Rewritten(
+    return RewriteResult(
         removed=[match.add for match in matches if match.whole],
         added=[],
         copied_rows=0,
@@ -259,7 +259,7 @@ def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
 
 def delete_where(
     txn: Transaction, snapshot: Snapshot, predicate: Predicate, *, reads: Predicate | None = None
-) -> Rewritten:
+) -> RewriteResult:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
     What was read is recorded: ``reads``, where ``snapshot`` has columns that the transaction adds, or else
@@ -287,7 +287,7 @@ def delete_where(
     read = shares_of(txn, matches if feed else mixed, matched_only=False)
     added = write_anew(txn, snapshot, read, kept, feed=feed)
     copied = sum(match.live - match.matched for match in mixed)
-    return Rewritten(removed, added, copied, sum(match.matched for match in matches))
+    return RewriteResult(removed, added, copied, sum(match.matched for match in matches))
 
 
 def requires(predicate: Predicate, sql: str) -> Callable[[pa.RecordBatch], None]:

@@ -28,7 +28,7 @@ from refdelta.operations.dml.rewrite import (
     shares_of,
     write_anew,
 )
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.write.row_rules import RowRules
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def update(
     matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
     made = _changed_rows if txn.vectors else _changed_files
-    done = made(txn, snapshot, matches, condition, change) if matches else Rewritten([], [], 0)
+    done = made(txn, snapshot, matches, condition, change) if matches else RewriteResult([], [], 0)
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     noted = {
         **operation_metrics(txn, done),
@@ -95,7 +95,7 @@ def update(
 
 def _changed_rows(
     txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
-) -> Rewritten:
+) -> RewriteResult:
     """The old rows are hidden, and only they are read and written with their new values."""
     done = hide_rows(txn, matches)
 
@@ -115,7 +115,7 @@ def _changed_rows(
 
 def _changed_files(
     txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
-) -> Rewritten:
+) -> RewriteResult:
     """The files are written anew, with new values in some rows."""
     feed = txn.is_fed
 
@@ -134,7 +134,7 @@ def _changed_files(
     remove_files(txn, removed)
     added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew, feed=feed)
     copied = sum(match.live - match.matched for match in matches)
-    return Rewritten(removed, added, copied, sum(match.matched for match in matches))
+    return RewriteResult(removed, added, copied, sum(match.matched for match in matches))
 
 
 def _assignments(

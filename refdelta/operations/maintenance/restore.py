@@ -5,12 +5,14 @@ Nothing is written but the log: files that left the table since are named again,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, retention_ms
 from refdelta.core.table.clustering import DOMAIN, clustering_domain
 from refdelta.core.table.column_mapping import restored
 from refdelta.core.table.features import features_of
@@ -20,13 +22,14 @@ from refdelta.engine.log.state import to_adds, without_shared
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.errors import ConflictDetails, DataFileNotFoundError, InvalidArgumentError
 from refdelta.operations.alter.change import check_appended_nothing, stage_table, still_protected
 from refdelta.operations.dml.rewrite import remove_files
 from refdelta.operations.dml.row_ids import as_last_known
 from refdelta.operations.layout.clustering import check_not_partitioned
-from refdelta.operations.maintenance.vacuum_in_progress import check_no_vacuum_in_progress
+from refdelta.operations.maintenance.history import history
 from refdelta.operations.write.identity import marks_of, with_marks
+from refdelta.transaction.commit_info import now_ms
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
+
 
 _NAMED = 5  # so many missing files an error names
 _WORKERS = 16
@@ -160,3 +164,33 @@ def _missing(store: Store, keys: list[str]) -> list[str]:
     with store_errors("look for the files of the version"):
         found = ThreadExecutor(_WORKERS).map(is_missing, keys)
         return sorted(key for key, missing in zip(keys, found, strict=True) if missing)
+
+
+LONGEST_MS: Final = 24 * 3_600_000
+"""A VACUUM that began longer ago than this, in milliseconds, was interrupted: it deletes nothing any more."""
+
+_ADVICE: Final = (
+    "Repeat the operation when that VACUUM has ended; if it was interrupted, run VACUUM once more, which ends it."
+)
+
+
+def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
+    """Refuse to bring back files that a VACUUM may be deleting.
+
+    Args:
+        snapshot: the snapshot of the transaction.
+        since_ms: the earliest time at which one of the files may have become unreferenced, in milliseconds since 1970.
+
+    Raises:
+        ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
+    """
+    if snapshot.timestamp_ms <= since_ms:
+        return  # no VACUUM of the log can reach the files
+    oldest = now_ms() - LONGEST_MS
+    for entry in history(snapshot):
+        operation = entry.get("operation")
+        if operation == VACUUM_END or entry["timestamp"] < oldest:
+            return
+        if operation == VACUUM_START and since_ms < entry["timestamp"] - (retention_ms(entry) or 0):
+            rule = next(rule for rule in RULES if rule.id == "files-deleted")
+            raise rule.error(rule.sentence, ConflictDetails(rule.id, entry["version"], VACUUM_START, (), _ADVICE))

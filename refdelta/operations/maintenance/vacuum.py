@@ -10,27 +10,41 @@ import functools
 import itertools
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from refdelta import arguments
+from refdelta.core.log.actions import Cdc
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key, data_key
+from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.core.table.features import check_writable
+from refdelta.core.table.types import physical_name
+from refdelta.engine.log.references import REMOVAL_SCHEMA, referenced_keys, removals
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
-from refdelta.operations.maintenance.garbage import Garbage, find_garbage, list_objects
 from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.options import checked as checked_properties
 from refdelta.transaction.results import CommitResult, VacuumResult
 from refdelta.transaction.transaction import Transaction
-from refdelta_storage.errors import StorageError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.executor import Executor
-    from refdelta_storage import Store
+    from refdelta_storage import ObjectInfo, Store
+
 
 log = logging.getLogger("refdelta")
 
@@ -119,27 +133,27 @@ def vacuum(
     expired_ms = time.time_ns() // 1_000_000 - retention_ms
     objects = list_objects(snapshot.store)
 
-    def look(snapshot: Snapshot) -> Garbage:
-        return find_garbage(snapshot, objects, expired_ms=expired_ms, full=request.full, keep_versions=versions)
+    def look(snapshot: Snapshot) -> VacuumCandidates:
+        return find_candidates(snapshot, objects, expired_ms=expired_ms, full=request.full, keep_versions=versions)
 
-    garbage = look(snapshot)
-    if dry_run or not garbage.objects.num_rows:
-        return _result(garbage, dry_run=dry_run, version=None), snapshot
+    candidates = look(snapshot)
+    if dry_run or not candidates.objects.num_rows:
+        return _result(candidates, dry_run=dry_run, version=None), snapshot
     run = _Run(snapshot.store, checked_properties(commit_properties), executor)
-    snapshot, others_committed = run.start(snapshot, garbage, request, retention_ms)
+    snapshot, others_committed = run.start(snapshot, candidates, request, retention_ms)
     if others_committed:
         # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.
-        garbage = look(snapshot)
-    end, snapshot = run.delete(snapshot, garbage, progress)
-    return _result(garbage, dry_run=False, version=end.version), snapshot
+        candidates = look(snapshot)
+    end, snapshot = run.delete(snapshot, candidates, progress)
+    return _result(candidates, dry_run=False, version=end.version), snapshot
 
 
-def _result(garbage: Garbage, *, dry_run: bool, version: int | None) -> VacuumResult:
+def _result(candidates: VacuumCandidates, *, dry_run: bool, version: int | None) -> VacuumResult:
     return VacuumResult(
-        garbage.objects.column("key").to_pylist(),
+        candidates.objects.column("key").to_pylist(),
         dry_run=dry_run,
-        size_bytes=garbage.size_bytes,
-        untracked=garbage.untracked,
+        size_bytes=candidates.size_bytes,
+        untracked=candidates.untracked,
         version=version,
     )
 
@@ -152,23 +166,27 @@ class _Run:
     properties: CommitProperties
     executor: Executor
 
-    def start(self, snapshot: Snapshot, garbage: Garbage, request: Vacuum, retention_ms: int) -> tuple[Snapshot, bool]:
+    def start(
+        self, snapshot: Snapshot, candidates: VacuumCandidates, request: Vacuum, retention_ms: int
+    ) -> tuple[Snapshot, bool]:
         """Commit VACUUM START; the snapshot behind it, and whether others committed meanwhile."""
         parameters: dict[str, Any] = {"retentionCheckEnabled": request.enforce_retention_duration}
         if request.retention_hours is not None:
             parameters["specifiedRetentionMillis"] = retention_ms
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
-        metrics = {"numFilesToDelete": garbage.objects.num_rows, "sizeOfDataToDelete": garbage.size_bytes}
+        metrics = {"numFilesToDelete": candidates.objects.num_rows, "sizeOfDataToDelete": candidates.size_bytes}
         # The application's version is recorded once, at the end. Where it cannot be, no file may be deleted.
         Transaction(self.store, snapshot, commit_properties=self.properties, age=None)
         noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
         done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
         return after, bool(done.rebased_over)
 
-    def delete(self, snapshot: Snapshot, garbage: Garbage, progress: Progress | None) -> tuple[CommitResult, Snapshot]:
+    def delete(
+        self, snapshot: Snapshot, candidates: VacuumCandidates, progress: Progress | None
+    ) -> tuple[CommitResult, Snapshot]:
         """Delete, and commit VACUUM END, whether or not it went well; that commit, and the snapshot behind it."""
         try:
-            count = self._delete(garbage, progress)
+            count = self._delete(candidates, progress)
         except BaseException:
             with suppress(DeltaError):
                 self._end(snapshot, {"status": "FAILED"}, {})
@@ -176,9 +194,9 @@ class _Run:
         metrics = {"numDeletedFiles": count, "numVacuumedDirectories": 0}
         return self._end(snapshot, {"status": "COMPLETED"}, metrics)
 
-    def _delete(self, garbage: Garbage, progress: Progress | None) -> int:
-        keys = iter(garbage.objects.column("key").to_pylist())
-        total, done = garbage.objects.num_rows, 0
+    def _delete(self, candidates: VacuumCandidates, progress: Progress | None) -> int:
+        keys = iter(candidates.objects.column("key").to_pylist())
+        total, done = candidates.objects.num_rows, 0
         portions = iter(lambda: list(itertools.islice(keys, _KEYS_AT_ONCE)), [])
         try:
             for count in self.executor.map(functools.partial(_delete, self.store), portions):
@@ -220,3 +238,143 @@ def _delete(store: Store, keys: list[str]) -> int:
     except StorageError as error:
         raise StoreError(str(error)) from error
     return len(keys)
+
+
+OBJECT_SCHEMA = pa.schema(
+    [("key", pa.string()), ("size", pa.int64()), ("mtime", pa.int64()), ("temporary", pa.bool_())]
+)
+"""Objects of the store: key, size in bytes, modification time in milliseconds since 1970, and whether it is no object
+but the temporary file of a write.
+"""
+
+_ROWS = 65_536
+
+# Names beginning so belong to others, as in Spark: at any depth, and whatever is below.
+_HIDDEN = r"(^|/)[._]"
+# Except for these, which are Delta's own.
+_OWN_FOLDERS = ("_change_data/", "_delta_index/")
+# Nobody but an engine gives such names: what no version needs of these is a leftover, whether or not the log names it.
+_OWN = r"^_change_data/|(^|/)deletion_vector_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin$"
+# A table within the folder of this one. Its files are its own business.
+_OTHER_TABLE = r"^(?P<root>.+?)/_delta_log/"
+
+
+@dataclass(frozen=True)
+class VacuumCandidates:
+    """What may go.
+
+    Attributes:
+        objects: of :data:`OBJECT_SCHEMA`, in the order of their keys.
+        untracked: how many objects only ``full`` would add to them.
+    """
+
+    objects: pa.Table
+    untracked: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the objects."""
+        return pc.sum(self.objects.column("size")).as_py() or 0
+
+
+def list_objects(store: Store) -> pa.Table:
+    """All objects of the table's folder and the temporary files of writes, of :data:`OBJECT_SCHEMA`; the log's too."""
+    with store_errors("list the table's folder"):
+        return pa.concat_tables([_table(store.list(), temporary=False), _table(store.leftovers(), temporary=True)])
+
+
+def find_candidates(
+    snapshot: Snapshot, objects: pa.Table, *, expired_ms: int, full: bool, keep_versions: Sequence[int] = ()
+) -> VacuumCandidates:
+    """Tell what may go from what is needed.
+
+    Args:
+        snapshot: the newest version: an older one does not know which files a RESTORE has brought back.
+        objects: :func:`list_objects`.
+        expired_ms: when the retention began, in milliseconds since 1970. What was written or removed later stays.
+        full: whether to take what no entry of the log names, too.
+        keep_versions: versions whose files stay, however old.
+
+    Raises:
+        VersionNotFoundError: a version to keep cannot be read.
+        UnsafePathError: a version that is retained needs a file outside of the table's folder.
+        InvalidLogError: the log breaks the protocol.
+        StoreError: the store refused or failed.
+    """
+    store = snapshot.store
+    # Of commits that are older than the retention, all removals have expired; they only tell what the log names.
+    gone = pa.concat_tables(
+        [
+            snapshot.tombstones().select(REMOVAL_SCHEMA.names),
+            removals(store, None if not full else expired_ms),
+        ]
+    )
+    expired = pc.less_equal(pc.fill_null(gone.column("deletionTimestamp"), 0), expired_ms)
+    needed = [referenced_keys(files, store.uri) for files in (snapshot.files, gone.filter(pc.invert(expired)))]
+    needed += [keys for version in sorted(set(keep_versions)) for keys in _keys_of_version(store, version)]
+
+    key = objects.column("key")
+    old = pc.less_equal(objects.column("mtime"), expired_ms)
+    others = pc.and_not(_is_hidden(key, snapshot), objects.column("temporary"))
+    kept = pc.or_(pc.or_(others, _is_of_another_table(key)), pc.is_in(key, value_set=_chunked(needed)))
+    candidates = objects.filter(pc.and_not(old, kept)).sort_by("key")
+    if full:
+        return VacuumCandidates(candidates, 0)
+    key = candidates.column("key")
+    named = pc.is_in(key, value_set=referenced_keys(gone.filter(expired), store.uri, resolvable=True))
+    own = pc.or_(candidates.column("temporary"), pc.match_substring_regex(key, _OWN))
+    tracked = candidates.filter(pc.or_(named, own))
+    return VacuumCandidates(tracked, candidates.num_rows - tracked.num_rows)
+
+
+def _keys_of_version(store: Store, version: int) -> Iterator[pa.ChunkedArray]:
+    """What a version needs: its live files, and the change data that it wrote."""
+    yield referenced_keys(load_snapshot(store, version).files, store.uri)
+    key = commit_key(version)
+    try:
+        actions = decode_commit(store.get(key), key)
+    except ObjectNotFoundError:
+        return  # a checkpoint stands for it; its changes can no longer be read
+    except StorageError as error:
+        raise StoreError(f"cannot read {key}: {error}") from error
+    changes = [data_key(action.path, store.uri, file=key) for action in actions if isinstance(action, Cdc)]
+    yield pa.chunked_array([changes], pa.string())
+
+
+def _is_hidden(keys: pa.ChunkedArray, snapshot: Snapshot) -> pa.ChunkedArray:
+    # The folder of a partition may begin so because its column does.
+    partitions = [f"{_folder_name(name)}=" for name in _column_names(snapshot)]
+    shown = [re.escape(name[1:]) for name in (*_OWN_FOLDERS, *partitions) if name[0] in "_."]
+    bare = pc.replace_substring_regex(keys, rf"(^|/)[._]({'|'.join(shown)})", r"\1-\2")
+    return pc.match_substring_regex(bare, _HIDDEN)
+
+
+def _is_of_another_table(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    roots = pc.struct_field(pc.extract_regex(keys, _OTHER_TABLE), "root").unique().drop_null().to_pylist()
+    if not roots:
+        return pa.chunked_array([pa.repeat(False, len(keys))])
+    return pc.match_substring_regex(keys, f"^(?:{'|'.join(re.escape(root) for root in roots)})/")
+
+
+def _column_names(snapshot: Snapshot) -> Iterator[str]:
+    """The partition columns, by their names in the schema and in the files."""
+    for name in snapshot.partition_columns:
+        yield name
+        yield physical_name(snapshot.schema.field(name))
+
+
+def _folder_name(column: str) -> str:
+    return partition_prefix([column], {}).rpartition("=")[0]
+
+
+def _table(infos: Iterator[ObjectInfo], *, temporary: bool) -> pa.Table:
+    batches = []
+    while some := list(itertools.islice(infos, _ROWS)):
+        columns = ([i.key for i in some], [i.size for i in some], [i.mtime_ms for i in some], [temporary] * len(some))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, OBJECT_SCHEMA, strict=True)]
+        batches.append(pa.record_batch(arrays, schema=OBJECT_SCHEMA))
+    return pa.Table.from_batches(batches, OBJECT_SCHEMA)
+
+
+def _chunked(parts: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())

@@ -19,9 +19,9 @@ from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.engine.scan.executor import ThreadExecutor, group_limit, grouped
 from refdelta.operations.dml.rewrite import chosen, shares, write_anew
+from refdelta.operations.merge.execution import needs_feed
 from refdelta.operations.merge.pieces import Found, Pieces, Portion, count_inserted
 from refdelta.operations.merge.reads import KeyValues
-from refdelta.operations.merge.run import needs_feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Collected:
-    """The whole source in memory; a :class:`~refdelta.operations.merge.run.Way`.
+    """The whole source in memory; a :class:`~refdelta.operations.merge.execution.MergeStrategy`.
 
     Attributes:
         pieces: the clauses, and what finds the pairs.

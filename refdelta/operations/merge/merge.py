@@ -13,12 +13,12 @@ from refdelta.core.log.actions import Metadata
 from refdelta.engine.arrow.schema import from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.dml.rewrite import may_remove
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.merge.clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
 from refdelta.operations.merge.collected import Collected
+from refdelta.operations.merge.execution import MergeExecution, MergeStrategy
 from refdelta.operations.merge.join import On
 from refdelta.operations.merge.plan import MergePlan
-from refdelta.operations.merge.run import Run, Way
 from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
 from refdelta.operations.write.source import Source, open_source, record_reads, rest_on
@@ -60,7 +60,7 @@ class DistributedSource(Protocol):
     def schema(self) -> pa.Schema:
         """Their Arrow schema."""
 
-    def way(self, plan: MergePlan) -> Way:
+    def strategy(self, plan: MergePlan) -> MergeStrategy:
         """How they come together with those of the table."""
 
 
@@ -106,15 +106,15 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> No
     plan.check_given()
     if rules.numbered:
         check_numbers_once(txn)
-    way = Collected.of(plan, source.reader) if isinstance(source, Source) else source.way(plan)
-    run = Run(txn, snapshot, plan, way)
-    run.find()
+    strategy = Collected.of(plan, source.reader) if isinstance(source, Source) else source.strategy(plan)
+    execution = MergeExecution(txn, snapshot, plan, strategy)
+    execution.find()
     scanned = time.monotonic()
     after = next((a for a in changes if isinstance(a, Metadata)), snapshot.metadata)
-    done = run.write(dataclasses.replace(snapshot, metadata=after).tracked())
-    txn.stage(changes_with_marks(changes, snapshot.metadata, run.found.marks))
+    done = execution.write(dataclasses.replace(snapshot, metadata=after).tracked())
+    txn.stage(changes_with_marks(changes, snapshot.metadata, execution.found.marks))
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
-    _describe(txn, request, run, done, elapsed, scan)
+    _describe(txn, request, execution, done, elapsed, scan)
 
 
 def _open_source(txn: Transaction, data: Any) -> Source | DistributedSource:
@@ -130,13 +130,15 @@ def _open_source(txn: Transaction, data: Any) -> Source | DistributedSource:
     return found
 
 
-def _describe(txn: Transaction, request: Merge, run: Run, done: Rewritten, elapsed: int, scan: int) -> None:
-    counts = run.counts
+def _describe(
+    txn: Transaction, request: Merge, execution: MergeExecution, done: RewriteResult, elapsed: int, scan: int
+) -> None:
+    counts = execution.counts
     matched, rest = "matched", "not matched by source"
     updated = counts[f"{matched} updated"] + counts[f"{rest} updated"]
     deleted = counts[f"{matched} deleted"] + counts[f"{rest} deleted"]
     output = counts["inserted"] + updated + done.copied_rows
-    source = run.way.keys.rows
+    source = execution.strategy.keys.rows
     noted = {
         "numSourceRows": source,
         "numTargetRowsInserted": counts["inserted"],
@@ -167,8 +169,8 @@ def _describe(txn: Transaction, request: Merge, run: Run, done: Rewritten, elaps
         "num_target_rows_deleted": deleted,
         "num_target_rows_copied": done.copied_rows,
         "num_output_rows": output,
-        "num_target_files_scanned": run.candidates.num_rows,
-        "num_target_files_skipped_during_scan": run.snapshot.num_files - run.candidates.num_rows,
+        "num_target_files_scanned": execution.candidates.num_rows,
+        "num_target_files_skipped_during_scan": execution.snapshot.num_files - execution.candidates.num_rows,
         "num_target_files_added": len(done.added),
         "num_target_files_removed": len(done.removed),
         **done.vector_metrics(),

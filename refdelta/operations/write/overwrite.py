@@ -25,7 +25,7 @@ from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.rewrite import delete_where, record_inserts, remove_files, requires
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.write.append import Written, append
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def overwrite(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
-) -> tuple[Written, Rewritten]:
+) -> tuple[Written, RewriteResult]:
     """Replace all rows.
 
     Reads the whole table by definition: nothing that another writer adds meanwhile may stay or go unseen.
@@ -46,12 +46,12 @@ def overwrite(
     removed = to_adds(txn.snapshot.files) if txn.snapshot else []
     txn.read_whole_table()
     remove_files(txn, removed)
-    return append(txn, source, target, target_file_size=target_file_size), Rewritten(removed, [], 0)
+    return append(txn, source, target, target_file_size=target_file_size), RewriteResult(removed, [], 0)
 
 
 def replace_where(
     txn: Transaction, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
-) -> tuple[Written, Rewritten]:
+) -> tuple[Written, RewriteResult]:
     """Replace the rows for which ``sql`` is true.
 
     Every new row must satisfy it too: the first that does not is an error, and nothing is written.
@@ -59,7 +59,7 @@ def replace_where(
     predicate = parse_predicate(sql, target.schema, now=txn.now)
     written = append(txn, source, target, target_file_size=target_file_size, check=requires(predicate, sql))
     if txn.snapshot is None:
-        return written, Rewritten([], [], 0)
+        return written, RewriteResult([], [], 0)
     # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
     to_come = dataclasses.replace(txn.snapshot, metadata=changed)
@@ -71,7 +71,7 @@ def replace_where(
 
 def overwrite_partitions(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
-) -> tuple[Written, Rewritten]:
+) -> tuple[Written, RewriteResult]:
     """Replace the partitions that the data has rows of, and leave the others.
 
     Raises ``InvalidArgumentError`` without partition columns.
@@ -83,7 +83,7 @@ def overwrite_partitions(
     if txn.snapshot:
         txn.read_predicate(_partitions_of(written.adds, target))
     remove_files(txn, removed)
-    return written, Rewritten(removed, [], 0)
+    return written, RewriteResult(removed, [], 0)
 
 
 def _partitions_of(adds: list[Add], target: Target) -> Predicate:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.dml.rewritten import Rewritten
+    from refdelta.operations.dml.rewrite_result import RewriteResult
     from refdelta.operations.write.append import Written
     from refdelta.transaction.transaction import Transaction
 
@@ -102,7 +102,7 @@ def describe_write(
     txn: Transaction,
     target: Target,
     written: Written,
-    rewritten: Rewritten,
+    rewritten: RewriteResult,
     *,
     mode: str,
     predicate: str | None = None,

@@ -36,7 +36,7 @@ from refdelta.operations.alter.change import noted_version
 from refdelta.operations.alter.names import dotted
 from refdelta.operations.alter.property_rules import check_properties
 from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
-from refdelta.operations.write.declared import check_declared, check_expressions
+from refdelta.operations.write.column_declarations import check_declared, check_expressions
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
 from refdelta.transaction.commit_info import now_ms
 

@@ -3,7 +3,7 @@
 A first pass reads the columns that the conditions look at and finds the rows in which anything changes. A second one
 reads these rows alone, where deletion vectors hide the old ones, or else all rows of their files, which are written
 anew. What was read is recorded here, and what goes is staged; how the rows of both sides come together is another
-matter, see :class:`Way`.
+matter, see :class:`MergeStrategy`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refdelta.engine.scan.generated import informed
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import Match, chosen, hide_rows, remove_files
-from refdelta.operations.dml.rewritten import Rewritten
+from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.merge.pieces import Found
 from refdelta.operations.merge.reads import target_predicate
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from refdelta.transaction.transaction import Transaction
 
 
-class Way(Protocol):
+class MergeStrategy(Protocol):
     """How the rows of a MERGE's source and those of the table come together."""
 
     @property
@@ -70,14 +70,14 @@ class Way(Protocol):
 
 
 @dataclass
-class Run:
+class MergeExecution:
     """One MERGE under way.
 
     Attributes:
         txn: the transaction.
         snapshot: what it sees.
         plan: what is asked for.
-        way: how the sides come together.
+        strategy: how the sides come together.
         candidates: the files that may hold rows which match.
         found: what the first pass found in them.
     """
@@ -85,7 +85,7 @@ class Run:
     txn: Transaction
     snapshot: Snapshot
     plan: MergePlan
-    way: Way
+    strategy: MergeStrategy
     candidates: pa.Table = field(init=False)
     found: Found = field(default_factory=Found)
 
@@ -101,35 +101,35 @@ class Run:
         if self.plan.of_rest:
             self.candidates = snapshot.files
         else:
-            read = target_predicate(self.plan.on, self.plan.target_alias, self.way.keys)
+            read = target_predicate(self.plan.on, self.plan.target_alias, self.strategy.keys)
             flt = informed(BoundFilter(read), snapshot)
             keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
             self.candidates = snapshot.files.filter(keep)
         # Had a row been there that matches, the MERGE would have gone otherwise.
-        finer = None if self.plan.of_rest else self.way.matches_any
+        finer = None if self.plan.of_rest else self.strategy.matches_any
         with self.txn.reading(read, lambda: to_adds(self.candidates), finer):
-            self.found = found = self.way.find(self.txn, snapshot.with_files(self.candidates), read)
+            self.found = found = self.strategy.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():
             found.matching[number] = found.matching[number] | acting if number in found.matching else acting
         numbers = sorted(found.matching)
         for number, add in zip(numbers, to_adds(chosen(self.candidates, numbers)), strict=True):
             self.txn.read_rows(add, found.matching[number])
 
-    def write(self, snapshot: Snapshot) -> Rewritten:
+    def write(self, snapshot: Snapshot) -> RewriteResult:
         """Write the rows that change and those that are inserted; ``snapshot`` has the schema to come."""
         numbers = sorted(self.found.acting)
         touched = chosen(self.candidates, numbers)
         if self.txn.vectors:
             done = self._hide(touched, [self.found.acting[number] for number in numbers])
         else:
-            done = Rewritten(to_adds(touched), [], 0)
+            done = RewriteResult(to_adds(touched), [], 0)
             remove_files(self.txn, done.removed)
-        added = self.way.write(self.txn, snapshot.with_files(self.candidates), self.found)
+        added = self.strategy.write(self.txn, snapshot.with_files(self.candidates), self.found)
         written = sum(int(lookup(load_stats(add.stats), ("numRecords",))) for add in added)
         changed = sum(count for what, count in self.counts.items() if what == "inserted" or what.endswith("updated"))
         return dataclasses.replace(done, added=added, copied_rows=written - changed)
 
-    def _hide(self, touched: pa.Table, rows: Sequence[BitMap64]) -> Rewritten:
+    def _hide(self, touched: pa.Table, rows: Sequence[BitMap64]) -> RewriteResult:
         """Stage deletion vectors for the rows that change."""
         bare = dataclasses.replace(plan_scan(self.snapshot, []), files=touched)
         found = enumerate(stand(bare, rows))

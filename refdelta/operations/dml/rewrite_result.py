@@ -8,7 +8,7 @@ from refdelta.core.log.actions import Add
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewriteResult:
     """What became of files whose rows a statement selected.
 
     Attributes:
