@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.operations.write.prepared_files import AddAction
     from refdelta.schema import Schema
-    from refdelta.transaction.options import CommitProperties
+    from refdelta.transaction.options import CommitOptions, CommitProperties
     from refdelta.transaction.results import CommitResult
     from refdelta.verifier.run import verify
 
 __all__ = [
     "AddAction",
+    "CommitOptions",
     "CommitProperties",
     "CommitResult",
     "DeltaTable",
@@ -44,6 +45,7 @@ __all__ = [
 # Where each name is, and what it is called there.
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
+    "CommitOptions": ("transaction.options", "CommitOptions"),
     "CommitProperties": ("transaction.options", "CommitProperties"),
     "CommitResult": ("transaction.results", "CommitResult"),
     "DeltaTable": ("api.table", "DeltaTable"),

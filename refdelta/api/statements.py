@@ -156,6 +156,9 @@ class Statements(Handle):
             ``num_target_rows_copied``, ``num_output_rows``, ``num_target_files_added``, ``num_target_files_removed``.
         """
         from refdelta.api.merge_builder import TableMerger
+        from refdelta.transaction.options import check_options
+
+        check_options(options)
 
         def run(clauses: tuple[Clause, ...]) -> CommitResult:
             with self.begin(**options) as txn:

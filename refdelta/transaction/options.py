@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import msgspec
@@ -106,6 +107,19 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if not isinstance(own.row_budget, RowBudget | None):
         raise InvalidArgumentError(f"row_budget is a RowBudget, not {own.row_budget!r:.80}")
     return own
+
+
+def check_options(options: CommitOptions) -> None:
+    """Refuse a keyword argument that is no option, as Python does for a function that names its arguments.
+
+    Raises:
+        TypeError: there is no such option; names one that is nearly it.
+    """
+    for name in options:
+        if name not in CommitOptions.__annotations__:
+            near = get_close_matches(name, CommitOptions.__annotations__, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"options: {', '.join(CommitOptions.__annotations__)}"
+            raise TypeError(f"unexpected keyword argument {name!r}; {hint}")
 
 
 def records_applications(options: CommitOptions) -> bool:

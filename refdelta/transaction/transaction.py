@@ -39,7 +39,7 @@ from refdelta.transaction.commit_info import (
     unrecorded,
 )
 from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
-from refdelta.transaction.options import CommitOptions, checked
+from refdelta.transaction.options import CommitOptions, check_options, checked
 from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
 from refdelta.transaction.results import CommitResult
@@ -84,6 +84,7 @@ class Transaction:
     def __init__(
         self, store: Store, snapshot: Snapshot | None, *, age: float | None = 0.0, **options: Unpack[CommitOptions]
     ) -> None:
+        check_options(options)
         if snapshot is not None:
             snapshot.check_writable()
         self.store = store

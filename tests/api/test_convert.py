@@ -123,17 +123,17 @@ def test_a_table_that_is_there(tmp_path):
 
 
 def test_one_of_two_that_convert_wins(tmp_path, monkeypatch):
-    from refdelta.api import converter
+    from refdelta.api import convert as converting
 
     put(tmp_path, "a.parquet")
-    staged = converter.convert
+    staged = converting.convert
 
     def convert(*arguments, **options):
         staged(*arguments, **options)
         monkeypatch.undo()
         convert_to_deltalake(tmp_path)
 
-    monkeypatch.setattr(converter, "convert", convert)
+    monkeypatch.setattr(converting, "convert", convert)
     with pytest.raises(errors.ProtocolChangedException):
         convert_to_deltalake(tmp_path)
     assert DeltaTable(tmp_path).count() == 3

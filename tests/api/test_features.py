@@ -251,11 +251,11 @@ def test_rows_keep_their_ids_where_files_are_rewritten(tmp_path):
 
 
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
-    from refdelta.api import dropper
+    from refdelta.api import drop_feature as dropping
 
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
-    staged, brought = dropper.stage_table, []
+    staged, brought = dropping.stage_table, []
 
     def stage(txn, snapshot, protocol, metadata):
         staged(txn, snapshot, protocol, metadata)
@@ -264,7 +264,7 @@ def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
             other.delete("id = 5")
             brought.append(other.version())
 
-    monkeypatch.setattr(dropper, "stage_table", stage)
+    monkeypatch.setattr(dropping, "stage_table", stage)
     table.alter.drop_feature("deletionVectors")
     assert brought
     assert "deletionVectors" not in supported(table)

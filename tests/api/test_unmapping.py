@@ -227,7 +227,7 @@ def test_a_transaction_mixes_it_with_no_rows(tmp_path):
             txn.set_properties({MODE: "none"})
     with table.begin() as txn:
         txn.set_properties({MODE: "none"})
-        with pytest.raises(errors.InvalidArgumentError, match="the end of a column mapping adds no rows"):
+        with pytest.raises(errors.InvalidArgumentError, match="cannot mix an append with the end of a column mapping"):
             txn.append(table.to_pyarrow_table())
     with pytest.raises(errors.InvalidArgumentError, match="before or after"):
         table.alter.set_table_properties({MODE: "none", **TRACKED})

@@ -29,7 +29,6 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
-from refdelta.transaction.transaction import Transaction
 from refdelta_storage import MemoryStore
 from refdelta_storage.base import Created, ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
@@ -130,7 +129,7 @@ class Engine(Branches):
         created = self._created()
         self.check_out((created,))
         snapshot = load_snapshot(self.store)
-        with FILES_OF_VECTORS, WriteTransaction(Transaction(self.store, snapshot), snapshot) as transaction:
+        with FILES_OF_VECTORS, WriteTransaction(self.store, snapshot) as transaction:
             transaction.delete(f"k = {HIDDEN[0]}")
             transaction.commit()
         if layout.wide:
@@ -141,7 +140,7 @@ class Engine(Branches):
 
     def _add_column(self) -> None:
         snapshot = load_snapshot(self.store)
-        with WriteTransaction(Transaction(self.store, snapshot), snapshot) as transaction:
+        with WriteTransaction(self.store, snapshot) as transaction:
             transaction.add_columns([pa.field("s", pa.int32())])
             transaction.commit()
 

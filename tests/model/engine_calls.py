@@ -129,8 +129,8 @@ class _Open:
         pass
 
     @property
-    def snapshot(self) -> Snapshot:
-        return self.txn.snapshot
+    def existing(self) -> Snapshot:
+        return self.txn.existing
 
     def run(self, statement: str, stage: Callable[..., None]) -> None:
         self.txn.run(statement, stage)
