@@ -71,7 +71,7 @@ def test_of_several_commits_the_last_records_the_application(tmp_path, monkeypat
     assert result.version > 3  # ids for the files that are there, some in commits of their own, and then the property
     assert table.metadata().configuration["delta.enableRowTracking"] == "true"
     assert table.transaction_version("job") == 1
-    with pytest.raises(errors.InvalidArgumentError, match="recorded by one commit; this takes several"):
+    with pytest.raises(errors.InvalidArgumentError, match="recorded by one commit, and this takes several"):
         table.alter.drop_feature("rowTracking", **options)
     with pytest.raises(errors.InvalidArgumentError, match="recorded by one commit: no min_commit_interval"):
         table.optimize.compact(min_commit_interval=0, **options)

@@ -13,7 +13,7 @@ import pytest
 import refdelta.transaction.transaction
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts import precedence
-from refdelta.operations.maintenance import vacuum_in_progress
+from refdelta.operations.maintenance import restore
 
 LEVELS = ["Serializable", "WriteSerializable"]
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -287,7 +287,7 @@ def test_a_vacuum_that_began_long_ago_was_interrupted(path, monkeypatch):
     write_deltalake(path, ids(1))
     write_deltalake(path, ids(2), mode="overwrite")
     start_vacuum(path, 0)
-    monkeypatch.setattr(vacuum_in_progress, "LONGEST_MS", -60_000)
+    monkeypatch.setattr(restore, "LONGEST_MS", -60_000)
     DeltaTable(path).restore(0)
     assert held(path) == [1]
 
