@@ -15,7 +15,7 @@ from refdelta.core.table.features import REGISTRY
 from refdelta.crosscheck import oracle
 
 ROOT = Path(__file__).parents[2]
-README, GUIDE = ROOT / "README.md", ROOT / "spec_notes" / "guide.md"
+README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
 DOCUMENTS = [pytest.param(path, id=path.name) for path in (README, GUIDE)]
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
 
