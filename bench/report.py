@@ -1,4 +1,4 @@
-"""What a run has found, in lines for a terminal; ``reporting.py`` makes the README's table and the plots of it."""
+"""The figures of a run as lines for a terminal; ``reporting.py`` writes the tables and the plots."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""``make bench-report``: the README's table, all figures and the plots, of the newest run or of FILE.
+"""``make bench-report``: the README's five lines, all figures and the plots, of the newest run or of FILE.
 
     python bench/reporting.py [FILE] [--readme README.md] [--figures bench/figures.md] [--plots FOLDER]
 
-The README has the largest of each kind between two comments, in place of what stands there; ``bench/figures.md`` has
-all, with spreads and settings; the plots go into ``bench/plots``.
+The lines of the README stand between two comments, and replace what was there. ``bench/figures.md`` gets the largest of
+each kind with the plots, then all figures with spreads and settings; the plots go into ``bench/plots``.
 """
 
 from __future__ import annotations
@@ -11,41 +11,64 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from charts import machine, plots, svg, target, titled
 from report import duration
 from results import Bench, Measured, ResultsError, Run, load, newest
-from svg import Axis, Bars, Look, Panel, Point, Series, draw
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-ABORTS = "abort rate"
-
-Spread = tuple[float, float, float]
-"""A median, and the lower and the upper quartile."""
-
-# An engine has the same hue in all plots; what is not listed has one of those behind.
-HUES = {"refdelta": 0, "deltalake": 1, "delta-spark": 2, "pyarrow": 3, "duckdb": 4, "polars": 5, "pyiceberg": 5}
-GREY = ("floor", "bound")
 
 
 # --- the tables ---
 
 RIVALS = ("deltalake", "delta-spark", "floor")
+# The lines of the README, by the benchmark and its mix. In the last one others are faster.
+HEADLINES = {
+    ("bench_contention", "rows"): "change different rows of one file",
+    ("bench_appends_of_ten_rows", ""): "append ten rows",
+    ("bench_delete_of_a_thousandth", ""): "delete a thousandth",
+    ("bench_merge_of_100_000", ""): "merge 100,000 rows",
+    ("bench_scan", ""): "scan all columns",
+}
+_BOLD = "Medians; in bold, the time of refdelta divided by that of the other, in the same rounds: below 1 is faster."
 
 
-def summary(run: Run, figures: str, plots: Sequence[str]) -> str:
-    """What stands in the README: where it was measured, a row for the largest of each kind, the plots."""
+def headlines(run: Run, figures: str, guide: str) -> str:
+    """The lines of the README: where it was measured, and a row for each of ``HEADLINES`` that the run has."""
+    found = {(bench.function, str(bench.sizes.get("mix", ""))): bench for bench in largest(run) if not bench.kinds}
     rows = [
-        f"{where(run)} Medians; in bold refdelta's time over the other's within the same rounds: less than 1 is",
-        f"faster. The floor is the least that any implementation must do. [All figures]({figures}), with their spread.",
+        f"{where(run)}",
+        f"{_BOLD} [All figures]({figures}), with their spread and plots; [how they are made]({guide}).",
+        "",
+    ]
+    shown = [(words, found[key]) for key, words in HEADLINES.items() if key in found]
+    if shown:
+        rows += ["| | refdelta | deltalake | delta-spark |", "|---|---|---|---|"]
+    for words, bench in shown:
+        beside = [_beside(bench, bench.engines[name]) if name in bench.engines else "" for name in RIVALS[:2]]
+        sizes = [
+            f"{value:,} {name}"
+            for name, value in bench.sizes.items()
+            if name == "writers" or (name == "rows" and value > 10)
+        ]
+        told = f"{words}: {sizes[0]}" if sizes else words
+        rows.append(f"| {' | '.join([told, f'{duration(bench.own.middle)}{bench.per}', *beside])} |")
+    return "\n".join(rows).rstrip()
+
+
+def summary(run: Run, plots: Sequence[tuple[str, str]]) -> str:
+    """A row for the largest of each kind, then the plots: title and place of each."""
+    rows = [
+        f"{_BOLD} The floor is the least that any implementation must do.",
         "",
         f"| | refdelta | {' | '.join(RIVALS)} | others | goals |",
         "|---|---|---|---|---|---|---|",
     ]
     rows += [f"| {' | '.join(_short(bench))} |" for bench in largest(run)]
-    rows += [f"\n![{path.removesuffix('.svg').rpartition('/')[2]}]({path})" for path in plots]
+    rows += [f"\n![{title}]({path})" for title, path in plots]
     return "\n".join(rows)
 
 
@@ -83,13 +106,22 @@ def _goals(bench: Bench) -> str:
     return "<br>".join(f"{goal.text}: {'reached' if bench.reached(goal) else '**missed**'}" for goal in bench.goals)
 
 
-def table(run: Run) -> str:
-    """All figures: a row for each benchmark."""
+def table(run: Run, plots: Sequence[tuple[str, str]] = ()) -> str:
+    """The page of figures: the largest of each kind, the plots, and a row for each benchmark."""
     rows = [
         "# Figures of a run",
         "",
-        f"{where(run)} Medians; refdelta's time over the other's within rounds, with the quartiles in brackets: less",
-        "than 1 is faster. How each is set up: [README.md](README.md). Written by `make bench-report`.",
+        where(run),
+        "How each is set up: [README.md](README.md). Written by `make bench-report`.",
+        "",
+        "## The largest of each kind",
+        "",
+        summary(run, plots),
+        "",
+        "## All",
+        "",
+        "Medians; in bold, the time of refdelta divided by that of the other within rounds, with the quartiles in",
+        "brackets: below 1 is faster.",
         "",
         "| | refdelta | refdelta takes, of the time of | goals |",
         "|---|---|---|---|",
@@ -104,17 +136,6 @@ def where(run: Run) -> str:
     shown = {name for bench in run.benches for engine in bench.engines for name in [engine.partition(",")[0]]}
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if name in shown)
     return f"`make {target(run)}` at {run.commit} on {run.time:%d %B %Y}, {machine(run)}: {versions}."
-
-
-def target(run: Run) -> str:
-    """The target of the Makefile that makes such a run."""
-    return {"default": "bench", "full": "bench-full"}.get(run.size, f'bench BENCH="--size {run.size}"')
-
-
-def machine(run: Run) -> str:
-    cpu, memory = run.machine["cpu"], run.machine["memory"] / 2**30
-    name = cpu.get("brand_raw", run.machine["machine"])
-    return f"{run.machine['cores']} cores of {name}, {memory:.0f} GiB, Python {run.machine['python_version']}"
 
 
 def _cells(bench: Bench) -> Iterator[str]:
@@ -148,133 +169,28 @@ def replace(readme: str, text: str) -> str:
     return f"{before}{begin}\n\n{text}\n\n{end}{behind}"
 
 
-# --- the plots ---
-
-
-def plots(run: Run) -> Iterator[tuple[str, str]]:
-    """Name and SVG of each plot for which the run has points."""
-    seconds = Axis("seconds", duration, log=True)
-    rate = Axis("commits per second")
-    winners = _over(run, "bench_stale.py", "winners", seconds, _total)
-    files = _over(run, "bench_snapshot.py", "files", seconds, _total)
-    writers = _over(run, "bench_contention.py", "writers", rate, _rate)
-    on_s3 = _over(run, "bench_s3.py", "writers", rate, _rate)
-    for name, title, panels in (
-        ("conflict-check", "A stale transaction commits over winners: time by their number", winners),
-        ("snapshot", "A table is opened, or followed: time by the number of its files", files),
-        ("throughput", "Commits per second by writers, local disk", writers),
-        ("throughput-s3", "Commits per second by writers, S3", on_s3),
-        ("abort-rate", "Transactions that end with a conflict, by what the writers do", _aborts(run)),
-    ):
-        if panels:
-            yield name, draw(title, _note(run), panels)
-
-
-def _note(run: Run) -> tuple[str, ...]:
-    when = f"make {target(run)} at {run.commit}, {run.time:%d %B %Y}"
-    return when, f"{machine(run)}. Medians, and quartiles as thin lines."
-
-
-def _total(engine: Measured) -> Spread:
-    low, high = engine.quartiles
-    return engine.middle * engine.units, low * engine.units, high * engine.units
-
-
-def _rate(engine: Measured) -> Spread:
-    low, high = engine.quartiles
-    return 1 / engine.middle, 1 / high, 1 / low
-
-
-def _over(run: Run, file: str, size: str, y: Axis, value: Callable[[Measured], Spread]) -> list[Panel]:
-    """A panel for each kind of work, over one size. One that has a single point is left out beside others."""
-    groups: dict[str, list[Bench]] = {}
-    for bench in run.benches:
-        if bench.file == file and size in bench.sizes:
-            groups.setdefault(bench.title_without(size), []).append(bench)
-    several = {title: some for title, some in groups.items() if len({bench.sizes[size] for bench in some}) > 1}
-    shown = several or groups
-    labels = _labels(run, [bench for some in shown.values() for bench in some])
-
-    def series(benches: Sequence[Bench]) -> tuple[Series, ...]:
-        points: dict[str, list[Point]] = {}
-        for bench in sorted(benches, key=lambda bench: bench.sizes[size]):
-            for engine in bench.engines.values():
-                points.setdefault(engine.name, []).append(Point(bench.sizes[size], *value(engine)))
-        return tuple(Series(labels[name], look(run, name), tuple(some)) for name, some in points.items())
-
-    return [Panel(title, Axis(size, log=True), y, series(some)) for title, some in shown.items()]
-
-
-def _labels(run: Run, benches: Sequence[Bench]) -> dict[str, str]:
-    """What the legend says of each engine: its version, and its settings over all of these benchmarks."""
-    settings: dict[str, dict[str, None]] = {}
-    for bench in benches:
-        for engine in bench.engines.values():
-            settings.setdefault(engine.name, {})[engine.settings] = None
-    told = {name: "; ".join(filter(None, some)) for name, some in settings.items()}
-    return {name: f"{run.version(name)}: {some}" if some else run.version(name) for name, some in told.items()}
-
-
-def look(run: Run, engine: str) -> Look:
-    """Its hue is that of the engine, its dashes that of the variant, by their order in the run."""
-    name = engine.partition(",")[0].partition(" ")[0]
-    names = list(dict.fromkeys(other for bench in run.benches for other in bench.engines))
-    variants = [other for other in names if other.partition(",")[0].partition(" ")[0] == name]
-    hue = -1 if name in GREY else HUES.get(name, len(HUES))
-    return Look(hue, variants.index(engine))
-
-
-def _aborts(run: Run) -> list[Bars]:
-    """Bars by mix, a panel for each number of writers."""
-
-    def rate(engine: Measured) -> float | None:
-        found = engine.figure(ABORTS)
-        return None if found is None else 100 * found
-
-    told = [
-        bench
-        for bench in run.benches
-        if bench.file == "bench_contention.py"
-        and bench.sizes.get("writers", 1) > 1
-        and any(rate(engine) is not None for engine in bench.engines.values())
-    ]
-    labels = _labels(run, told)
-    axis = Axis("of the transactions that were tried", "{:.3g} %".format)
-    panels = []
-    for writers in sorted({bench.sizes["writers"] for bench in told}):
-        benches = [bench for bench in told if bench.sizes["writers"] == writers]
-        points: dict[str, list[Point]] = {}
-        for number, bench in enumerate(benches):
-            for name, engine in bench.engines.items():
-                if (found := rate(engine)) is not None:
-                    points.setdefault(name, []).append(Point(number, found, found, found))
-        series = tuple(Series(labels[name], look(run, name), tuple(some)) for name, some in points.items())
-        groups = tuple(bench.title_without("writers") for bench in benches)
-        panels.append(Bars(f"{writers} writers", axis, 100, groups, series))
-    return panels
-
-
 # --- the program ---
 
 
 def write(run: Run, readme: Path, figures: Path, folder: Path) -> list[Path]:
     """Write the tables and the plots. Returns the files that were written."""
-    drawn = dict(plots(run))
+    drawn = {folder / f"{name}.svg": (titled(figure), figure) for name, figure in plots(run)}
+    guide = Path(__file__).with_name("README.md")
+    text = headlines(run, os.path.relpath(figures, readme.parent), os.path.relpath(guide, readme.parent))
+    text = replace(readme.read_text(), text)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
-    paths = [folder / f"{name}.svg" for name in drawn]
-    links = [os.path.relpath(path, readme.parent) for path in paths]
-    text = replace(readme.read_text(), summary(run, os.path.relpath(figures, readme.parent), links))
-    for path, plot in zip(paths, drawn.values(), strict=True):
-        path.write_text(plot)
-    figures.write_text(table(run))
+    for path, (title, figure) in drawn.items():
+        path.write_text(svg(figure, title))
+    links = [(title, os.path.relpath(path, figures.parent)) for path, (title, _) in drawn.items()]
+    figures.write_text(table(run, links))
     readme.write_text(text)
-    return [readme, figures, *paths]
+    return [readme, figures, *drawn]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="make bench-report", description="The README's table and plots of a run.")
+    parser = argparse.ArgumentParser(prog="make bench-report", description="The tables and plots of a run.")
     parser.add_argument("file", nargs="?", type=Path, help="a run's JSON; the newest unless said")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     parser.add_argument("--figures", type=Path, default=ROOT / "bench" / "figures.md")

@@ -42,8 +42,10 @@ def smoke(tmp_path, *arguments, timeout):
     readme = tmp_path / "README.md"
     readme.write_text(f"Figures:\n{reporting.BEGIN}{reporting.END}\n")
     reporting.write(run, readme, tmp_path / "figures.md", tmp_path / "plots")
-    assert all(f"| {bench.title}" in readme.read_text() for bench in reporting.largest(run))
-    assert all(f"| {bench.title}" in (tmp_path / "figures.md").read_text() for bench in run.benches)
+    first, _, every = (tmp_path / "figures.md").read_text().partition("## All")
+    assert reporting.where(run) in readme.read_text()
+    assert all(f"| {bench.title}" in first for bench in reporting.largest(run))
+    assert all(f"| {bench.title}" in every for bench in run.benches)
     assert not list((tmp_path / "scratch").glob("*")), "it has left something"
     return run
 

@@ -1,14 +1,15 @@
-"""`make bench-report`: the lines of a run, the README's table, and the plots."""
+"""`make bench-report`: the lines of a run, the README's lines, the page of figures, and the plots."""
 
 import itertools
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
+import charts
 import pytest
 import report
 import reporting
 import results
-import svg
 
 from bench import runs
 
@@ -22,8 +23,13 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def plots(run):
-    return dict(reporting.plots(run))
+def figures(run):
+    return dict(charts.plots(run))
+
+
+@pytest.fixture
+def plots(figures):
+    return {name: charts.svg(figure, charts.titled(figure)) for name, figure in figures.items()}
 
 
 def elsewhere(folder):
@@ -57,23 +63,59 @@ def test_durations(seconds, text):
 # --- the table ---
 
 
-def test_the_table_stands_between_its_comments_in_place_of_what_was_there(run, tmp_path):
-    readme = tmp_path / "README.md"
+def test_the_lines_stand_between_their_comments_in_place_of_what_was_there(run, tmp_path):
+    readme, figures = tmp_path / "README.md", tmp_path / "bench" / "figures.md"
     readme.write_text(EMPTY)
-    reporting.write(run, readme, tmp_path / "figures.md", tmp_path / "bench" / "plots")
-    once = readme.read_text()
+    figures.parent.mkdir()
+    reporting.write(run, readme, figures, tmp_path / "bench" / "plots")
+    once, page = readme.read_text(), figures.read_text()
     assert once.startswith("# Title\n\nbefore\n")
     assert once.endswith("\n\nafter\n")
-    reporting.write(run, readme, tmp_path / "figures.md", tmp_path / "bench" / "plots")
-    assert readme.read_text() == once
-    linked = re.findall(r"^!\[.*\]\((.*)\)$", once, re.MULTILINE)
-    there = sorted(f"bench/plots/{path.name}" for path in (tmp_path / "bench" / "plots").iterdir())
+    assert "[All figures](bench/figures.md)" in once
+    reporting.write(run, readme, figures, tmp_path / "bench" / "plots")
+    assert (readme.read_text(), figures.read_text()) == (once, page)
+    linked = re.findall(r"^!\[.*\]\((.*)\)$", page, re.MULTILINE)
+    there = sorted(f"plots/{path.name}" for path in (tmp_path / "bench" / "plots").iterdir())
     assert sorted(linked) == there
+
+
+def test_the_readme_has_a_line_for_each_headline_of_the_run(tmp_path):
+    benches = runs.everything()
+    for name, engines in (
+        ("bench_merge_of_100_000", {"refdelta": runs.engine(1.0), "delta-spark": runs.engine(8.0)}),
+        ("bench_scan", {"refdelta": runs.engine(3.0), "deltalake": runs.engine(2.0)}),
+    ):
+        benches.append(runs.bench("bench_dml.py", name, engines, rows=6_000_000))
+    engines = {"refdelta": runs.engine(1.0), "deltalake": runs.engine(5.0)}
+    for writers in (1, 8):
+        name = f"bench_contention[rows-{writers}]"
+        benches.append(
+            runs.bench(runs.CONTENTION, name, engines, unit="commit", units=100, writers=writers, mix="rows")
+        )
+    text = reporting.headlines(results.load(runs.write(tmp_path / "run.json", benches)), "f.md", "b.md")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| |")]
+    assert rows == [
+        "| change different rows of one file: 8 writers | 10 ms a commit | 50 ms **0.2** |  |",
+        "| merge 100,000 rows: 6,000,000 rows | 1 s |  | 8 s **0.12** |",
+        "| scan all columns: 6,000,000 rows | 3 s | 2 s **1.5** |  |",
+    ]
+    assert "[All figures](f.md)" in text
+    assert "[how they are made](b.md)" in text
+
+
+def test_the_names_of_the_headlines_are_those_of_benchmarks():
+    folder = Path(charts.__file__).parent
+    there = {
+        name
+        for file in folder.glob("bench_*.py")
+        for name in re.findall(r"^def (bench_\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert {name for name, _ in reporting.HEADLINES} <= there
 
 
 def test_the_table_names_the_command_the_commit_the_machine_and_the_versions(run):
     head = reporting.where(run)
-    assert head in reporting.summary(run, "figures.md", [])
+    assert head in reporting.headlines(run, "figures.md", "README.md")
     assert head in reporting.table(run)
     for said in ("`make bench` at 0123456 on 21 November 2026", "2 cores of A & B <fast>, 8 GiB", "deltalake 1.6.6"):
         assert said in head
@@ -81,22 +123,23 @@ def test_the_table_names_the_command_the_commit_the_machine_and_the_versions(run
 
 
 def test_a_row_has_each_rival_with_settings_and_each_goal(run):
-    row = next(line for line in reporting.table(run).splitlines() if line.startswith("| log only"))
+    _, _, page = reporting.table(run).partition("## All")
+    row = next(line for line in page.splitlines() if line.startswith("| log only"))
     _, _, own, others, goals, _ = row.split("|")
     assert own.strip() == "500 µs a commit (no fsync)"
     assert "deltalake: **0.042** [0.04 .. 0.046], 12 ms (no fsync)<br>floor: **2.5**" in others
     assert "at most 0.05 x deltalake: reached<br>at most 1.5 x floor: **missed**" in goals
 
 
-def test_the_readme_has_the_largest_of_each_kind_and_what_has_another_goal(run):
+def test_the_page_has_first_the_largest_of_each_kind_and_what_has_another_goal(run):
     shown = list(reporting.largest(run))
     assert len({bench.function for bench in run.benches}) <= len(shown) < len(run.benches)
     goals = {(bench.function, goal.text) for bench in run.benches for goal in bench.goals}
     assert {(bench.function, goal.text) for bench in shown for goal in bench.goals} == goals
-    text = reporting.summary(run, "figures.md", [])
+    text = reporting.summary(run, [])
     assert all(f"| {bench.title} | " in text for bench in shown)
     assert "| 500 µs a commit | 12 ms **0.042** |  | 200 µs **2.5** |" in text
-    assert "[All figures](figures.md)" in text
+    assert text in reporting.table(run)
 
 
 def test_plots_of_another_run_do_not_stay(run, tmp_path):
@@ -106,7 +149,7 @@ def test_plots_of_another_run_do_not_stay(run, tmp_path):
     less = results.load(runs.write(tmp_path / "less.json", runs.everything()[:1]))
     reporting.write(less, readme, tmp_path / "figures.md", folder)
     assert not list(folder.iterdir())
-    assert "![" not in readme.read_text()
+    assert "![" not in (tmp_path / "figures.md").read_text()
 
 
 # --- the plots ---
@@ -121,8 +164,9 @@ def test_plots_are_drawn_for_light_and_dark_and_name_versions_settings_units_and
         root = ET.fromstring(plot)
         style = root.find(f"{SVG}style").text
         assert "prefers-color-scheme: dark" in style
-        assert svg.LIGHT[0] in style
-        assert svg.DARK[0] in style
+        own = charts.LOOKS["refdelta"]
+        assert own.light in plot.partition("</style>")[2]
+        assert f'[style*="fill: {own.light}"]{{fill:{own.dark}!important}}' in style
         shown = texts(plot)
         assert any(text.startswith("refdelta 0.1.0") for text in shown)
         assert any(text.startswith("deltalake 1.6.6") for text in shown)
@@ -133,53 +177,110 @@ def test_plots_are_drawn_for_light_and_dark_and_name_versions_settings_units_and
     assert "of the transactions that were tried" in texts(plots["abort-rate"])
 
 
-def test_all_points_are_inside_their_panel(plots):
+def test_every_colour_has_one_for_a_dark_ground(plots):
+    for plot in plots.values():
+        style, _, drawn = plot.partition("</style>")
+        used = set(re.findall(r"(?:fill|stroke): (#\w+)", drawn))
+        assert used <= set(re.findall(r'\[style\*="fill: (#\w+)"\]', style))
+
+
+def test_the_same_figures_are_the_same_plot(run, plots):
+    again = {name: charts.svg(figure, charts.titled(figure)) for name, figure in charts.plots(run)}
+    assert again == plots
+    assert not any("<dc:date>" in plot for plot in plots.values())
+
+
+def test_titles_state_what_the_figures_show(figures):
+    titles = {name: charts.titled(figure) for name, figure in figures.items()}
+    assert titles["conflict-check"] == (
+        "Committing over other writers' commits: 14 times as fast as deltalake (10,000 winners)"
+    )
+    assert titles["snapshot"].endswith(": 2 times as fast as deltalake (1,000,000 files)")
+    assert titles["throughput"].endswith(": 25 times as fast as deltalake (8 writers)")
+    assert titles["abort-rate"] == (
+        "Contention: disjoint rows, 8 writers: 0 % of refdelta's transactions conflict, 88 % of deltalake's"
+    )
+    assert "14 times as fast as deltalake: 2.5 s and 35 s, 10,000 winners" in panel_texts(figures["conflict-check"])
+
+
+def panel_texts(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_without_the_rival_a_title_is_the_topic_and_a_panel_has_the_floor(tmp_path):
+    benches = [bench for bench in runs.everything() if bench["fullname"].startswith(runs.STALE)]
+    for bench in benches:
+        bench["extra_info"]["engines"].pop("deltalake")
+    (figure,) = dict(charts.plots(results.load(runs.write(tmp_path / "run.json", benches)))).values()
+    assert charts.titled(figure) == "Committing over other writers' commits"
+    assert "2.5 times as slow as the floor: 2.5 s and 1 s, 10,000 winners" in panel_texts(figure)
+
+
+def test_all_points_are_inside_their_panel(figures):
     for name in ("conflict-check", "snapshot", "throughput"):
-        dots = list(ET.fromstring(plots[name]).iter(f"{SVG}circle"))
-        assert len(dots) > 6
-        panels = [dot for dot in dots if dot.find(f"{SVG}title").text]
-        for dot in panels:
-            assert svg.LEFT <= float(dot.get("cx")) <= svg.PANEL_WIDTH - svg.RIGHT
-            assert svg.TOP <= float(dot.get("cy")) <= svg.PANEL_HEIGHT - svg.BOTTOM
+        lines = [(axes, line) for axes in figures[name].axes for line in axes.lines]
+        assert sum(len(line.get_xdata()) for _, line in lines) > 6
+        for axes, line in lines:
+            (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+            assert all(left <= x <= right for x in line.get_xdata())
+            assert all(low <= y <= high for y in line.get_ydata())
 
 
-def test_a_higher_figure_is_drawn_higher(plots):
+def test_a_higher_figure_is_drawn_higher(figures):
     """Ten times the winners, ten times the seconds: equal steps up, on axes that are logarithmic."""
-    dots = [dot for dot in ET.fromstring(plots["conflict-check"]).iter(f"{SVG}circle") if dot.find(f"{SVG}title").text]
-    own = [float(dot.get("cy")) for dot in dots if dot.find(f"{SVG}title").text.startswith("refdelta")]
-    steps = [before - after for before, after in itertools.pairwise(own)]
+    (axes,) = figures["conflict-check"].axes
+    (own,) = (line for line in axes.lines if line.get_gid() == "refdelta")
+    heights = [axes.transData.transform(point)[1] for point in own.get_xydata()]
+    steps = [after - before for before, after in itertools.pairwise(heights)]
     assert min(steps) > 10
     assert max(steps) - min(steps) < 0.5
 
 
-def test_bars_are_as_long_as_their_shares(plots):
-    bars = {}
-    for group in ET.fromstring(plots["abort-rate"]).iter(f"{SVG}rect"):
-        told = group.find(f"{SVG}title")
-        if told is not None:
-            bars.setdefault(told.text.partition(":")[0], []).append((told.text, float(group.get("width"))))
-    lengths = {float(text.rpartition(": ")[2].removesuffix(" %")): width for text, width in bars["deltalake 1.6.6"]}
-    assert lengths[87.5] > lengths[75.0] > lengths[50.0]
-    panels = svg.PANEL_WIDTH - 76
-    assert max(lengths.values()) <= panels
+def test_bars_are_as_long_as_their_shares_and_the_axis_ends_behind_the_longest(figures):
+    for axes in figures["abort-rate"].axes:
+        shares = [bar.get_width() for bar in axes.patches if bar.get_gid() == "deltalake"]
+        assert len(shares) == 3
+        assert len(set(shares)) == 1
+        assert axes.get_xlim()[0] == 0
+        assert 87.5 < axes.get_xlim()[1] < 1.3 * 87.5
+    lengths = [max(bar.get_width() for bar in axes.patches) for axes in figures["abort-rate"].axes]
+    assert lengths == pytest.approx([50.0, 75.0, 87.5])
 
 
-def test_an_engine_has_one_hue_and_its_variants_dashes_of_their_own(run):
-    own, variant = reporting.look(run, "refdelta"), reporting.look(run, "refdelta, files decide")
-    assert own.hue == variant.hue
-    assert own.dashes != variant.dashes
-    assert reporting.look(run, "deltalake").hue != own.hue
-    assert reporting.look(run, "floor").style == "grey"
+def test_bars_stand_in_the_order_of_the_legend(figures):
+    (legend,) = figures["abort-rate"].legends
+    order = [text.get_text() for text in legend.get_texts()]
+    for axes in figures["abort-rate"].axes:
+        assert axes.yaxis_inverted()
+        bars = sorted(axes.patches, key=lambda bar: bar.get_y())
+        names = [bar.get_gid() for bar in bars[:3]]
+        assert [text.startswith(f"{name.partition(',')[0]} ") for text, name in zip(order, names, strict=True)] == [
+            True
+        ] * 3
+        assert ["files decide" in text for text in order] == ["files decide" in name for name in names]
+        colours = [charts.LOOKS.get(name) or charts.OTHERS[0] for name in names]
+        assert [patch.get_facecolor() for patch in legend.get_patches()] == [bar.get_facecolor() for bar in bars[:3]]
+        assert len({look.light for look in colours}) == 3
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.001, 0.001), (3e-6, 40.0), (1e-9, 1e9), (0.5, 0.9), (10.0, 10.0)])
-@pytest.mark.parametrize("log", [False, True])
-def test_ticks_enclose_what_is_drawn(low, high, log):
-    ticks = svg.Axis("x", log=log).ticks(low, high)
-    assert ticks == sorted(set(ticks))
-    assert ticks[0] <= low * 1.0001 if log else ticks[0] == 0
-    assert ticks[-1] >= high * 0.9999
-    assert 2 <= len(ticks) <= 9
+def test_no_two_engines_or_variants_look_alike(run):
+    looks = charts.looks(run)
+    assert set(looks) == {"refdelta", "refdelta, files decide", "deltalake", "floor"}
+    known = [*charts.LOOKS.values(), *charts.OTHERS]
+    for kind in ("light", "dark", "marker"):
+        assert len({getattr(look, kind) for look in known}) == len(known)
+    assert looks["refdelta"] == charts.LOOKS["refdelta"]
+
+
+def test_what_a_single_writer_does_is_left_out_of_the_conflicts(tmp_path):
+    benches = [bench for bench in runs.everything() if bench["fullname"].startswith(runs.CONTENTION)]
+    for bench in benches:
+        bench["extra_info"]["engines"]["refdelta, one writer"] = runs.engine(1.0, abort_rate=0)
+    drawn = dict(charts.plots(results.load(runs.write(tmp_path / "run.json", benches))))
+    bars = [bar.get_gid() for axes in drawn["abort-rate"].axes for bar in axes.patches]
+    assert "refdelta" in bars
+    assert "refdelta, one writer" not in bars
+    assert "refdelta, one writer" in [line.get_gid() for axes in drawn["throughput"].axes for line in axes.lines]
 
 
 # --- the program ---
@@ -194,7 +295,8 @@ def test_the_program_takes_the_newest_run(tmp_path, monkeypatch, capsys):
     readme.write_text(EMPTY)
     assert reporting.main(["--readme", str(readme), *elsewhere(tmp_path)]) == 0
     assert "bbbbbbb" in capsys.readouterr().out
-    assert "| log only commits" in readme.read_text()
+    assert "`make bench` at 0123456" in readme.read_text()
+    assert "| log only commits" in (tmp_path / "figures.md").read_text()
 
 
 @pytest.mark.parametrize(
