@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features commit-protocol fuzz growth golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference pictures commit-protocol fuzz growth golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,7 +98,7 @@ bench-full: setup  ## the same with the largest tables and the most writers (hou
 	$(CONTESTS) --size full --benchmark-json $(RESULT) $(BENCH)
 	@echo "raw samples: $(RESULT)"
 
-bench-report: setup  ## the README's table, bench/figures.md and the plots, of the newest run, or of FILE=
+bench-report: setup  ## the README's five lines, bench/figures.md and the plots, of the newest run, or of FILE=
 	@$(BIN)/python bench/reporting.py $(FILE)
 
 bench-compare: setup  ## refdelta at two commits, A= and B=, by the same benchmarks in turn (BENCH="-k log --pairs 5 --size smoke")
@@ -128,6 +128,12 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 
 spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
 	$(BIN)/python tests/packaging/spec_map.py
+
+pictures: setup  ## the pictures of the documents, docs/pictures
+	$(BIN)/python docs/pictures/two_writers.py
+
+reference: setup  ## the page docs/reference.md, from the code
+	$(BIN)/python tests/packaging/reference.py
 
 commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md, from the code
 	$(BIN)/python tests/packaging/core_document.py

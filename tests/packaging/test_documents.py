@@ -1,4 +1,4 @@
-"""What README and guide show is what happens: Python runs, commands print what is shown, claims hold."""
+"""The README and the pages in docs show what happens: Python runs and prints what stands below it, so do commands."""
 
 import contextlib
 import doctest
@@ -7,31 +7,65 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
+from by_path import loaded
 from refdelta.core.table.features import REGISTRY
 from refdelta.crosscheck import oracle
 
 ROOT = Path(__file__).parents[2]
-README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
-DOCUMENTS = [pytest.param(path, id=path.name) for path in (README, GUIDE)]
+DOCS = ROOT / "docs"
+GUIDE = sorted((DOCS / "guide").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *GUIDE]
+EVERY = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+COMMANDS, FEATURES, SPARK = (DOCS / "guide" / f"{name}.md" for name in ("command-line", "features", "spark"))
+reference = loaded(Path(__file__).with_name("reference.py"))
+two_writers = loaded(DOCS / "pictures" / "two_writers.py")
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
+# A block of Python, which may stand in a list, and what it prints, if it prints.
+_PYTHON = re.compile(
+    r"^(?P<in> *)```python\n(.*?)^(?P=in)```$(?:\n+^(?P=in)```text\n(.*?)^(?P=in)```$)?", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(document, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("document", "printed"), [(README, "files-added"), (GUIDE, "carier")])
-def test_the_python_runs(tmp_path, monkeypatch, document, printed):
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if "```python" in path.read_text()],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_the_python_runs_and_prints_what_stands_below_it(tmp_path, monkeypatch, document):
     monkeypatch.chdir(tmp_path)
     names = {}
-    with contextlib.redirect_stdout(io.StringIO()) as found:
-        for number, block in enumerate(blocks(document, "python")):
-            exec(compile(block, f"{document.name}, python block {number}", "exec"), names)
-    assert printed in found.getvalue()
+    for number, (_, block, shown) in enumerate(_PYTHON.findall(document.read_text())):
+        with contextlib.redirect_stdout(io.StringIO()) as found:
+            name = f"{document.name}, python block {number}"
+            exec(compile(textwrap.dedent(block), name, "exec"), names)
+        printed, expected = found.getvalue(), textwrap.dedent(shown)
+        same = doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
+        assert same, f"{name} prints\n{printed}"
+
+
+def test_every_page_of_the_guide_is_run_or_is_known_to_have_no_python():
+    without = {path.stem for path in GUIDE if not blocks(path, "python")}
+    assert without == {"command-line", "other-libraries", "spark"}
+    for page in (*GUIDE, DOCS / "tutorial.md"):
+        assert len(_PYTHON.findall(page.read_text())) == page.read_text().count("```python"), page
+
+
+def test_the_tutorial_and_the_readme_lead_two_writers_through_one_file():
+    for document in (ROOT / "README.md", DOCS / "tutorial.md"):
+        shown = "".join(blocks(document, "text"))
+        assert "after (" in shown, document
+    tutorial = (DOCS / "tutorial.md").read_text()
+    assert "ConcurrentAppendException\nfiles-added" in tutorial
 
 
 @pytest.mark.tier("all")
@@ -40,7 +74,7 @@ def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
     program = tmp_path / "example.py"
-    (example,) = blocks(GUIDE, "py")
+    (example,) = blocks(SPARK, "py")
     program.write_text(example)
     done = subprocess.run(
         [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
@@ -49,11 +83,18 @@ def test_the_example_on_spark_runs(tmp_path):
 
 
 def commands():
-    """The commands of the console blocks, of the README and then of the guide, each with what is shown below it."""
-    for block in [*blocks(README, "console"), *blocks(GUIDE, "console")]:
+    """The commands of the page on the command line, each with what is shown below it."""
+    for block in blocks(COMMANDS, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = part.partition("\n")
             yield command, shown
+
+
+def test_commands_are_shown_on_one_page_only():
+    assert [path for path in DOCUMENTS if blocks(path, "console")] == [COMMANDS]
+    assert {command.split()[1] for command, _ in commands() if command.startswith("refdelta ")} >= {
+        *("write", "read", "history", "update", "delete", "optimize", "vacuum", "restore", "verify", "conflicts")
+    }
 
 
 @pytest.mark.tier("test")
@@ -78,7 +119,7 @@ def test_the_commands_print_what_it_says(tmp_path):
 
 
 def test_the_table_of_features_is_the_registry():
-    found = re.findall(r"^\| `(\w+)` \| (yes|no) \| (.*?) \| (.+?) \|$", README.read_text(), re.MULTILINE)
+    found = re.findall(r"^\| `(\w+)` \| (yes|no) \| (.*?) \| (.+?) \|$", FEATURES.read_text(), re.MULTILINE)
     rows, written = ({name: row[at] for name, *row in found} for at in (0, 1))
     assert set(rows) >= {"deletionVectors", "columnMapping", "variantType", "rowTracking"}
     assert rows == {name: "yes" if REGISTRY[name].read else "no" for name in rows}
@@ -86,14 +127,15 @@ def test_the_table_of_features_is_the_registry():
 
 
 @pytest.mark.parametrize(
-    "target", sorted(set(re.findall(r"make ([a-z0-9-]+)\b", README.read_text() + GUIDE.read_text())) - {"alone"})
+    "target",
+    sorted({name for path in DOCUMENTS for name in re.findall(r"`(?:\w+=\S+ )?make ([a-z0-9-]+)\b", path.read_text())}),
 )
 def test_make_has_every_target_that_it_names(target):
     listed = subprocess.run(["make", "-C", ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
     assert re.search(rf"^  make {target}\s+\S", listed, re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@EVERY
 def test_every_file_and_heading_that_it_links_to_is_there(document):
     links = re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text())
     assert links
@@ -108,3 +150,72 @@ def headings(document):
     """The names of a document's headings, as they are linked to."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_readme_is_a_front_door():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 130
+    screen = "\n".join(lines[:30])
+    assert "make demo" in screen
+    assert "make test" in screen
+    assert "pip install" in screen
+
+
+def test_the_index_names_every_page():
+    index = (DOCS / "README.md").read_text()
+    for page in (*DOCS.rglob("*.md"), *(DOCS / "examples").rglob("*.py")):
+        if page.name != "README.md":
+            assert f"]({page.relative_to(DOCS).as_posix()})" in index, page
+
+
+def test_the_picture_of_the_readme_is_the_one_that_is_drawn():
+    drawn = two_writers.svg(two_writers.draw(), two_writers.TITLE)
+    assert drawn == two_writers.svg(two_writers.draw(), two_writers.TITLE)
+    words = re.compile(r"<text [^>]*>(.*?)</text>", re.DOTALL)
+    assert words.findall(two_writers.PICTURE.read_text()) == words.findall(drawn), "run make pictures"
+    assert f"]({two_writers.PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
+
+
+# --- the reference ---
+
+
+def test_the_reference_is_what_the_code_says():
+    assert reference.page() == reference.PAGE.read_text(), "run make reference"
+
+
+def test_the_reference_has_the_fields_of_options_that_signatures_do_not_spell_out():
+    class Table:
+        def delete(self, predicate=None, **options: "Unpack[Settings]"):  # noqa: F821 - found by its name
+            """Delete rows. More words."""
+
+    found = reference._Options([Table], [])
+    assert reference.signature(Table.delete, method=True) == "(predicate=None, **options)"
+    section = found.section()
+    assert "## Settings" in section
+    assert "| `level` | how strict. |" in section
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a statement.
+
+    Attributes:
+        level: how strict.
+    """
+
+    level: str
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("One. Two.", "One."),
+        ("A `~x`, e.g. b. Then", "A `~x`, e.g. b."),
+        ("As :meth:`refdelta.DeltaTable.update` and :class:`~refdelta.errors.DeltaError`.", None),
+    ],
+)
+def test_the_first_sentence_of_a_docstring(text, sentence):
+    def function():
+        pass
+
+    function.__doc__ = text
+    assert reference.first(function) == (sentence or "As `DeltaTable.update` and `DeltaError`.")

@@ -1,0 +1,354 @@
+"""``make reference``: the page ``docs/reference.md``, from the code.
+
+Classes are found through the public names, as their users reach them: ``type(table.alter)`` and not a path of a module.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, is_typeddict
+
+import click
+import pyarrow as pa
+
+import refdelta
+import refdelta.spark
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.cli.app import app
+from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
+from refdelta_storage.protocols import AZURE, S3, Option, Protocol
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+_HEAD = """# Reference
+
+Written by `make reference` from the code; a test fails where it differs. `help(refdelta.DeltaTable.merge)` shows the
+whole docstring of a method, with its arguments, result and errors.
+
+[Functions](#functions) · [DeltaTable](#deltatable) · [WriteTransaction](#writetransaction) ·
+[MergeBuilder](#mergebuilder) · [TableAlterer](#tablealterer) · [TableOptimizer](#tableoptimizer) · [Scan](#scan) ·
+[Values](#values) · [On Spark](#on-spark) · [Errors](#errors) · [Table properties](#table-properties) ·
+[Storage options](#storage-options) · [Commands](#commands)
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    with _objects() as found:
+        classes = {name: type(value) for name, value in found.items()}
+        options = _Options([*classes.values(), DeltaTable], [write_deltalake])
+        parts = [_HEAD, _functions()]
+        parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
+        parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
+        parts += [options.section(), _values(), _spark(), _errors(), _properties(), _storage_options(), _commands()]
+    return "\n".join(part for part in parts if part)
+
+
+# --- functions and classes ---
+
+_REACHED = {
+    "WriteTransaction": "table.begin()",
+    "MergeBuilder": "table.merge(...)",
+    "TableAlterer": "table.alter",
+    "TableOptimizer": "table.optimize",
+    "Scan": "table.scan()",
+}
+_VALUES = ("AddAction", "CommitProperties", "CommitResult", "Identity", "RowBudget", "Schema", "Transaction")
+_FUNCTIONS = ("write_deltalake", "convert_to_deltalake", "verify", "variants")
+
+
+@contextmanager
+def _objects() -> Iterator[dict[str, Any]]:
+    """An object of each class that a table gives to its users."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_deltalake(f"{folder}/t", pa.table({"id": [1]}))
+        table = DeltaTable(f"{folder}/t")
+        merge = table.merge(pa.table({"id": [1]}), "t.id = s.id")
+        with table.begin() as transaction:
+            reached = (transaction, merge, table.alter, table.optimize, table.scan())
+            yield dict(zip(_REACHED, reached, strict=True))
+
+
+def _functions() -> str:
+    rows = [(f"`{name}{signature(getattr(refdelta, name))}`", first(getattr(refdelta, name))) for name in _FUNCTIONS]
+    return _section("Functions", "`from refdelta import ...`", ("function", ""), rows)
+
+
+def _class(title: str, cls: type, how: str) -> str:
+    head = f"`{how}`: {first(cls)}" if title != "DeltaTable" else f"`{title}{signature(cls)}`: {first(cls)}"
+    return _section(title, head, ("method", ""), _members(cls))
+
+
+# Called by the package itself.
+_INTERNAL = {
+    *("add", "adopt", "backfill_row_ids", "footers", "newest_for_writing", "pinned", "rearrange", "recent", "run"),
+    *("snapshot", "store"),
+}
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    for name, member in sorted(inspect.getmembers_static(cls)):
+        if name.startswith("_") or name in _INTERNAL:
+            continue
+        plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if isinstance(plain, property):
+            yield f"`{name}`", first(plain)
+        elif inspect.isfunction(plain):
+            yield f"`{name}{signature(plain, method=not isinstance(member, staticmethod))}`", first(plain)
+
+
+def signature(found: Any, *, method: bool = False) -> str:
+    """Names and defaults; types stand in the docstring."""
+    parameters = list(inspect.signature(found).parameters.values())[method:]
+    words: list[str] = []
+    kinds = [parameter.kind for parameter in parameters]
+    for number, parameter in enumerate(parameters):
+        if parameter.kind is parameter.KEYWORD_ONLY and not {parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY} & {
+            *kinds[:number]
+        }:
+            words.append("*")
+        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
+        words.append(f"{star}{parameter.name}{default}")
+    return f"({', '.join(words)})"
+
+
+def _default(value: Any) -> str:
+    return "..." if "<" in repr(value) else repr(value)
+
+
+def first(found: Any) -> str:
+    """The first sentence of a docstring, for a cell of a table."""
+    text = _cell((inspect.getdoc(found) or "").partition("\n\n")[0])
+    sentence = re.match(r".*?\.(?= [A-Z]|$)", text)
+    return sentence[0] if sentence else text
+
+
+def _cell(text: str) -> str:
+    """A docstring's text as a cell: references by their last name, that of a method with its class."""
+    text = re.sub(r":\w+:`~?([\w.]+)`", lambda found: f"`{_short(found[1])}`", " ".join(text.split()))
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _short(name: str) -> str:
+    """The last part of a dotted name, after that of its class."""
+    *_, before, last = ("", *name.split("."))
+    return f"{before}.{last}" if before[:1].isupper() else last
+
+
+class _Options:
+    """The keyword arguments that signatures show as ``**options``: the fields of a TypedDict."""
+
+    def __init__(self, classes: Iterable[type], functions: Iterable[Any]) -> None:
+        plain = [inspect.unwrap(getattr(cls, name)) for cls in classes for name in dir(cls) if name[0] != "_"]
+        self.found: dict[str, Any] = {}
+        for function in filter(inspect.isfunction, [*plain, *functions]):
+            for parameter in inspect.signature(function).parameters.values():
+                named = re.fullmatch(r"(?:\w+\.)?Unpack\[(?:\w+\.)*(\w+)\]", str(parameter.annotation))
+                if parameter.kind is parameter.VAR_KEYWORD and named:
+                    # Where it is imported for type checkers only, it is found where it is defined.
+                    places = (function.__globals__, *(vars(module) for module in list(sys.modules.values())))
+                    self.found[named[1]] = next((names[named[1]] for names in places if named[1] in names), None)
+
+    def section(self) -> str:
+        parts = []
+        for name, kind in sorted(self.found.items()):
+            assert is_typeddict(kind), f"{name} is not found, or is no TypedDict"
+            described = dict(_attributes(kind))
+            rows = [(f"`{key}`", described.get(key, "")) for key in kind.__annotations__]
+            parts.append(
+                _section(name, f"The keyword arguments `**options` of statements. {first(kind)}", ("", ""), rows)
+            )
+        return "\n".join(parts)
+
+
+def _attributes(cls: type) -> Iterator[tuple[str, str]]:
+    """The section "Attributes" of a docstring, or "Args"."""
+    text = inspect.getdoc(cls) or ""
+    block = re.search(r"^(?:Attributes|Args|Keyword Args):\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
+    for entry in re.split(r"^    (?=\w)", block[1] if block else "", flags=re.MULTILINE)[1:]:
+        name, _, told = entry.partition(":")
+        yield name, _cell(told)
+
+
+def _values() -> str:
+    parts = ["## Values\n\n`from refdelta import ...`\n"]
+    for name in _VALUES:
+        cls = getattr(refdelta, name)
+        rows = [(f"`{key}`", told) for key, told in _attributes(cls)] or list(_members(cls))
+        head = f"`{name}{signature(cls)}`: {first(cls)}"
+        parts.append(_section(name, head, ("attribute", ""), rows, level=3))
+    return "\n".join(parts)
+
+
+def _spark() -> str:
+    names = sorted(name for name in refdelta.spark.__all__ if not name.endswith("Error"))
+    found = [(name, getattr(refdelta.spark, name)) for name in names]
+    rows = [(f"`{name}{signature(value)}`", first(value)) for name, value in found]
+    return _section("On Spark", "`import refdelta.spark`; the extra `spark`.", ("name", ""), rows)
+
+
+# --- errors, properties, options, commands ---
+
+
+def _errors() -> str:
+    classes = (kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.DeltaError))
+    rows = []
+    for kind in dict.fromkeys(classes):
+        ours = [base.__name__ for base in kind.__bases__ if issubclass(base, errors.DeltaError)]
+        builtin = [base.__name__ for base in kind.__bases__ if not issubclass(base, errors.DeltaError)]
+        under = ", ".join(f"`{name}`" for name in ours + builtin if name != "Exception")
+        attributes = ", ".join(f"`.{name}`" for name, _ in _attributes(kind))
+        rows.append((f"`{kind.__name__}`", under, first(kind), attributes))
+    details = [(f"`{name}`", told) for name, told in _attributes(errors.ConflictDetails)]
+    return (
+        _section("Errors", "`refdelta.errors`", ("class", "subclass of", "", "attributes"), rows)
+        + "\n"
+        + _section("ConflictDetails", "`error.conflict` of the six conflicts.", ("attribute", ""), details, level=3)
+    )
+
+
+# What each property does here. The others are kept in the table for engines that know them.
+_EFFECTS = {
+    "delta.appendOnly": "rows can be neither changed nor removed",
+    "delta.autoOptimize": "compact after a write",
+    "delta.autoOptimize.autoCompact": "compact after a write",
+    "delta.checkpoint.writeStatsAsJson": "checkpoints have statistics as JSON",
+    "delta.checkpoint.writeStatsAsStruct": "checkpoints have statistics and partition values as columns",
+    "delta.checkpointInterval": "a checkpoint every so many versions",
+    "delta.checkpointPolicy": "the kind of checkpoint",
+    "delta.columnMapping.mode": "[columns have physical names or ids](guide/schema.md#columns-that-change)",
+    "delta.dataSkippingNumIndexedCols": "so many first columns have statistics; -1: all",
+    "delta.dataSkippingStatsColumns": "the columns that have statistics, instead of the first ones",
+    "delta.deletedFileRetentionDuration": "how long removed files are kept for older versions; the default of `vacuum`",
+    "delta.dropFeatureTruncateHistory.retentionDuration": "the history that `truncate_history=True` keeps",
+    "delta.enableChangeDataCapture": "the older name of `delta.enableChangeDataFeed`",
+    "delta.enableChangeDataFeed": "[a feed of changed rows](guide/features.md#change-data-feed)",
+    "delta.enableDeletionVectors": "[rows decide conflicts](guide/concurrent-writers.md#let-rows-decide-not-files)",
+    "delta.enableExpiredLogCleanup": "a checkpoint removes expired log files",
+    "delta.enableIcebergCompatV1": "[tables for readers of Iceberg](guide/features.md#tables-for-readers-of-iceberg)",
+    "delta.enableIcebergCompatV2": "the same, version 2",
+    "delta.enableInCommitTimestamps": "the time of a version is in its commit",
+    "delta.enableMaterializePartitionColumnsFeature": "data files hold the partition columns",
+    "delta.enableRowTracking": "[each row has an id](guide/features.md#row-tracking)",
+    "delta.enableTypeWidening": "[columns can get wider types](guide/schema.md#columns-that-change)",
+    "delta.isolationLevel": "[the isolation level](isolation-levels.md)",
+    "delta.logRetentionDuration": "how long commits stay in the log",
+    "delta.minReaderVersion": "at least this reader version in the protocol",
+    "delta.minWriterVersion": "at least this writer version in the protocol",
+    "delta.parquet.compression.codec": "how data files are compressed",
+    "delta.parquet.format.version": "the version of Parquet of data files",
+    "delta.setTransactionRetentionDuration": "how long versions of applications are remembered; not set: for ever",
+    "delta.targetFileSize": "the size of data files that writes and compactions aim at",
+    "delta.writePartitionColumnsToParquet": "data files hold the partition columns",
+    "refdelta.inlineDeletionVectors": "small deletion vectors are in the log",
+    "refdelta.logCompactionInterval": "a log compaction file every so many versions",
+}
+
+
+def _properties() -> str:
+    text = (
+        "Set by `configuration=` of `write_deltalake` and `DeltaTable.create`, or by `alter.set_table_properties`. "
+        "Values are strings. `delta.constraints.NAME` holds a constraint; `delta.feature.NAME=supported` adds a "
+        "feature. A `delta.*` name that does not exist is an error. Other names are your own."
+    )
+    rows = [(f"`{name}`", effect, *_kind(PROPERTIES[name.lower()])) for name, effect in _EFFECTS.items()]
+    others = [row.name for row in PROPERTIES.values() if row.settable and row.name not in _EFFECTS]
+    kept = f"Accepted, checked where other engines check them, and kept: {', '.join(f'`{name}`' for name in others)}.\n"
+    return _section("Table properties", text, ("property", "effect", "value", "default"), rows) + "\n" + kept
+
+
+def _kind(row: Property) -> tuple[str, str]:
+    """The values that a property takes, from the message that refuses another one, and its default."""
+    if row.read is parse_interval:
+        days = "" if row.default is None else row.default // MS_PER_DAY
+        return "an interval: `7 days`", days and f"`{days} day{'s' * (days > 1)}`"
+    told = ""
+    for wrong in ("`", str(-(2**62))):
+        try:
+            row.read(wrong)
+        except ValueError as error:
+            told = str(error).removeprefix("must be ")
+    shown = str(row.default).lower() if isinstance(row.default, bool) else row.default
+    return told or "a text", "" if shown in (None, "") else f"`{shown}`"
+
+
+_PURPOSES = {
+    "key": "the access key's id",
+    "secret": "the access key's secret",
+    "token": "the token of a session",
+    "region_name": "the region",
+    "endpoint_url": "the address of the service, if it is not Amazon's",
+    "profile": "a profile of the AWS configuration",
+    "anon": "requests without a signature",
+    "addressing_style": "the bucket in the host name, not in the path",
+    "read": "seconds without a byte of a reply; 15",
+    "connect": "seconds to connect; 5",
+    "retries": "how often a request that failed is sent again; 4",
+    "total": "seconds after which nothing is sent again; 30",
+    "refdelta allow_http": "allow an endpoint without TLS",
+    "account_name": "the storage account",
+    "account_key": "its key",
+    "sas_token": "a shared access signature",
+    "client_id": "the application",
+    "client_secret": "its secret",
+    "tenant_id": "the tenant",
+    "connection_string": "all of this in one string",
+    "account_host": "the address of the service, if it is not Azure's",
+}
+
+
+def _storage_options() -> str:
+    text = (
+        "`storage_options={...}`, or `--storage-option NAME=VALUE`. Names are those of s3fs and adlfs, or those of "
+        "deltalake; letter case does not matter. An unknown name is an error that lists the known ones.\n\n"
+        "| store | option | meaning |\n|---|---|---|\n"
+        "| local disk | `fsync` | sync files and folders before a write returns; `true` |\n"
+        "| all others | `put_if_absent` | `true`: skip the probe; `false`: never write there ([stores](stores.md)) |"
+    )
+    parts = [f"## Storage options\n\n{text}\n"]
+    for title, protocol in (("S3", S3), ("ADLS Gen2 and Azure Blob", AZURE)):
+        parts.append(_section(title, "", ("option", "meaning"), _options(protocol), level=3))
+    return "\n".join(parts)
+
+
+def _options(protocol: Protocol) -> Iterator[tuple[str, str]]:
+    read = {name.lower() for name in protocol.environment}
+    for option in protocol.options:
+        if not option.target:
+            continue
+        names = list(dict.fromkeys(filter(None, (_fsspec_name(option), *option.names))))
+        shown = ", ".join(f"`{name.upper() if name in read else name}`" for name in names)
+        yield shown, _PURPOSES[option.target[-1]]
+
+
+def _fsspec_name(option: Option) -> str:
+    return option.target[0] if len(option.target) == 1 and " " not in option.target[0] else ""
+
+
+def _commands() -> str:
+    context = click.Context(app, info_name="refdelta")
+    rows = [
+        (f"`refdelta {name}`", app.get_command(context, name).get_short_help_str(200))
+        for name in app.list_commands(context)
+    ]
+    return _section("Commands", "`refdelta COMMAND --help` has the options of each.", ("command", ""), rows)
+
+
+def _section(title: str, text: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, level: int = 2) -> str:
+    lines = [f"{'#' * level} {title}", ""]
+    lines += [text, ""] if text else []
+    told = [f"| {' | '.join(row)} |" for row in rows]
+    if told:
+        lines += [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *told]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
