@@ -21,7 +21,9 @@ import refdelta
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.cli.app import app
+from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
+from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
 from refdelta_storage.protocols import AZURE, S3, Option, Protocol
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
@@ -33,8 +35,8 @@ whole docstring of a method, with its arguments, result and errors.
 
 [Functions](#functions) · [DeltaTable](#deltatable) · [WriteTransaction](#writetransaction) ·
 [MergeBuilder](#mergebuilder) · [TableAlterer](#tablealterer) · [TableOptimizer](#tableoptimizer) · [Scan](#scan) ·
-[Values](#values) · [On Spark](#on-spark) · [Errors](#errors) · [Table properties](#table-properties) ·
-[Storage options](#storage-options) · [Commands](#commands)
+[Values](#values) · [On Spark](#on-spark) · [Errors](#errors) · [SQL expressions](#sql-expressions) ·
+[Table properties](#table-properties) · [Storage options](#storage-options) · [Commands](#commands)
 """
 
 
@@ -46,7 +48,16 @@ def page() -> str:
         parts = [_HEAD, _functions()]
         parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
         parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
-        parts += [options.section(), _values(), _spark(), _errors(), _properties(), _storage_options(), _commands()]
+        parts += [
+            options.section(),
+            _values(),
+            _spark(),
+            _errors(),
+            _expressions(),
+            _properties(),
+            _storage_options(),
+            _commands(),
+        ]
     return "\n".join(part for part in parts if part)
 
 
@@ -277,6 +288,30 @@ def _kind(row: Property) -> tuple[str, str]:
             told = str(error).removeprefix("must be ")
     shown = str(row.default).lower() if isinstance(row.default, bool) else row.default
     return told or "a text", "" if shown in (None, "") else f"`{shown}`"
+
+
+def _expressions() -> str:
+    """The dialect of predicates and of assigned values."""
+    families = {
+        "functions": [name for name in FUNCTIONS if name.isidentifier() and name != "div"],
+        "conditions": [*SHORTHANDS, "if"],
+        "casts": CAST_FUNCTIONS,
+        "the time at which the statement began": CLOCKS,
+        "other names": [f"{alias} ({name})" for alias, name in ALIASES.items()],
+    }
+    rows = [
+        ("literals", "`1`, `1L`, `1.5`, `1e3`, `'text'`, `true`, `null`, `DATE '2024-01-31'`, `TIMESTAMP '...'`"),
+        ("columns", "`name`, `struct.field`; other characters in backticks"),
+        ("operators", "`+ - * / % div \\|\\|`, `= <=> <> != < <= > >=`, `and`, `or`, `not`"),
+        ("predicates", "`is null`, `in (...)`, `between`, `like`"),
+        ("values", "`case when ... end`, `cast(... as type)`, `extract(... from ...)`"),
+    ]
+    rows += [(family, ", ".join(f"`{name}`" for name in sorted(names))) for family, names in families.items()]
+    text = (
+        "Predicates and assigned values are SQL in Spark's dialect with its ANSI errors. A text in single or double "
+        "quotes is a string. Subqueries, and everything else that is not supported, are refused by name and position."
+    )
+    return _section("SQL expressions", text, ("", ""), rows)
 
 
 _PURPOSES = {
