@@ -32,11 +32,6 @@ _HEAD = """# Reference
 
 Written by `make reference` from the code; a test fails where it differs. `help(refdelta.DeltaTable.merge)` shows the
 whole docstring of a method, with its arguments, result and errors.
-
-[Functions](#functions) · [DeltaTable](#deltatable) · [WriteTransaction](#writetransaction) ·
-[MergeBuilder](#mergebuilder) · [TableAlterer](#tablealterer) · [TableOptimizer](#tableoptimizer) · [Scan](#scan) ·
-[Values](#values) · [On Spark](#on-spark) · [Errors](#errors) · [SQL expressions](#sql-expressions) ·
-[Table properties](#table-properties) · [Storage options](#storage-options) · [Commands](#commands)
 """
 
 
@@ -45,7 +40,7 @@ def page() -> str:
     with _objects() as found:
         classes = {name: type(value) for name, value in found.items()}
         options = _Options([*classes.values(), DeltaTable], [write_deltalake])
-        parts = [_HEAD, _functions()]
+        parts = [_functions()]
         parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
         parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
         parts += [
@@ -58,7 +53,10 @@ def page() -> str:
             _storage_options(),
             _commands(),
         ]
-    return "\n".join(part for part in parts if part)
+    body = "\n".join(part for part in parts if part)
+    titles = re.findall(r"^## (.*)$", body, re.MULTILINE)
+    contents = " · ".join(f"[{title}](#{title.lower().replace(' ', '-')})" for title in titles)
+    return "\n".join([_HEAD, f"{contents}\n", body])
 
 
 # --- functions and classes ---
@@ -96,21 +94,25 @@ def _class(title: str, cls: type, how: str) -> str:
     return _section(title, head, ("method", ""), _members(cls))
 
 
-# Called by the package itself.
+# Called by the package itself, like all methods of the package ``transaction`` but for those in `_INHERITED`.
 _INTERNAL = {
-    *("add", "adopt", "backfill_row_ids", "footers", "newest_for_writing", "pinned", "rearrange", "recent", "run"),
-    *("snapshot", "store"),
+    *("add", "adopt", "begin_at", "footers", "newest_for_writing", "over_newest", "pinned", "recent", "run_merge"),
+    *("snapshot", "store", "write", "WriteTransaction.optimize"),
 }
+_INHERITED = {"abort", "commit", "version"}
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
     for name, member in sorted(inspect.getmembers_static(cls)):
-        if name.startswith("_") or name in _INTERNAL:
-            continue
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        function = plain.fget if isinstance(plain, property) else plain
+        if name.startswith("_") or {name, f"{cls.__name__}.{name}"} & _INTERNAL or not inspect.isfunction(function):
+            continue
+        if function.__module__.startswith("refdelta.transaction.") and name not in _INHERITED:
+            continue
         if isinstance(plain, property):
             yield f"`{name}`", first(plain)
-        elif inspect.isfunction(plain):
+        else:
             yield f"`{name}{signature(plain, method=not isinstance(member, staticmethod))}`", first(plain)
 
 
@@ -173,9 +175,7 @@ class _Options:
             assert is_typeddict(kind), f"{name} is not found, or is no TypedDict"
             described = dict(_attributes(kind))
             rows = [(f"`{key}`", described.get(key, "")) for key in kind.__annotations__]
-            parts.append(
-                _section(name, f"The keyword arguments `**options` of statements. {first(kind)}", ("", ""), rows)
-            )
+            parts.append(_section(name, f"`**options`: {first(kind)}", ("", ""), rows))
         return "\n".join(parts)
 
 
