@@ -175,15 +175,15 @@ def _conclusion(topic: str, groups: Mapping[str, Sequence[Bench]], size: str, sc
 
 def _beside(bench: Bench, size: str, scale: Scale) -> str:
     """The same of one kind, with its figures."""
-    own, at = scale.text(scale.value(bench.own)[0]), f"{bench.sizes[size]:,} {size}"
+    own, at = scale.text(scale.value(bench.own)[0]), f"at {bench.sizes[size]:,}"
     other = next((name for name in (RIVAL, "floor", "bound") if name in bench.engines), None)
     if other is None:
-        return f"{own}, {at}"
+        return f"{own} {at}"
     times = scale.times(bench.own, bench.engines[other])
     faster = (
         f"{times:.2g} times as fast as" if times >= 1 or other == RIVAL else f"{1 / times:.2g} times as slow as the"
     )
-    return f"{faster} {other}: {own} and {scale.text(scale.value(bench.engines[other])[0])}, {at}"
+    return f"{faster} {other} {at}: {own}, {scale.text(scale.value(bench.engines[other])[0])}"
 
 
 def _most_apart(conflicts: Mapping[int, Sequence[Bench]]) -> str:
@@ -238,7 +238,7 @@ def _lines(run: Run, topic: str, groups: Mapping[str, list[Bench]], size: str, s
         figure, panels = _page(run, title, benches, heights, lambda look: {"marker": look.marker, "linewidth": 1.8})
         for axes, (kind, some) in zip(panels, groups.items(), strict=True):
             axes.set_title(f"{_words(kind)}\n", loc="left", color=HEADING, weight="bold", fontsize=9)
-            axes.text(0, 1.03, _beside(some[-1], size, scale), transform=axes.transAxes, fontsize=8.5)
+            axes.text(0, 1.03, _beside(some[-1], size, scale), transform=axes.transAxes, fontsize=8)
             for name, points in _points(some, size, scale).items():
                 look = looks(run)[name]
                 x, y, low, high = zip(*points, strict=True)
