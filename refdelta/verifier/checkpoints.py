@@ -1,11 +1,13 @@
-"""Checkpoints against what the commits give (PROTOCOL.md, "Checkpoints" in the requirements for writers)."""
+"""Checkpoints against the state that the commits give (PROTOCOL.md, "Checkpoints")."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.expressions import partition_values
 from refdelta.core.log.actions import (
     Add,
     Cdc,
@@ -18,22 +20,36 @@ from refdelta.core.log.actions import (
     Sidecar,
 )
 from refdelta.core.log.codec import ACTIONS, decode_action
-from refdelta.core.log.paths import SIDECARS, sidecar_key
+from refdelta.core.log.paths import SIDECARS, same_path, sidecar_key
+from refdelta.core.pruning.stats import load_stats, lookup, statistic
+from refdelta.core.table.types import (
+    BOOLEAN,
+    DATE,
+    INTEGRAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    StructType,
+    is_nested,
+    leaves,
+    parse_schema,
+    physical_name,
+)
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
-from refdelta.errors import InvalidLogError
-from refdelta.verifier.compare import compare_states
-from refdelta.verifier.parsed import ParsedCheck
-from refdelta.verifier.parts import scattered
-from refdelta.verifier.state import State
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.verifier.state import State, compare_states
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.core.log.actions import AnyAction
     from refdelta.verifier.log_files import Checkpoint, LogFiles
     from refdelta.verifier.report import Report
     from refdelta_storage.base import Store
+
 
 # Structs beside the actions' own fields: they say again what stands there as text.
 _PARSED = ("stats_parsed", "partitionValues_parsed")
@@ -248,3 +264,177 @@ def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
     if isinstance(found.get("format"), dict):
         found["format"] = {name: value for name, value in found["format"].items() if value is not None}
     return found
+
+
+# --- parsed statistics and partition values -----------------------------------------------------------------------
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = 1000
+
+
+class ParsedCheck:
+    """Looks at the structs of a checkpoint.
+
+    Args:
+        store: the table's folder.
+        state: the state of its version.
+        find: takes what is wrong, and the file.
+    """
+
+    def __init__(self, store: Store, state: State, find: Callable[[str, str], None]):
+        self.store, self.state, self.find = store, state, find
+        try:
+            schema = parse_schema(state.metadata.schema_string) if state.metadata else StructType()
+        except DeltaError:
+            schema = StructType()
+        names = state.metadata.partition_columns if state.metadata else []
+        self.partitions = [item for item in map(schema.find, names) if item is not None]
+        partitioned = {physical_name(item) for item in self.partitions}
+        self.leaves = [
+            (path, item.type)
+            for path, item in leaves(schema, physical=True)
+            if path[0] not in partitioned and not is_nested(item.type)
+        ]
+
+    def run(self, keys: Iterable[str]) -> None:
+        """Look at each Parquet file that lists files."""
+        for key in keys:
+            try:
+                with log_errors(key):
+                    self._file(key)
+            except (DeltaError, ObjectNotFoundError):
+                continue  # a finding of the checkpoint itself
+
+    def _file(self, key: str) -> None:
+        parquet = open_parquet(self.store, key)
+        if "add" not in parquet.schema_arrow.names:
+            return
+        kind = parquet.schema_arrow.field("add").type
+        names = {kind.field(i).name for i in range(kind.num_fields)}
+        wanted = [name for name in ("path", "stats_parsed", "partitionValues_parsed") if name in names]
+        for batch in parquet.iter_batches(4096, columns=[f"add.{name}" for name in wanted]):
+            try:
+                rows = batch.column("add").drop_null().to_pylist(maps_as_pydicts="lossy")
+            except (ValueError, OverflowError):
+                continue  # dates that Python has not
+            for row in rows:
+                if row.get("path") is not None:
+                    self._row(row, names, key)
+
+    def _row(self, row: dict[str, Any], names: set[str], key: str) -> None:
+        live = self.state.live_at.get(same_path(row["path"]), set())
+        if len(live) != 1:
+            return
+        add = self.state.files[next(iter(live))]
+        if row.get("stats_parsed") is not None and add.stats:
+            self._stats(row["stats_parsed"], add, key)
+        elif "stats_parsed" not in names and add.stats and self.state.is_on("delta.checkpoint.writeStatsAsStruct"):
+            self.find(f"{add.path!r} has statistics, and the checkpoint no stats_parsed", key)
+        self._partitions(row.get("partitionValues_parsed"), add, key)
+
+    def _stats(self, parsed: dict[str, Any], add: Add, key: str) -> None:
+        stats = load_stats(add.stats)
+        if not isinstance(stats, dict):
+            return
+        pairs: list[tuple[list[str], DataType]] = [(["numRecords"], _LONG)]
+        pairs += [(["nullCount", *path], _LONG) for path, _ in self.leaves]
+        pairs += [([part, *path], kind) for part in ("minValues", "maxValues") for path, kind in self.leaves]
+        for path, kind in pairs:
+            said, text = _internal(lookup(parsed, path)), lookup(stats, path)
+            right = None if text is None else statistic(text, kind)
+            if said is not None and right is not None and not _same(said, right, kind):
+                self.find(f"{'.'.join(path)} of {add.path!r} is {said!r} in stats_parsed, {right!r} in stats", key)
+
+    def _partitions(self, parsed: dict[str, Any] | None, add: Add, key: str) -> None:
+        for item in self.partitions if parsed is not None else ():
+            name = physical_name(item)
+            try:
+                right = partition_values.parse(add.partition_values.get(name), item.type, column=item.name)
+            except DeltaError:
+                continue  # a finding of the commit
+            said = _internal((parsed or {}).get(name))
+            if (said is None) != (right is None) or (said is not None and not _same(said, right, item.type)):
+                self.find(f"{name} of {add.path!r} is {said!r} in partitionValues_parsed, by the log {right!r}", key)
+
+
+_LONG = next(kind for kind, bits in INTEGRAL.items() if bits == 64)
+
+
+def _internal(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - _EPOCH.date()).days
+    return value
+
+
+def _same(said: Any, right: Any, kind: DataType) -> bool:
+    if kind in (TIMESTAMP, TIMESTAMP_NTZ):
+        return bool(abs(said - right) < _MILLISECOND)
+    if kind in INTEGRAL or kind in (STRING, DATE, BOOLEAN) or isinstance(kind, DecimalType):
+        return bool(said == right)
+    return True
+
+
+# --- checkpoints in several parts ---------------------------------------------------------------------------------
+
+
+SEED = 42  # Spark's; also the hash of null
+_MASK = 0xFFFFFFFF
+
+
+def spark_hash(text: str | None, seed: int = SEED) -> int:
+    """Spark's ``hash`` of a text, as a signed number of 32 bits. What is left of four bytes goes in byte by byte."""
+    if text is None:
+        return _signed(seed & _MASK)
+    data, found = text.encode(), seed & _MASK
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        found = _step(found, int.from_bytes(data[at : at + 4], "little"))
+    for byte in data[whole:]:
+        found = _step(found, (byte if byte < 128 else byte - 256) & _MASK)
+    found ^= len(data)
+    found = (found ^ (found >> 16)) * 0x85EBCA6B & _MASK
+    found = (found ^ (found >> 13)) * 0xC2B2AE35 & _MASK
+    return _signed(found ^ (found >> 16))
+
+
+def _step(found: int, word: int) -> int:
+    word = _turned(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+    return (_turned(found ^ word, 13) * 5 + 0xE6546B64) & _MASK
+
+
+def _turned(value: int, by: int) -> int:
+    return (value << by | value >> (32 - by)) & _MASK
+
+
+def _signed(value: int) -> int:
+    return value - 2**32 if value >= 2**31 else value
+
+
+def scattered(parts: Sequence[Iterable[AnyAction]]) -> str | None:
+    """A file that stands in another part than those with which it belongs; None where there is none.
+
+    Args:
+        parts: the actions of each part.
+    """
+    if len(parts) == 1:
+        return None
+    by_path: dict[int, int] = {}
+    by_both: dict[int, int] = {}
+    strays: list[str | None] = [None, None]
+    for number, actions in enumerate(parts):
+        for action in actions:
+            if not isinstance(action, (Add, Remove)):
+                continue
+            path = spark_hash(action.path)
+            vector = action.deletion_vector.unique_id if action.deletion_vector is not None else None
+            both = spark_hash(vector, path) if vector is not None else path
+            for way, (seen, found) in enumerate(((by_path, path), (by_both, both))):
+                if seen.setdefault(found % len(parts), number) != number:
+                    strays[way] = strays[way] or action.path
+        if all(strays):
+            return strays[0]
+    return None

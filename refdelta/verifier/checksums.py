@@ -13,7 +13,7 @@ from refdelta.core.log.paths import checksum_key
 from refdelta.core.table.in_commit_timestamp import kept
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.verifier.compare import metadata_differences, protocol_facts
+from refdelta.verifier.state import metadata_differences, protocol_facts
 
 if TYPE_CHECKING:
     from refdelta.core.log.checksum import FileSizeHistogram

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from refdelta.verifier.clauses import CLAUSES
-
-if TYPE_CHECKING:
-    from refdelta.verifier.log_files import Commit, Line
 
 Severity = Literal["error", "warning"]
 
@@ -140,26 +137,3 @@ class Report:
             "more": dict(self.more),
             "unchecked": self.unchecked,
         }
-
-
-class OfCommit:
-    """A check of one commit, whose findings name its version and its file.
-
-    Attributes:
-        commit: the commit.
-        report: takes the findings.
-    """
-
-    commit: Commit
-    report: Report
-
-    def find(self, clause: str, message: str, line: Line | None = None, *, warning: bool = False) -> None:
-        """Note a finding of this commit."""
-        self.report.find(
-            clause,
-            message,
-            version=self.commit.version,
-            file=self.commit.key,
-            line=None if line is None else line.number,
-            severity="warning" if warning else None,
-        )

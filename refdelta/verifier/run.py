@@ -1,21 +1,40 @@
-"""``refdelta.verify``: a whole table against the clauses of PROTOCOL.md."""
+"""``refdelta.verify``: a whole table against the clauses of PROTOCOL.md, commit by commit, then its data files."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol
+from refdelta.core.log.paths import commit_key, last_checkpoint_key
+from refdelta.core.log.segment import parse_last_checkpoint
+from refdelta.core.table.types import parse_schema
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.transaction.location import open_location, with_others
-from refdelta.verifier.data import DataCheck
-from refdelta.verifier.log_files import list_log
+from refdelta.verifier.adds import AddCheck
+from refdelta.verifier.change_files import what_changed
+from refdelta.verifier.checkpoints import CheckpointCheck
+from refdelta.verifier.checksums import ChecksumCheck
+from refdelta.verifier.columns import KnownNames
+from refdelta.verifier.commits import Before, CommitCheck, HistoryCheck, own_file_time
+from refdelta.verifier.data_files import DataCheck, OldVector
+from refdelta.verifier.log_files import Commit, LogFiles, list_log, read_commit
+from refdelta.verifier.metadata import TableCheck, UsedFeatures, check_clustering_domain
 from refdelta.verifier.report import Report
-from refdelta.verifier.walk import Walk
+from refdelta.verifier.row_tracking import DOMAIN as ROW_TRACKING
+from refdelta.verifier.row_tracking import TrackingCheck, check_state, high_water_mark
+from refdelta.verifier.state import State, compare_states, physical_rows
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
+    from refdelta.verifier.change_files import VersionChange
+    from refdelta.verifier.checkpoints import Content
+    from refdelta.verifier.log_files import Checkpoint
     from refdelta_storage.base import Store
+
 
 SAMPLE = 100
 """So many data files are read, unless another number is asked for."""
@@ -69,7 +88,7 @@ def verify_store(
     report = Report(store.uri)
     log = list_log(store)
     report.newest = log.newest
-    walk = Walk(store, log, report, progress or _silent)
+    walk = LogWalk(store, log, report, progress or _silent)
     state = walk.run()
     if state is None or sample == 0:
         return report
@@ -84,3 +103,239 @@ def verify_store(
 
 def _silent(what: str, done: int, total: int) -> None:
     del what, done, total
+
+
+# --- the log, commit by commit ------------------------------------------------------------------------------------
+
+
+Progress = "Callable[[str, int, int], None]"
+
+
+class LogWalk:
+    """Goes through a log from its oldest version to its newest.
+
+    Args:
+        store: the table's folder.
+        log: its files.
+        report: takes the findings.
+        progress: told after each commit: what is counted, how many are done, how many there are.
+    """
+
+    def __init__(self, store: Store, log: LogFiles, report: Report, progress: Callable[[str, int, int], None]):
+        self.store, self.log, self.report, self.progress = store, log, report, progress
+        self.state = State()
+        self.known = KnownNames()
+        self.used = UsedFeatures()
+        self.file_time: int | None = None
+        self.changes: list[VersionChange] = []
+        self.vectors: dict[tuple[str, str], OldVector] = {}
+
+    def run(self) -> State | None:
+        """Look at everything; the state of the newest version, or None where it cannot be known."""
+        first = min(self.log.commits, default=None)
+        start = self._begin(first)
+        for version in sorted(v for v in self.log.commits if v < start):
+            self._alone(version)
+        if self.state.version < 0 and first != 0:
+            return None
+        sound = self._commits(start)
+        self._hint()
+        return self.state if sound else None
+
+    # --- where it begins -------------------------------------------------------------------------------------------
+
+    def _begin(self, first: int | None) -> int:
+        """Take up the first state that can be known; the version from which commits lead on from it."""
+        if first == 0:
+            return 0
+        bases = sorted(v for v in self.log.checkpoints if first is None or v >= first - 1)
+        for version in bases:
+            for checkpoint in self.log.checkpoints[version]:
+                if self._based_on(checkpoint):
+                    if version > 0 and version not in self.log.commits:
+                        message = "the commit of the oldest checkpoint is gone"
+                        self.report.find("check-7", message, version=version, file=commit_key(version))
+                    return version + 1
+        if first is not None:
+            message = "the versions before are gone, and no checkpoint covers them"
+            self.report.find("check-7", message, version=first, file=commit_key(first))
+            return max(self.log.commits) + 1
+        return 0
+
+    def _based_on(self, checkpoint: Checkpoint) -> bool:
+        content = self._content(checkpoint)
+        if content is None:
+            return False
+        self.state.step(checkpoint.version, content.actions)
+        if self.state.protocol is None or self.state.metadata is None:
+            return False
+        self.report.checked["checkpoints"] += 1
+        if self.report.oldest is None:
+            self.report.oldest = checkpoint.version
+        TableCheck(self.state, None, self.known, checkpoint.keys[0], self.report).run()
+        self.used.begin(self.state)
+        AddCheck(self.state, self.report).all_files(checkpoint.keys[0])
+        self._compacted_and_checksum()
+        return True
+
+    def _content(self, checkpoint: Checkpoint) -> Content | None:
+        return CheckpointCheck(self.store, checkpoint, self.log, self.report).read()
+
+    def _alone(self, version: int) -> None:
+        """A commit before the first known state: only what it says by itself."""
+        commit = read_commit(self.store, version, self.report)
+        if commit is not None:
+            self.report.checked["commits"] += 1
+            CommitCheck(commit, self.store.uri, self.report).run()
+            if version == self.state.version:
+                self._stamp(commit)
+
+    def _stamp(self, commit: Commit) -> None:
+        info = commit.actions[0] if commit.lines else None
+        stamp = getattr(info, "fields", {}).get("inCommitTimestamp")
+        self.state.timestamp = stamp if isinstance(stamp, int) else None
+
+    # --- the commits -----------------------------------------------------------------------------------------------
+
+    def _commits(self, start: int) -> bool:
+        newest, version = self.log.newest, start
+        while version <= newest:
+            if version not in self.log.commits:
+                version = self._behind_gap(version)
+                if version < 0:
+                    return False
+                continue
+            commit = read_commit(self.store, version, self.report)
+            if commit is None:
+                self.report.skip(f"{commit_key(version)}, which went while the log was read")
+                return False
+            self._commit(commit)
+            version += 1
+            self.progress("commits", version - start, newest - start + 1)
+        self._whole_state()
+        return True
+
+    def _behind_gap(self, version: int) -> int:
+        """Note that a commit is missing; the version from which a checkpoint lets the walk go on, or -1."""
+        self.report.find("log-2", "the commit is missing, and later versions are there", version=version)
+        for base in sorted(v for v in self.log.checkpoints if v >= version):
+            for checkpoint in self.log.checkpoints[base]:
+                self.state = State()
+                if self._based_on(checkpoint):
+                    return base + 1
+        return -1
+
+    def _commit(self, commit: Commit) -> None:
+        report, state = self.report, self.state
+        if report.oldest is None:
+            report.oldest = commit.version
+        report.checked["commits"] += 1
+        report.checked["actions"] += len(commit.lines)
+        CommitCheck(commit, self.store.uri, report).run()
+        before = Before(state, commit, self.file_time)
+        self.file_time = own_file_time(commit, self.log.commits.get(commit.version))
+        mark = high_water_mark(state.domains.get(ROW_TRACKING))
+        state.step(commit.version, commit.actions)
+        kinds = {type(action) for action in commit.actions}
+        if Metadata in kinds or Protocol in kinds:
+            TableCheck(state, before.metadata, self.known, commit.key, report, commit).run()
+            self.used.step(commit, before.protocol, state, report)
+        HistoryCheck(commit, before, state, report).run()
+        TrackingCheck(commit, before, mark, state, report).run()
+        adds = AddCheck(state, report)
+        for line in commit.lines:
+            if isinstance(line.action, Add):
+                adds.run(line.action, commit.key, line.number)
+                self._vector(line.action)
+            elif isinstance(line.action, DomainMetadata):
+                check_clustering_domain(state, line.action, commit.key, line.number, report)
+        self._passed()
+
+        changed = what_changed(commit, before, state)
+        if changed is not None:
+            self.changes.append(changed)
+
+    def _vector(self, add: Add) -> None:
+        if add.deletion_vector is not None:
+            one = OldVector(self.state.version, add.path, add.deletion_vector, physical_rows(add))
+            self.vectors.setdefault((add.path, add.deletion_vector.unique_id), one)
+
+    def _passed(self) -> None:
+        for checkpoint in self.log.checkpoints.get(self.state.version, ()):
+            content = self._content(checkpoint)
+            self.report.checked["checkpoints"] += 1
+            if content is not None:
+                CheckpointCheck(self.store, checkpoint, self.log, self.report).compare(content, self.state)
+        self._compacted_and_checksum()
+
+    def _compacted_and_checksum(self) -> None:
+        version = self.state.version
+        if version in self.log.checksums:
+            self.report.checked["checksums"] += 1
+            ChecksumCheck(self.store, self.state, self.report).run()
+        for first, key in self.log.compacted.get(version, ()):
+            self._compacted(first, key)
+
+    def _compacted(self, first: int, key: str) -> None:
+        """Hold a compacted file against the commits that it covers, read again."""
+        last = self.state.version
+        file = read_commit(self.store, last, self.report, key=key)
+        commits = [read_commit(self.store, v, self.report) for v in range(first, last + 1) if v in self.log.commits]
+        if file is None or None in commits or len(commits) != last - first + 1:
+            self.report.skip(f"{key}, of which some commits are gone")
+            return
+        self.report.checked["compacted files"] += 1
+        for line in file.lines:
+            if type(line.action).__name__ in ("CommitInfo", "Cdc"):
+                message = "a compacted file has neither commitInfo nor cdc"
+                self.report.find("log-9", message, version=last, file=key, line=line.number)
+        right, own = State(), State()
+        for commit in commits:
+            if commit is not None:
+                right.step(commit.version, commit.actions)
+        own.step(last, file.actions)
+        for kind in ("protocol", "metadata"):
+            if (getattr(own, kind) is None) != (getattr(right, kind) is None):
+                self.report.find("log-8", f"its {kind} is missing, or too much", version=last, file=key)
+        compare_states(own, right, None, lambda text: self.report.find("log-8", text, version=last, file=key))
+
+    # --- behind the last -------------------------------------------------------------------------------------------
+
+    def _whole_state(self) -> None:
+        schema = None
+        if self.state.metadata is not None:
+            try:
+                schema = parse_schema(self.state.metadata.schema_string)
+            except DeltaError:
+                return  # a finding already
+        check_state(self.state, schema, self.report)
+
+    def _hint(self) -> None:
+        if not self.log.hinted:
+            return
+        key = last_checkpoint_key()
+        try:
+            with store_errors(f"read {key}"):
+                data = self.store.get(key)
+        except DeltaError as error:
+            self.report.skip(str(error))
+            return
+        hint = parse_last_checkpoint(data)
+        if hint is None:
+            checksum = _checksum_of(data)
+            what = "its checksum does not match" if checksum else "it is not what the specification describes"
+            self.report.find("check-6", what, file=key)
+            return
+        found = self.log.checkpoints.get(hint.version, [])
+        if not found:
+            self.report.find("check-17", f"it names version {hint.version}, of which there is no checkpoint", file=key)
+            return
+        if hint.parts is not None and all(len(one.keys) != hint.parts for one in found):
+            self.report.find("check-17", f"it says {hint.parts} parts, which the checkpoint has not", file=key)
+
+
+def _checksum_of(data: bytes) -> bool:
+    try:
+        return "checksum" in json.loads(data)
+    except ValueError:
+        return False

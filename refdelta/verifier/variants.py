@@ -1,18 +1,33 @@
-"""Columns of variants: how they are stored, and the bytes of each (PROTOCOL.md, "Variant Data Type")."""
+"""Variant columns: how they are stored, and their bounds in statistics.
+
+PROTOCOL.md, "Variant Data Type" and "Statistics for Variant Columns".
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime as dt
+import json
+import re
+from base64 import b85decode
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.core.table.types import VARIANT, StructField, StructType
+from refdelta.core.pruning.stats import lookup
+from refdelta.core.rows.deletion_vector import TO_B85
+from refdelta.core.table.types import VARIANT, StructField, StructType, leaves
+from refdelta.core.table.variant import decode, parted
 from refdelta.engine.arrow.variant import STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    Find = Callable[[str, str], None]
+    Bounds = dict[str, Any]
+
 
 _VERSION = 1  # of the form of variants, in the low half of the first byte of their metadata
 
@@ -60,3 +75,128 @@ def check_values(schema: StructType, live: pa.RecordBatch, find: Callable[[str, 
             find("variant-2", f"the metadata of a variant of {item.name} begins with {strange[0]!r}")
         elif value.null_count or pc.any(pc.equal(pc.binary_length(value), 0)).as_py():
             find("variant-2", f"a variant of {item.name} has no value")
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+# RFC 9535, "Normalized Paths".
+_STEP: Final = r"\['(?:[^'\\\x00-\x1f]|\\(?:['\\bfnrt]|u00[01][0-9a-f]))*'\]|\[(?:0|[1-9][0-9]*)\]"
+_PATH: Final = re.compile(rf"\$(?:{_STEP})*")
+_NO_PRIMITIVES: Final = (dict, list, type(None))
+_SHORTEST: Final = 8  # no engine cuts strings shorter
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+
+
+def check_form(stats: dict[str, Any], schema: StructType, find: Find) -> None:
+    """Hold the bounds of a file's variants against what they have to be, whatever its rows are.
+
+    Args:
+        stats: the JSON of ``add.stats``.
+        schema: the table's.
+        find: takes clause and message of what is wrong.
+    """
+    for path, item in leaves(schema, physical=True):
+        if item.type != VARIANT:
+            continue
+        low, high = (_bounds(stats, part, path, find) for part in ("minValues", "maxValues"))
+        for name in low.keys() & high.keys():
+            if _kind(low[name]) != _kind(high[name]):
+                find("stats-7", f"{name} of {'.'.join(path)} is from {low[name]!r} to {high[name]!r}, of two types")
+
+
+def _bounds(stats: dict[str, Any], part: str, path: Sequence[str], find: Find) -> Bounds:
+    text, name = lookup(stats.get(part), path), ".".join(path)
+    if text is None:
+        return {}
+    try:
+        found = decode(*parted(b85decode(text.encode().translate(TO_B85))))
+    except (ValueError, AttributeError) as error:
+        find("stats-7", f"{part} of {name} is {text!r}, no variant in z85: {error}")
+        return {}
+    if not isinstance(found, dict):
+        find("stats-7", f"{part} of {name} is {found!r}, no object")
+        return {}
+    for key, value in found.items():
+        if not _PATH.fullmatch(key):
+            find("stats-7", f"{part} of {name} has {key!r}, no normalized path")
+        elif isinstance(value, _NO_PRIMITIVES):
+            find("stats-7", f"{part} of {name} has {value!r} for {key}, which is no bound")
+    return {key: value for key, value in found.items() if _PATH.fullmatch(key)}
+
+
+class VariantRows:
+    """Holds the bounds of one column of variants against the rows of a file.
+
+    Args:
+        path: the column's logical path.
+        physical: its physical one.
+        stats: the JSON of ``add.stats``; its form was looked at.
+        find: takes clause and message of what is wrong.
+    """
+
+    def __init__(self, path: Sequence[str], physical: Sequence[str], stats: dict[str, Any], find: Find):
+        self.path, self.find = path, find
+        low, high = (_bounds(stats, part, physical, lambda *_: None) for part in ("minValues", "maxValues"))
+        self.bounds = [
+            (name, [_step(step) for step in re.findall(_STEP, name)], low.get(name), high.get(name))
+            for name in sorted(low.keys() | high.keys())
+        ]
+
+    def take(self, live: pa.RecordBatch) -> None:
+        """Look at some live rows: one by one, since each is an object of its own making."""
+        if not self.bounds:
+            return
+        column = live.column(self.path[0])
+        for step in self.path[1:]:
+            column = column.field(step)
+        for row in column.to_pylist():
+            try:
+                value = None if row is None else decode(row["metadata"], row["value"])
+            except (ValueError, TypeError):
+                continue  # no variant, which is a finding of its own
+            for name, steps, low, high in self.bounds:
+                self._hold(name, _at(value, steps), low, high)
+
+    def _hold(self, name: str, value: Any, low: Any, high: Any) -> None:
+        if isinstance(value, _NO_PRIMITIVES):
+            return
+        for bound, upper in ((low, False), (high, True)):
+            if bound is None:
+                continue
+            where = f"{name} of {'.'.join(self.path)}"
+            if _kind(bound) != _kind(value):
+                self.find("stats-7", f"{where} has the bound {bound!r}, and a live row {value!r}, of another type")
+            elif (bound < value if upper else bound > value) and not _cut(bound, value):
+                self.find("stats-1", f"{where} has the bound {bound!r}, and a live row {value!r}")
+
+
+def _step(text: str) -> str | int:
+    inner = text[1:-1]
+    if not inner.startswith("'"):
+        return int(inner)
+    plain: str = json.loads('"' + inner[1:-1].replace("\\'", "'").replace('"', '\\"') + '"')
+    return plain
+
+
+def _at(value: Any, steps: Sequence[str | int]) -> Any:
+    for step in steps:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _kind(value: Any) -> object:
+    """The type of a primitive value. Exact numbers are one, however narrow they are stored."""
+    if isinstance(value, dt.datetime):
+        return dt.datetime, value.tzinfo is None
+    return Decimal if type(value) is int else type(value)
+
+
+def _cut(bound: Any, value: Any) -> bool:
+    """Whether a value beyond a bound is so only for how the specification lets bounds be cut."""
+    if isinstance(value, str):
+        return len(bound) >= _SHORTEST and value.startswith(bound)
+    return isinstance(value, dt.datetime) and bool(dt.timedelta() <= value - bound < _MILLISECOND)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.verifier.row_hashes import numbers, row_sum
+from refdelta.verifier.change_files import numbers, row_sum
 from tiers import examples
 
 VALUES = {

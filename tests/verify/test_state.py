@@ -10,7 +10,7 @@ import pytest
 
 from handmade import Handmade, checkpoint_file, metadata
 from refdelta import CommitProperties, DeltaTable, Transaction, write_deltalake
-from refdelta.verifier.parts import spark_hash
+from refdelta.verifier.checkpoints import spark_hash
 from refdelta.verifier.run import verify
 from verify.tables import SCHEMA, add, found, protocol, remove, table
 

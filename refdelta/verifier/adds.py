@@ -10,9 +10,9 @@ from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING
 from refdelta.core.table.types import StructField, StructType, is_nested, parse_schema, physical_name
 from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.verifier.metadata import clustering_paths
 from refdelta.verifier.state import physical_rows
-from refdelta.verifier.tables import clustering_paths
-from refdelta.verifier.variant_stats import check_form
+from refdelta.verifier.variants import check_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,25 +1,24 @@
-"""Whether protocol and metadata are what the specification has, and what follows from a change of them."""
+"""Protocol and metadata: their form, the features that the metadata uses, and the features that were dropped."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
+from refdelta.core.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING
 from refdelta.core.table.features import REGISTRY, Facts, activated, features_of, validate_protocol
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
-from refdelta.verifier.mapping import MappingCheck
-from refdelta.verifier.schemas import fields, parts
-from refdelta.verifier.widening import check_changes
+from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
 
 if TYPE_CHECKING:
+    from refdelta.verifier.columns import KnownNames
     from refdelta.verifier.log_files import Commit
-    from refdelta.verifier.mapping import KnownNames
     from refdelta.verifier.report import Report, Severity
     from refdelta.verifier.state import State
+
 
 # Marks on fields, by the feature that gives them a meaning.
 _MARKS = {
@@ -72,8 +71,8 @@ class TableCheck:
         self._iceberg(schema)
         self._clustering(metadata)
         self._identity(schema)
-        MappingCheck(self, schema, self.known).run()
-        check_changes(self, None if self.before is None else self.before.schema_string, schema)
+        MappingCheck(self.state, schema, self.known, self.find).run()
+        check_changes(self.state, None if self.before is None else self.before.schema_string, schema, self.find)
 
     def find(self, clause: str, message: str, kind: type = Metadata, severity: Severity | None = None) -> None:
         """Note a finding at the action of this kind."""
@@ -210,3 +209,55 @@ def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
         return [(path,) if isinstance(path, str) else tuple(map(str, path)) for path in listed]
     except (ValueError, TypeError, KeyError, RecursionError):
         return [()]
+
+
+# --- dropped features ---------------------------------------------------------------------------------------------
+
+
+_DROP = "DROP FEATURE"
+_PROTECTION = "checkpointProtection"
+
+
+class UsedFeatures:
+    """The features that the metadata of some version that is kept has used."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def begin(self, state: State) -> None:
+        """Take in the first version that is known, or one behind a gap."""
+        if state.protocol is None or state.metadata is None:
+            return
+        facts = Facts.of(state.metadata.schema_string, state.metadata.configuration)
+        try:
+            self._used |= activated(facts, features_of(state.protocol))
+        except InvalidLogError:
+            return  # a finding already
+
+    def step(self, commit: Commit, before: Protocol | None, after: State, report: Report) -> None:
+        """Take in a version that changes protocol or metadata, and note the features that it should not have lost."""
+        if before is not None and after.protocol is not None:
+            gone = features_of(before) - features_of(after.protocol)
+            lines = {type(line.action): line.number for line in commit.lines}
+            for name in sorted(gone):
+                problem = self._problem(name, commit, after)
+                if problem is not None:
+                    message = f"the protocol no longer has {name}, {problem}"
+                    line = lines.get(Protocol)
+                    report.find("feature-5", message, version=commit.version, file=commit.key, line=line)
+        self.begin(after)
+
+    def _problem(self, name: str, commit: Commit, after: State) -> str | None:
+        feature = REGISTRY.get(name)
+        if feature is None:
+            return None  # nobody here knows its rules
+        infos = [action.fields for action in commit.actions if isinstance(action, CommitInfo)]
+        operation = infos[0].get("operation") if infos else None
+        if operation is not None and operation != _DROP:
+            return f"and the operation is {operation}, not {_DROP}"
+        if feature.drop == "never" and operation is None:
+            return "and nothing says that it was dropped"
+        fenced = after.supports(_PROTECTION) and after.property("delta.requireCheckpointProtectionBeforeVersion") != 0
+        if feature.drop == "history" and name in self._used and not fenced:
+            return "which versions that are kept have used, and nothing protects them"
+        return None

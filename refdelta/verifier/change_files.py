@@ -1,12 +1,14 @@
-"""Change files: that they say what their version changed (PROTOCOL.md, "Change Data Files")."""
+"""Change files against the rows that their version changed (PROTOCOL.md, "Change Data Files")."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from refdelta.core.log.actions import Add, Cdc, Remove
 from refdelta.core.log.paths import data_key, same_path
@@ -19,23 +21,27 @@ from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError
 from refdelta.verifier.report import Report
-from refdelta.verifier.row_hashes import row_sum
 from refdelta.verifier.variants import bare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numpy.typing import NDArray
+
     from refdelta.core.log.actions import DeletionVectorDescriptor, Metadata
-    from refdelta.verifier.history import Before
+    from refdelta.verifier.commits import Before
     from refdelta.verifier.log_files import Commit
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
+
+    Numbers = NDArray[np.uint64]
+
 
 _SIGNS = {INSERT: 1, AFTER_UPDATE: 1, DELETE: -1, BEFORE_UPDATE: -1}
 
 
 @dataclass(frozen=True)
-class Part:
+class ChangedFile:
     """A file whose rows came (1) or went (-1) with a version; 0: it is a change file, which says so of each."""
 
     path: str
@@ -46,7 +52,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Changed:
+class VersionChange:
     """What a version with change files changed.
 
     Attributes:
@@ -60,8 +66,8 @@ class Changed:
     version: int
     metadata: Metadata
     by_id: bool
-    recorded: tuple[Part, ...]
-    rows: tuple[Part, ...] | None
+    recorded: tuple[ChangedFile, ...]
+    rows: tuple[ChangedFile, ...] | None
 
     def paths(self) -> Iterable[str]:
         """Of all files, as the log has them."""
@@ -91,7 +97,7 @@ class ChangesCheck:
     def __init__(self, store: Store, report: Report, sizes: Mapping[str, int]):
         self.store, self.report, self.sizes = store, report, sizes
 
-    def run(self, changes: list[Changed], sample: int | None) -> None:
+    def run(self, changes: list[VersionChange], sample: int | None) -> None:
         """Look at the kinds of changes of so many change files, and at all changes of versions with so many files."""
         files = [(one, part) for one in changes for part in one.recorded if self._key(part.path) in self.sizes]
         some, strange = chosen(files, sample), set[int | None]()
@@ -105,7 +111,7 @@ class ChangesCheck:
                 left = None if left is None else left - count
                 self._difference(one)
 
-    def _executor(self, parts: Iterable[Part]) -> ThreadExecutor:
+    def _executor(self, parts: Iterable[ChangedFile]) -> ThreadExecutor:
         sizes = pa.array([part.size for part in parts], pa.int64())
         return ThreadExecutor.for_store(self.store, pa.chunked_array([sizes]))
 
@@ -115,18 +121,18 @@ class ChangesCheck:
         except InvalidLogError:
             return None
 
-    def _is_whole(self, one: Changed) -> bool:
+    def _is_whole(self, one: VersionChange) -> bool:
         return one.rows is not None and all(self._key(path) in self.sizes for path in one.paths())
 
     # --- kinds -----------------------------------------------------------------------------------------------------
 
-    def _kinds(self, task: tuple[Changed, Part]) -> Report:
+    def _kinds(self, task: tuple[VersionChange, ChangedFile]) -> Report:
         report, (one, part) = Report(self.report.uri), task
         key = data_key(part.path, self.store.uri)
         report.checked["change files"] += 1
         try:
             with data_errors(key):
-                found = _strange(open_parquet(self.store, key))
+                found = _unknown_kinds(open_parquet(self.store, key))
         except DataFileError as error:
             found = error.reason
         if found is not None:
@@ -135,10 +141,10 @@ class ChangesCheck:
 
     # --- the difference of two versions ----------------------------------------------------------------------------
 
-    def _difference(self, one: Changed) -> None:
+    def _difference(self, one: VersionChange) -> None:
         parts = (*one.recorded, *(one.rows or ()))
         try:
-            plan = _Plan(one)
+            plan = _ChangeReads(one)
             sums = list(self._executor(parts).map(lambda part: self._sum(plan, part), parts))
         except (DeltaError, pa.ArrowException) as error:
             self.report.skip(f"what version {one.version} changed: {error}")
@@ -152,7 +158,7 @@ class ChangesCheck:
                 what = "have other rows than those by which its data files differ from the version before"
             self.report.find("cdf-3", f"its change files {what}", version=one.version, file=one.recorded[0].path)
 
-    def _sum(self, plan: _Plan, part: Part) -> _Sum:
+    def _sum(self, plan: _ChangeReads, part: ChangedFile) -> _Sum:
         result = _Sum(0, 0)
         for batch in read_file(self.store, plan.file(part, data_key(part.path, self.store.uri)), plan.of(part)):
             rows = bare(batch)
@@ -166,45 +172,47 @@ class ChangesCheck:
         return result
 
 
-def what_changed(commit: Commit, before: Before, after: State) -> Changed | None:
+def what_changed(commit: Commit, before: Before, after: State) -> VersionChange | None:
     """What a version changed; None where it has no change files."""
     actions = commit.actions
     if after.metadata is None or not any(isinstance(action, Cdc) for action in actions):
         return None
-    recorded = tuple(Part(one.path, one.size, one.partition_values, 0) for one in actions if isinstance(one, Cdc))
-    rows: list[Part] = []
+    recorded = tuple(
+        ChangedFile(one.path, one.size, one.partition_values, 0) for one in actions if isinstance(one, Cdc)
+    )
+    rows: list[ChangedFile] = []
     known = True
     for action in actions:
         if isinstance(action, Add):
             again = [add for add in before.live[same_path(action.path)] if file_key(add) == file_key(action)]
-            rows += [] if again else [_part(action, 1)]
+            rows += [] if again else [_changed_file(action, 1)]
         elif isinstance(action, Remove):
             gone = [add for add in before.live[same_path(action.path)] if file_key(add) == file_key(action)]
-            rows += [_part(add, -1) for add in gone]
+            rows += [_changed_file(add, -1) for add in gone]
             known = known and bool(gone)
     by_id = after.supports("columnMapping") and after.property("delta.columnMapping.mode") == "id"
-    return Changed(commit.version, after.metadata, by_id, recorded, tuple(rows) if known else None)
+    return VersionChange(commit.version, after.metadata, by_id, recorded, tuple(rows) if known else None)
 
 
-def _part(add: Add, sign: int) -> Part:
-    return Part(add.path, add.size, add.partition_values, sign, add.deletion_vector)
+def _changed_file(add: Add, sign: int) -> ChangedFile:
+    return ChangedFile(add.path, add.size, add.partition_values, sign, add.deletion_vector)
 
 
-class _Plan:
+class _ChangeReads:
     """How the files of a version are read."""
 
-    def __init__(self, one: Changed):
+    def __init__(self, one: VersionChange):
         self.schema = parse_schema(one.metadata.schema_string)
         found = (self.schema.find(name) for name in one.metadata.partition_columns)
         self.partitions = [item for item in found if item is not None]
         self.by_id = one.by_id
 
-    def of(self, part: Part) -> ReadPlan:
+    def of(self, part: ChangedFile) -> ReadPlan:
         columns = self.schema if part.sign else StructType((*self.schema, CHANGE_TYPE))
         names = frozenset(item.name for item in self.partitions)
         return ReadPlan(columns=tuple(columns), partition_columns=names, by_id=self.by_id)
 
-    def file(self, part: Part, key: str) -> ScanFile:
+    def file(self, part: ChangedFile, key: str) -> ScanFile:
         values = {}
         for item in self.partitions:
             text = part.partition_values.get(physical_name(item))
@@ -223,7 +231,7 @@ def _signed(rows: pa.RecordBatch, sign: int) -> _Sum:
     return _Sum(sign * rows.num_rows, sign * row_sum(rows) % 2**64)
 
 
-def _strange(parquet: Any) -> str | None:
+def _unknown_kinds(parquet: Any) -> str | None:
     """What is wrong with the kinds of changes of a file."""
     if CHANGE_TYPE.name not in parquet.schema_arrow.names:
         return f"it has no column {CHANGE_TYPE.name}"
@@ -232,3 +240,112 @@ def _strange(parquet: Any) -> str | None:
         if not kinds <= _SIGNS.keys():
             return f"its {CHANGE_TYPE.name} has {sorted(map(str, kinds - _SIGNS.keys()))}"
     return None
+
+
+# --- hashes of sets of rows ---------------------------------------------------------------------------------------
+
+
+_NULL, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def row_sum(batch: pa.RecordBatch) -> int:
+    """The sum of the numbers of all rows, modulo 2**64."""
+    rows = np.zeros(batch.num_rows, np.uint64)
+    for column in batch.columns:
+        rows = _mixed(rows * _STEP + numbers(column))
+    return int(rows.sum(dtype=np.uint64))
+
+
+def numbers(array: pa.Array) -> Numbers:
+    """A number for each value, the same for equal ones, in whichever of Arrow's layouts they come."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    found = _mixed(_valid(array))
+    if array.null_count:
+        found[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _valid(array: pa.Array) -> Numbers:
+    """Of values that are not null; at nulls, anything."""
+    kind = array.type
+    if pt.is_null(kind):
+        return np.zeros(len(array), np.uint64)
+    if pt.is_struct(kind):
+        found = np.zeros(len(array), np.uint64)
+        for inner in array.flatten():
+            found = _mixed(found * _STEP + numbers(inner))
+        return found
+    if pt.is_map(kind):
+        # The order of entries means nothing.
+        return _within(_mixed(numbers(array.keys) * _STEP + numbers(array.items)), array.offsets)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return _within(numbers(array.values), array.offsets, ordered=True)
+    if kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()):
+        return _texts(array.cast(pa.large_binary()))
+    if pt.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    width = array.type.bit_width // 8
+    data, at = array.buffers()[1], array.offset
+    if data is None:
+        return np.zeros(len(array), np.uint64)
+    raw = np.frombuffer(data, np.uint8)[at * width : (at + len(array)) * width]
+    if pt.is_floating(kind):
+        return _floats(raw.view(f"f{width}"))
+    if width > np.uint64().itemsize:  # decimals
+        parts = raw.view(np.uint64).reshape(-1, width // 8)
+        return _mixed(parts[:, 0]) * _STEP + parts[:, 1]
+    return raw.view(f"i{width}").astype(np.int64).view(np.uint64)
+
+
+def _floats(values: NDArray[Any]) -> Numbers:
+    """NaN is one value, and so are the two zeros."""
+    wide = values.astype(np.float64) + 0.0
+    wide[np.isnan(wide)] = np.nan
+    return wide.view(np.uint64)
+
+
+def _texts(array: pa.Array) -> Numbers:
+    _, ends, data = array.buffers()
+    offsets = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
+    begin, end = int(offsets[0]), int(offsets[-1])
+    if data is None or begin == end:
+        return np.zeros(len(array), np.uint64)
+    text = np.frombuffer(data, np.uint8)[begin:end].astype(np.uint64) + np.uint64(1)
+    return _sums(text * _powers(offsets), offsets - begin)
+
+
+def _within(inner: Numbers, offsets: pa.Array, *, ordered: bool = False) -> Numbers:
+    ends = offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    inner = inner[ends[0] : ends[-1]]
+    lengths = np.diff(ends).astype(np.uint64)
+    if ordered and len(inner):
+        inner = _mixed(inner + _powers(ends))
+    found: Numbers = _sums(inner, ends - ends[0]) + lengths
+    return found
+
+
+def _powers(offsets: NDArray[np.int64]) -> Numbers:
+    """For each element of lists that follow each other, a number that goes by its place in its list."""
+    lengths = np.diff(offsets)
+    places = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], lengths)
+    powers: Numbers = np.cumprod(np.full(int(lengths.max(initial=0)), _STEP), dtype=np.uint64)
+    at_places: Numbers = powers[places]
+    return at_places
+
+
+def _sums(values: Numbers, offsets: NDArray[np.int64]) -> Numbers:
+    running: Numbers = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
+    sums: Numbers = running[offsets[1:]] - running[offsets[:-1]]
+    return sums
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Each number as another one, each bit of which depends on all of its bits."""
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    mixed: Numbers = values ^ (values >> np.uint64(31))
+    return mixed
