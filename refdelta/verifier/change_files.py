@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from refdelta.core.log.actions import DeletionVectorDescriptor, Metadata
-    from refdelta.verifier.commits import Before
-    from refdelta.verifier.log_files import Commit
+    from refdelta.verifier.commits import StateBefore
+    from refdelta.verifier.log_files import LoggedCommit
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
 
@@ -172,7 +172,7 @@ class ChangesCheck:
         return result
 
 
-def what_changed(commit: Commit, before: Before, after: State) -> VersionChange | None:
+def what_changed(commit: LoggedCommit, before: StateBefore, after: State) -> VersionChange | None:
     """What a version changed; None where it has no change files."""
     actions = commit.actions
     if after.metadata is None or not any(isinstance(action, Cdc) for action in actions):

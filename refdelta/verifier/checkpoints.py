@@ -56,7 +56,7 @@ _PARSED = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass
-class Content:
+class CheckpointContent:
     """What a checkpoint holds.
 
     Attributes:
@@ -90,9 +90,9 @@ class CheckpointCheck:
         where = file or self.checkpoint.keys[0]
         self.report.find(clause, message, version=self.checkpoint.version, file=where)
 
-    def read(self) -> Content | None:
+    def read(self) -> CheckpointContent | None:
         """All actions, with what is wrong with their form as findings; None where the checkpoint cannot be read."""
-        content = Content()
+        content = CheckpointContent()
         try:
             begins = []
             for key in self.checkpoint.keys:
@@ -106,7 +106,7 @@ class CheckpointCheck:
         self._form(content)
         return content
 
-    def compare(self, content: Content, state: State) -> None:
+    def compare(self, content: CheckpointContent, state: State) -> None:
         """Hold the checkpoint against the state of its version."""
         own = State()
         own.step(self.checkpoint.version, content.actions)
@@ -125,7 +125,7 @@ class CheckpointCheck:
             # Nobody reads less for it.
             self.report.find("check-18", message, version=self.checkpoint.version, file=where, severity="warning")
 
-    def _take(self, key: str, content: Content, into: list[AnyAction]) -> None:
+    def _take(self, key: str, content: CheckpointContent, into: list[AnyAction]) -> None:
         into += self._json(key) if key.endswith(".json") else self._parquet(key, content)
 
     def _json(self, key: str) -> Iterator[AnyAction]:
@@ -136,7 +136,7 @@ class CheckpointCheck:
             if action is not None:
                 yield action
 
-    def _parquet(self, key: str, content: Content) -> Iterator[AnyAction]:
+    def _parquet(self, key: str, content: CheckpointContent) -> Iterator[AnyAction]:
         try:
             with log_errors(key):
                 parquet = open_parquet(self.store, key)
@@ -152,7 +152,7 @@ class CheckpointCheck:
         except ObjectNotFoundError as error:
             raise InvalidLogError("it is gone", file=key) from error
 
-    def _sidecars(self, content: Content) -> None:
+    def _sidecars(self, content: CheckpointContent) -> None:
         content.inside = sum(isinstance(action, (Add, Remove)) for action in content.actions)
         for action in [one for one in content.actions if isinstance(one, Sidecar)]:
             try:
@@ -175,7 +175,7 @@ class CheckpointCheck:
 
     # --- its form --------------------------------------------------------------------------------------------------
 
-    def _form(self, content: Content) -> None:
+    def _form(self, content: CheckpointContent) -> None:
         counts = Counter[type](type(action) for action in content.actions)
         for action in content.actions:
             if isinstance(action, Remove) and (action.stats is not None or action.tags):
@@ -192,7 +192,7 @@ class CheckpointCheck:
         self._spec(counts, content)
         self._features(content)
 
-    def _spec(self, counts: Counter[type], content: Content) -> None:
+    def _spec(self, counts: Counter[type], content: CheckpointContent) -> None:
         protocol = next((one for one in content.actions if isinstance(one, Protocol)), None)
         allowed = protocol is not None and "v2Checkpoint" in (protocol.writer_features or ())
         second = counts[CheckpointMetadata] or counts[Sidecar] or self.checkpoint.kind == "uuid"
@@ -206,7 +206,7 @@ class CheckpointCheck:
             where = f"{content.inside} file actions are in it, and {content.outside} in its sidecars"
             self.find("check-13", where)
 
-    def _features(self, content: Content) -> None:
+    def _features(self, content: CheckpointContent) -> None:
         for protocol in content.actions:
             if not isinstance(protocol, Protocol):
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Clause(NamedTuple):
+class ProtocolClause(NamedTuple):
     """A clause.
 
     Attributes:
@@ -257,7 +257,7 @@ _WEAKER: Final = {
 }
 
 CLAUSES: Final = {
-    name: Clause(_WEAKER.get(name, "MUST"), section, text)
+    name: ProtocolClause(_WEAKER.get(name, "MUST"), section, text)
     for section, texts in _TEXTS.items()
     for name, text in texts.items()
 }

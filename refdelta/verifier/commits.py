@@ -29,7 +29,7 @@ from refdelta.verifier.state import physical_rows, rows_of
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import AnyAction
-    from refdelta.verifier.log_files import Commit, Line
+    from refdelta.verifier.log_files import ActionLine, LoggedCommit
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 
@@ -42,10 +42,10 @@ class CommitFindings:
         report: takes the findings.
     """
 
-    commit: Commit
+    commit: LoggedCommit
     report: Report
 
-    def find(self, clause: str, message: str, line: Line | None = None, *, warning: bool = False) -> None:
+    def find(self, clause: str, message: str, line: ActionLine | None = None, *, warning: bool = False) -> None:
         """Note a finding of this commit."""
         self.report.find(
             clause,
@@ -66,7 +66,7 @@ class CommitCheck(CommitFindings):
         report: takes the findings.
     """
 
-    def __init__(self, commit: Commit, table_uri: str, report: Report):
+    def __init__(self, commit: LoggedCommit, table_uri: str, report: Report):
         self.commit, self.table_uri, self.report = commit, table_uri, report
 
     def run(self) -> None:
@@ -85,7 +85,7 @@ class CommitCheck(CommitFindings):
                 self.find("action-2", f"the first version has no {name} action")
 
     def _duplicates(self) -> None:
-        seen: dict[object, Line] = {}
+        seen: dict[object, ActionLine] = {}
         for line in self.commit.lines:
             for clause, what, name in _names(line.action):
                 first = seen.setdefault((clause, what), line)
@@ -97,7 +97,7 @@ class CommitCheck(CommitFindings):
                 what = f"is added with the same deletion vector on line {added[file_key(line.action)].number}"
                 self.find("action-9", f"{line.action.path!r} is removed, and {what}", line)
 
-    def _line(self, line: Line) -> None:
+    def _line(self, line: ActionLine) -> None:
         match line.action:
             case Sidecar() | CheckpointMetadata():
                 self.find("log-7", "an action that belongs in a checkpoint", line)
@@ -119,7 +119,7 @@ class CommitCheck(CommitFindings):
                 if cdc.data_change:
                     self.find("action-13", "dataChange of a cdc file is true", line)
 
-    def _path(self, path: str, line: Line) -> None:
+    def _path(self, path: str, line: ActionLine) -> None:
         try:
             key = data_key(path, self.table_uri)
         except UnsafePathError:
@@ -141,7 +141,7 @@ class CommitCheck(CommitFindings):
         elif isinstance(line.action, Add) and hidden:
             self.find("file-6", f"the data file {path!r} is in the hidden folder {hidden[0]!r}", line)
 
-    def _vector(self, action: Add | Remove, line: Line) -> None:
+    def _vector(self, action: Add | Remove, line: ActionLine) -> None:
         vector = action.deletion_vector
         if vector is None:
             return
@@ -158,7 +158,7 @@ class CommitCheck(CommitFindings):
         if isinstance(action, Add) and physical_rows(action) is None:
             self.find("dv-5", f"{action.path!r} has a deletion vector, and its statistics no numRecords", line)
 
-    def _statistics(self, add: Add, line: Line) -> None:
+    def _statistics(self, add: Add, line: ActionLine) -> None:
         if not add.stats:
             return
         found = load_stats(add.stats)
@@ -202,7 +202,7 @@ def _changed_nothing(metrics: dict[str, Any]) -> bool:
     return all(metrics.get(name) == "0" for name in names)
 
 
-class Before:
+class StateBefore:
     """What a check needs of the state that a commit meets, taken before the state goes on.
 
     Attributes:
@@ -220,7 +220,7 @@ class Before:
         file_time: when the file of that version was written, in milliseconds since 1970; None where that is not known.
     """
 
-    def __init__(self, state: State, commit: Commit, file_time: int | None = None):
+    def __init__(self, state: State, commit: LoggedCommit, file_time: int | None = None):
         self.file_time = file_time
         actions = [line.action for line in commit.lines if isinstance(line.action, (Add, Remove))]
         self.live: dict[str, list[Add]] = {same_path(action.path): state.live(action.path) for action in actions}
@@ -253,7 +253,7 @@ class HistoryCheck(CommitFindings):
         report: takes the findings.
     """
 
-    def __init__(self, commit: Commit, before: Before, after: State, report: Report):
+    def __init__(self, commit: LoggedCommit, before: StateBefore, after: State, report: Report):
         self.commit, self.before, self.after, self.report = commit, before, after, report
         self.adds = [(line, line.action) for line in commit.lines if isinstance(line.action, Add)]
         self.removes = [(line, line.action) for line in commit.lines if isinstance(line.action, Remove)]
@@ -407,7 +407,7 @@ class HistoryCheck(CommitFindings):
 _SAME_TIME_MS = 60 * 60 * 1000
 
 
-def own_file_time(commit: Commit, mtime_ms: int | None) -> int | None:
+def own_file_time(commit: LoggedCommit, mtime_ms: int | None) -> int | None:
     """When the file of a commit was written: None where that is far from what the commit says, so that the file was
     copied since.
     """
@@ -418,5 +418,5 @@ def own_file_time(commit: Commit, mtime_ms: int | None) -> int | None:
     return mtime_ms
 
 
-def _first(commit: Commit) -> Line | None:
+def _first(commit: LoggedCommit) -> ActionLine | None:
     return commit.lines[0] if commit.lines else None

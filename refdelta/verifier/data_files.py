@@ -37,7 +37,7 @@ from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, StoreError, UnsupportedTypeError
 from refdelta.verifier.change_files import ChangesCheck, chosen
 from refdelta.verifier.report import Report
-from refdelta.verifier.row_rules import Identity, check_nulls, check_rules, rules_of
+from refdelta.verifier.row_rules import IdentityValues, check_nulls, check_rules, rules_of
 from refdelta.verifier.row_tracking import ID_COLUMN, VERSION_COLUMN, StableIds
 from refdelta.verifier.statistics import StatsCheck, file_leaves
 from refdelta.verifier.variants import VariantRows, bare, check_stored, check_values
@@ -149,7 +149,7 @@ class DataCheck:
 
     def _files(self, files: list[Add]) -> None:
         """Several at a time; what is kept of each until its turn are its findings and its ids, as bitmaps."""
-        identities, ids = Identity.of(self.state, self.schema), StableIds(self.state)
+        identities, ids = IdentityValues.of(self.state, self.schema), StableIds(self.state)
         sizes = pa.chunked_array([pa.array([add.size for add in files], pa.int64())])
         looked = ThreadExecutor.for_store(self.store, sizes).map(lambda add: FileCheck(self, add).run(), files)
         for number, file in enumerate(looked, start=1):
@@ -212,7 +212,7 @@ class FileCheck:
         self.key = data_key(add.path, table.store.uri)
         self.stats = load_stats(add.stats)
         self.report = Report(table.report.uri)
-        self.identities = Identity.of(table.state, table.schema)
+        self.identities = IdentityValues.of(table.state, table.schema)
         self.ids = StableIds(table.state)
 
     def find(self, clause: str, message: str) -> None:

@@ -107,7 +107,7 @@ def _take(found: LogFiles, name: LogName, key: str, mtime_ms: int) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class ActionLine:
     """An action of a commit, and the line that it stands on."""
 
     number: int
@@ -115,12 +115,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Commit:
+class LoggedCommit:
     """A commit as it stands in its file. Lines that hold no action are left out; they are findings already."""
 
     version: int
     key: str
-    lines: tuple[Line, ...]
+    lines: tuple[ActionLine, ...]
     mtime_ms: int | None = None
 
     @property
@@ -129,7 +129,7 @@ class Commit:
         return [line.action for line in self.lines]
 
 
-def read_commit(store: Store, version: int, report: Report, *, key: str | None = None) -> Commit | None:
+def read_commit(store: Store, version: int, report: Report, *, key: str | None = None) -> LoggedCommit | None:
     """Read a commit, or a compacted file whose ``key`` is given.
 
     Returns:
@@ -155,10 +155,10 @@ def read_commit(store: Store, version: int, report: Report, *, key: str | None =
         if isinstance(action, Metadata) and not _SCHEMA.search(text):
             report.find("schema-1", "metaData sets no schema", version=version, file=name, line=number)
         if action is not None:
-            lines.append(Line(number, action))
+            lines.append(ActionLine(number, action))
     if not lines and not data.strip():
         report.find("log-3", "the file has no action", version=version, file=name)
-    return Commit(version, name, tuple(lines))
+    return LoggedCommit(version, name, tuple(lines))
 
 
 def _reason(error: DeltaError) -> str:

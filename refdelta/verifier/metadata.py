@@ -15,7 +15,7 @@ from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
 
 if TYPE_CHECKING:
     from refdelta.verifier.columns import KnownNames
-    from refdelta.verifier.log_files import Commit
+    from refdelta.verifier.log_files import LoggedCommit
     from refdelta.verifier.report import Report, Severity
     from refdelta.verifier.state import State
 
@@ -48,7 +48,7 @@ class TableCheck:
         known: KnownNames,
         where: str,
         report: Report,
-        commit: Commit | None = None,
+        commit: LoggedCommit | None = None,
     ):
         self.state, self.before, self.known, self.where, self.report = state, before, known, where, report
         self.lines = {type(line.action): line.number for line in (commit.lines if commit is not None else ())}
@@ -234,7 +234,7 @@ class UsedFeatures:
         except InvalidLogError:
             return  # a finding already
 
-    def step(self, commit: Commit, before: Protocol | None, after: State, report: Report) -> None:
+    def step(self, commit: LoggedCommit, before: Protocol | None, after: State, report: Report) -> None:
         """Take in a version that changes protocol or metadata, and note the features that it should not have lost."""
         if before is not None and after.protocol is not None:
             gone = features_of(before) - features_of(after.protocol)
@@ -247,7 +247,7 @@ class UsedFeatures:
                     report.find("feature-5", message, version=commit.version, file=commit.key, line=line)
         self.begin(after)
 
-    def _problem(self, name: str, commit: Commit, after: State) -> str | None:
+    def _problem(self, name: str, commit: LoggedCommit, after: State) -> str | None:
         feature = REGISTRY.get(name)
         if feature is None:
             return None  # nobody here knows its rules

@@ -29,7 +29,7 @@ Find = "Callable[[str, str], None]"
 
 
 @dataclass(frozen=True)
-class Rule:
+class RowCondition:
     """A condition that must be true for every row.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rule:
     zoned: bool
 
 
-def rules_of(state: State, schema: StructType, report: Report) -> list[Rule]:
+def rules_of(state: State, schema: StructType, report: Report) -> list[RowCondition]:
     """The conditions of a table; those that this engine does not understand are noted as unchecked."""
     texts: list[tuple[str, str, str]] = []
     if state.supports("checkConstraints"):
@@ -68,7 +68,7 @@ def rules_of(state: State, schema: StructType, report: Report) -> list[Rule]:
     for clause, name, text in texts:
         try:
             predicate = parse_predicate(text, schema)
-            rules.append(Rule(clause, name, predicate, _zoned(predicate)))
+            rules.append(RowCondition(clause, name, predicate, _zoned(predicate)))
         except DeltaError as error:
             report.skip(f"{name}, whose expression this engine does not understand: {error}")
     return rules
@@ -94,7 +94,9 @@ def _invariant(text: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def check_rules(rules: list[Rule], live: pa.RecordBatch, find: Callable[[str, str], None], report: Report) -> None:
+def check_rules(
+    rules: list[RowCondition], live: pa.RecordBatch, find: Callable[[str, str], None], report: Report
+) -> None:
     """Note which conditions some row of a batch breaks."""
     for rule in rules:
         try:
@@ -125,7 +127,7 @@ def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, s
                 _nulls(inner, pc.struct_field(there, inner.name), f"{name}.{inner.name}", find)
 
 
-class Identity:
+class IdentityValues:
     """The values of an identity column that users may not give, of a file or of several.
 
     Args:
@@ -140,12 +142,12 @@ class Identity:
         self._seen = BitMap64()
 
     @staticmethod
-    def of(state: State, schema: StructType) -> list[Identity]:
+    def of(state: State, schema: StructType) -> list[IdentityValues]:
         """Those of a table."""
         if not state.supports("identityColumns"):
             return []
         return [
-            Identity(item)
+            IdentityValues(item)
             for item in schema
             if item.metadata.get("delta.identity.allowExplicitInsert") is False
             and isinstance(item.metadata.get("delta.identity.start"), int)
@@ -174,7 +176,7 @@ class Identity:
         if new is not None:
             self._seen |= new
 
-    def unite(self, file: Identity, find: Callable[[str, str], None]) -> None:
+    def unite(self, file: IdentityValues, find: Callable[[str, str], None]) -> None:
         """Take in the values of a file."""
         if not self._seen.isdisjoint(file._seen):
             find("rows-9", f"a value of {self.name} occurs twice")

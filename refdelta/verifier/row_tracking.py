@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from refdelta.core.table.types import StructType
-    from refdelta.verifier.commits import Before
-    from refdelta.verifier.log_files import Commit, Line
+    from refdelta.verifier.commits import StateBefore
+    from refdelta.verifier.log_files import ActionLine, LoggedCommit
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
@@ -71,7 +71,7 @@ class TrackingCheck:
         report: takes the findings.
     """
 
-    def __init__(self, commit: Commit, before: Before, mark: int | None, after: State, report: Report):
+    def __init__(self, commit: LoggedCommit, before: StateBefore, mark: int | None, after: State, report: Report):
         self.commit, self.before, self.mark, self.after, self.report = commit, before, mark, after, report
 
     def run(self) -> None:
@@ -86,11 +86,11 @@ class TrackingCheck:
         if self.mark is not None and new < self.mark:
             self._find("track-2", f"the high-water mark went down from {self.mark} to {mark}")
 
-    def _find(self, clause: str, message: str, line: Line | None = None) -> None:
+    def _find(self, clause: str, message: str, line: ActionLine | None = None) -> None:
         number = None if line is None else line.number
         self.report.find(clause, message, version=self.commit.version, file=self.commit.key, line=number)
 
-    def _add(self, line: Line, add: Add, mark: int | None) -> None:
+    def _add(self, line: ActionLine, add: Add, mark: int | None) -> None:
         if add.base_row_id is None:
             self._find("track-1", f"{add.path!r} has no baseRowId", line)
             return
@@ -114,7 +114,7 @@ class TrackingCheck:
             self._find("track-2", message, line)
 
 
-class Ranges:
+class RowIdRanges:
     """Default ids of live files: none may occur twice."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ def check_state(state: State, schema: StructType | None, report: Report) -> None
     on = enabled(state)
     if on and suspended(state):
         report.find("track-10", "row tracking is enabled, and suspended", version=state.version)
-    ranges = Ranges()
+    ranges = RowIdRanges()
     by_start = sorted(state.files.values(), key=lambda add: add.base_row_id or 0)
     for add in by_start:
         if on and (add.base_row_id is None or add.default_row_commit_version is None):

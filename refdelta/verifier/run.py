@@ -17,9 +17,9 @@ from refdelta.verifier.change_files import what_changed
 from refdelta.verifier.checkpoints import CheckpointCheck
 from refdelta.verifier.checksums import ChecksumCheck
 from refdelta.verifier.columns import KnownNames
-from refdelta.verifier.commits import Before, CommitCheck, HistoryCheck, own_file_time
+from refdelta.verifier.commits import CommitCheck, HistoryCheck, StateBefore, own_file_time
 from refdelta.verifier.data_files import DataCheck, OldVector
-from refdelta.verifier.log_files import Commit, LogFiles, list_log, read_commit
+from refdelta.verifier.log_files import LogFiles, LoggedCommit, list_log, read_commit
 from refdelta.verifier.metadata import TableCheck, UsedFeatures, check_clustering_domain
 from refdelta.verifier.report import Report
 from refdelta.verifier.row_tracking import DOMAIN as ROW_TRACKING
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from refdelta.verifier.change_files import VersionChange
-    from refdelta.verifier.checkpoints import Content
+    from refdelta.verifier.checkpoints import CheckpointContent
     from refdelta.verifier.log_files import Checkpoint
     from refdelta_storage.base import Store
 
@@ -178,7 +178,7 @@ class LogWalk:
         self._compacted_and_checksum()
         return True
 
-    def _content(self, checkpoint: Checkpoint) -> Content | None:
+    def _content(self, checkpoint: Checkpoint) -> CheckpointContent | None:
         return CheckpointCheck(self.store, checkpoint, self.log, self.report).read()
 
     def _alone(self, version: int) -> None:
@@ -190,7 +190,7 @@ class LogWalk:
             if version == self.state.version:
                 self._stamp(commit)
 
-    def _stamp(self, commit: Commit) -> None:
+    def _stamp(self, commit: LoggedCommit) -> None:
         info = commit.actions[0] if commit.lines else None
         stamp = getattr(info, "fields", {}).get("inCommitTimestamp")
         self.state.timestamp = stamp if isinstance(stamp, int) else None
@@ -225,14 +225,14 @@ class LogWalk:
                     return base + 1
         return -1
 
-    def _commit(self, commit: Commit) -> None:
+    def _commit(self, commit: LoggedCommit) -> None:
         report, state = self.report, self.state
         if report.oldest is None:
             report.oldest = commit.version
         report.checked["commits"] += 1
         report.checked["actions"] += len(commit.lines)
         CommitCheck(commit, self.store.uri, report).run()
-        before = Before(state, commit, self.file_time)
+        before = StateBefore(state, commit, self.file_time)
         self.file_time = own_file_time(commit, self.log.commits.get(commit.version))
         mark = high_water_mark(state.domains.get(ROW_TRACKING))
         state.step(commit.version, commit.actions)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Sums:
+class FileTotals:
     """What the live files add up to."""
 
     files: int = 0
@@ -56,7 +56,7 @@ class State(Replay):
     def __init__(self) -> None:
         super().__init__()
         self.version = -1
-        self.sums = Sums()
+        self.sums = FileTotals()
         self.live_at: dict[str, set[FileKey]] = defaultdict(set)
         self.paths: dict[str, int] = {}
         self.schemas: list[str] = []

@@ -34,7 +34,7 @@ _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 _MILLISECOND = 1000
 
 
-class Leaf:
+class ColumnSummary:
     """What the rows of a file say of one column.
 
     Attributes:
@@ -88,11 +88,11 @@ def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def file_leaves(schema: StructType, partition_columns: Collection[str]) -> list[Leaf]:
+def file_leaves(schema: StructType, partition_columns: Collection[str]) -> list[ColumnSummary]:
     """The columns of which files have statistics."""
     pairs = zip(leaves(schema), leaves(schema, physical=True), strict=True)
     return [
-        Leaf(path, physical, item.type, padded=char_length(schema, path) is not None)
+        ColumnSummary(path, physical, item.type, padded=char_length(schema, path) is not None)
         for (path, item), (physical, _) in pairs
         if path[0] not in partition_columns
     ]
@@ -112,7 +112,7 @@ class StatsCheck:
         self.stats, self.vector, self.rows, self.find = stats, vector, rows, find
         self.tight = stats.get("tightBounds") is not False
 
-    def run(self, leaf: Leaf, live_rows: int) -> None:
+    def run(self, leaf: ColumnSummary, live_rows: int) -> None:
         """Look at one column."""
         self._nulls(leaf, live_rows)
         if leaf.low is None or not leaf.bounded:
@@ -127,7 +127,7 @@ class StatsCheck:
             elif not (isinstance(bound, float) and math.isnan(bound)):
                 self._bound(leaf, part, bound, upper=upper)
 
-    def _nulls(self, leaf: Leaf, live_rows: int) -> None:
+    def _nulls(self, leaf: ColumnSummary, live_rows: int) -> None:
         said = lookup(self.stats.get("nullCount"), leaf.physical)
         if not isinstance(said, int) or isinstance(said, bool):
             return
@@ -140,7 +140,7 @@ class StatsCheck:
         elif said == 0 and leaf.live_nulls:
             self.find("stats-5", f"nullCount of {name} is 0, and {leaf.live_nulls} live rows are null")
 
-    def _bound(self, leaf: Leaf, part: str, bound: Any, *, upper: bool) -> None:
+    def _bound(self, leaf: ColumnSummary, part: str, bound: Any, *, upper: bool) -> None:
         value = leaf.high if upper else leaf.low
         if leaf.type == BOOLEAN:
             bound = int(bound)
@@ -181,5 +181,5 @@ def _reached(kind: DataType, bound: Any, value: Any) -> bool:
     return kind == STRING and len(bound) >= _SHORTEST and bool(value.startswith(bound[:-1]))
 
 
-def _name(leaf: Leaf) -> str:
+def _name(leaf: ColumnSummary) -> str:
     return ".".join(leaf.path)
