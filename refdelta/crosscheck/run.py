@@ -16,10 +16,10 @@ from typing import Any, Final
 from refdelta.api.table import DeltaTable
 from refdelta.core.log.paths import data_key
 from refdelta.crosscheck import oracle
+from refdelta.crosscheck.local_copy import COPY_LIMIT, copied
 from refdelta.crosscheck.probes import probes
 from refdelta.crosscheck.same_rows import compare_rows
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.spark.copying import COPY_LIMIT, copied
 
 VERSIONS: Final = 10
 """Of how many versions the rows are counted, and the history compared, unless said."""

@@ -1,9 +1,44 @@
-"""refdelta on Spark, and delta-spark as the oracle of cross-checks."""
+"""refdelta on Spark: reads and writes of DataFrames, the data source ``refdelta``, an executor for statements."""
+
+from typing import Any
 
 from refdelta.spark.executor import SparkExecutor
-from refdelta.spark.failures import SparkUnavailableError
+from refdelta.spark.failures import SparkUnavailableError, check_session
+from refdelta.spark.failures import raise_again as typed_errors
 from refdelta.spark.frames import read
-from refdelta.spark.registering import register, typed_errors
 from refdelta.spark.writing import write
 
 __all__ = ["SparkExecutor", "SparkUnavailableError", "read", "register", "typed_errors", "write"]
+
+
+def register(spark: Any) -> None:
+    """Make the format ``refdelta`` known to a session: to ``spark.read``, ``df.write``, streams and temporary views.
+
+    Reads take the options ``versionAsOf``, ``timestampAsOf``, ``filter`` (SQL) and ``storageOptions`` (a JSON object).
+    Writes, in the modes ``append`` and ``overwrite`` that Spark knows for such a source, take ``partitionBy``
+    (names between commas), ``replaceWhere``, ``partitionOverwriteMode``, ``mergeSchema``, ``overwriteSchema``,
+    ``targetFileSize``, ``txnAppId`` with ``txnVersion``, ``userMetadata``, ``storageOptions``, and ``readsTarget``:
+    ``true`` or the version of the table that the rows are made from. For the other modes, for table properties and
+    for speed there are :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
+
+    Streams from a table (``spark.readStream``) take ``startingVersion`` (a number or ``latest``) or
+    ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``skipChangeCommits``,
+    and ``storageOptions``.
+
+    Streams into a table (``df.writeStream``), in the output modes ``append`` and ``complete``, take
+    ``checkpointLocation``, ``partitionBy``, ``mergeSchema``, ``overwriteSchema`` (mode ``complete``),
+    ``targetFileSize``, ``userMetadata``, ``storageOptions`` and ``readsTarget`` (``true`` where the rows are made from
+    the table's newest version). Each batch is written once, by the query's id and its own number: where Spark did not
+    tell the id and the checkpoint could not be read, ``txnAppId`` would have to give one.
+
+    Errors come out as Spark's, with the class and a code in the text; within ``typed_errors()`` they are raised as
+    what they are.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed.
+        InvalidArgumentError: ``spark`` is no session.
+    """
+    check_session(spark)
+    from refdelta.spark.source import RefdeltaSource
+
+    spark.dataSource.register(RefdeltaSource)

@@ -21,7 +21,7 @@ from refdelta.spark.failures import check_session, from_text, to_text
 from refdelta.spark.leftovers import attempt, watched
 
 if TYPE_CHECKING:
-    from refdelta.spark.merge_source import FrameSource
+    from refdelta.spark.merging import FrameSource
     from refdelta_storage import Store
 
 Task = TypeVar("Task")
@@ -76,7 +76,7 @@ class SparkExecutor:
 
     def source_of(self, data: Any) -> FrameSource | None:
         """A DataFrame as the source of a MERGE; None for other data."""
-        from refdelta.spark.merge_source import (
+        from refdelta.spark.merging import (
             FrameSource,  # which writes, as writes that replace rows run their tasks here
         )
 
@@ -114,10 +114,10 @@ class SparkExecutor:
     ) -> list[Result]:
         packed = [list(tasks[start:end]) for start, end in _portions(len(tasks), most)]
         if writes is None:
-            ended = spark_tasks.run(self._spark, _Portion(function), packed)
+            ended = spark_tasks.run(self._spark, _TaskGroup(function), packed)
         else:
             with watched(self._spark, writes) as watch:
-                ended = spark_tasks.run(self._spark, _Portion(function, watch.token), packed)
+                ended = spark_tasks.run(self._spark, _TaskGroup(function, watch.token), packed)
                 watch.counting.update(portion.attempt for portion in ended)
         outcomes = [outcome for portion in ended for outcome in portion.outcomes]
         results = [outcome.result for outcome in outcomes if outcome.failure is None]
@@ -131,7 +131,7 @@ class SparkExecutor:
 
 
 @dataclass(frozen=True)
-class _Outcome(Generic[Result]):
+class _TaskOutcome(Generic[Result]):
     """What became of a task: a result, or an error as text. It comes back as a value, so that Spark does not try again
     what fails again, and the results of other tasks come back too.
     """
@@ -141,29 +141,29 @@ class _Outcome(Generic[Result]):
 
 
 @dataclass(frozen=True)
-class _Ended(Generic[Result]):
+class _GroupOutcome(Generic[Result]):
     """What became of some tasks, and which attempt at them it was."""
 
-    outcomes: list[_Outcome[Result]]
+    outcomes: list[_TaskOutcome[Result]]
     attempt: str
 
 
 @dataclass(frozen=True)
-class _Portion(Generic[Task, Result]):
+class _TaskGroup(Generic[Task, Result]):
     """A function over some tasks, until one of them fails. Files that it writes hold a token in their names."""
 
     function: Callable[[Task], Result]
     token: str = ""
 
-    def __call__(self, tasks: Sequence[Task]) -> _Ended[Any]:
+    def __call__(self, tasks: Sequence[Task]) -> _GroupOutcome[Any]:
         limit_threads(1)  # there are as many of Spark's tasks as cores
-        ended = _Ended[Any]([], attempt(self.token))
+        ended = _GroupOutcome[Any]([], attempt(self.token))
         with names_holding(ended.attempt) if self.token else nullcontext():
             for task in tasks:
                 try:
-                    ended.outcomes.append(_Outcome(self.function(task)))
+                    ended.outcomes.append(_TaskOutcome(self.function(task)))
                 except DeltaError as error:
-                    ended.outcomes.append(_Outcome(None, to_text(error)))
+                    ended.outcomes.append(_TaskOutcome(None, to_text(error)))
                     break
         return ended
 

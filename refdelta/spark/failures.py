@@ -66,7 +66,7 @@ _REFUSED = (
 )
 
 
-class _Reported(msgspec.Struct):
+class _ErrorRecord(msgspec.Struct):
     """An error as it travels: the name of its class in :mod:`refdelta.errors`, its text and its attributes."""
 
     kind: str
@@ -87,7 +87,7 @@ class ReportedError(Exception):
 def to_text(error: DeltaError) -> str:
     """An error as text from which :func:`from_text` makes it again."""
     attributes = msgspec.to_builtins(vars(error), enc_hook=str)
-    packed = msgspec.json.encode(_Reported(_kind(error).__name__, str(error), attributes))
+    packed = msgspec.json.encode(_ErrorRecord(_kind(error).__name__, str(error), attributes))
     # What a log or a user wrote may look like a mark; only the one behind it counts.
     shown = str(error).replace("[refdelta:", "[refdelta :")
     return f"{_kind(error).__name__}: {shown} [refdelta:{base64.b64encode(packed).decode()}]"
@@ -99,7 +99,7 @@ def from_text(text: str) -> DeltaError | None:
     if found is None:
         return None
     try:
-        told = msgspec.json.decode(base64.b64decode(found.group(1)), type=_Reported)
+        told = msgspec.json.decode(base64.b64decode(found.group(1)), type=_ErrorRecord)
         kind = getattr(errors, told.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, DeltaError)):
             return None

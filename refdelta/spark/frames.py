@@ -1,14 +1,16 @@
 """A read of a table as a Spark DataFrame: planned by the engine, scanned by Spark.
 
-Spark's own reader of Parquet is several times as fast as rows that go through Python, and takes pushed-down columns
-and filters. What Delta adds to the files comes by joins: partition values and the number of a file by its path, the
-rows that deletion vectors hide by the number of the file and the row's place in it. Where Spark's reader cannot go (a
-store that it has no file system for, columns found by field id) workers read by the engine's own.
+Spark's own reader of Parquet is several times as fast as rows that pass through Python, and takes pushed-down columns
+and filters. Delta's own information comes by joins: partition values and the number of a file by its path, the rows
+that deletion vectors hide by the number of the file and the position of the row in it. Where Spark's reader cannot be
+used (a store that it has no file system for, columns found by field id) workers read by the engine's reader.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ from refdelta.engine.scan.portions import at_most
 from refdelta.engine.scan.reader import ScanFile, read_file
 from refdelta.engine.scan.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
-from refdelta.spark import origin, tasks
+from refdelta.spark import tasks
 from refdelta.spark.failures import check_session
 from refdelta.spark.types import has_void, physical, spark_schema
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import DeletionVectorDescriptor
     from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
+
 
 # Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.
 _BROADCAST_ROWS = 5_000_000
@@ -108,7 +111,7 @@ def read(
     table = DeltaTable(uri, version=version, storage_options=storage_options, outside=outside)
     frame = scan_frame(spark, table.scan(columns, filter))
     # A version that the caller named never changes: whoever writes what is made of it rests on nothing newer.
-    return frame if table.pinned else origin.noted(frame, table.store.uri, table.version())
+    return frame if table.pinned else noted(frame, table.store.uri, table.version())
 
 
 def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_column: str | None = None) -> Any:
@@ -371,3 +374,24 @@ def _functions() -> Any:
     from pyspark.sql import functions
 
     return functions
+
+
+_NOTE = re.compile(r"refdelta_(\d+)_([0-9a-f]{32})")
+
+
+def noted(frame: Any, uri: str, version: int) -> Any:
+    """The same DataFrame, with a note that its rows are those of this version of the table at ``uri``."""
+    return frame.alias(f"refdelta_{version}_{_digest(uri)}")
+
+
+def oldest_version(frame: Any, uri: str) -> int | None:
+    """The oldest noted version of the table at ``uri`` from which rows are made, None where there is no note."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None
+    text = plan.queryExecution().analyzed().treeString()
+    return min((int(version) for version, table in _NOTE.findall(text) if table == _digest(uri)), default=None)
+
+
+def _digest(uri: str) -> str:
+    return hashlib.sha256(uri.encode()).hexdigest()[:32]

@@ -4,36 +4,119 @@ ended by a commit. Each of the three is in another process.
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.errors import DeltaError
+from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.operations.dml.rewrite import requires
 from refdelta.operations.write.append import FileWriter, Rows, Written
-from refdelta.spark import options as read_options
-from refdelta.spark.leftovers import attempt, remove_leftovers
+from refdelta.spark import options as source_options
+from refdelta.spark import tasks
+from refdelta.spark.failures import check_session, raise_again, reported
+from refdelta.spark.leftovers import attempt, remove_leftovers, watched
 from refdelta.spark.types import delta_schema
-from refdelta.spark.writing import shared_store, together, write_part
+from refdelta.transaction.location import open_location
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Mapping
-
-    import pyarrow as pa
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.request import WriteRequest
     from refdelta_storage import Store
 
 
+_WRITTEN = "attempt string, written binary"
+# How a stream is written.
+STREAMS = (
+    "writeStream.format('refdelta') writes it, each batch once; so does writeStream.foreachBatch with "
+    "refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id)"
+)
+
+
+class FrameRows(Rows):
+    """The rows of a DataFrame, which Spark's workers write.
+
+    Args:
+        df: the DataFrame.
+
+    Attributes:
+        schema: their Arrow schema, all of it nullable.
+    """
+
+    def __init__(self, df: Any):
+        if not hasattr(df, "mapInArrow"):
+            raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
+        check_session(df.sparkSession)
+        if df.isStreaming:
+            raise InvalidArgumentError(f"df is a stream; {STREAMS}")
+        self.schema = to_arrow(delta_schema(df.schema))
+        self._df = df
+
+    def write(self, writer: FileWriter) -> Written:
+        """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
+        writer.check_fits(self.schema)
+        with watched(self._df.sparkSession, writer.store) as watch:
+            token = watch.token
+
+            def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                written = write_part(writer, token, batches)
+                yield pa.record_batch({"attempt": [attempt(token)], "written": [pickle.dumps(written)]})
+
+            with raise_again():
+                parts = tasks.over(self._df, work, _WRITTEN).collect()
+            watch.counting.update(part.attempt for part in parts)
+        return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
+
+
+def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    """On a worker: write one partition of a DataFrame, under names of this attempt's own."""
+    first = next(batches, None)
+    if first is None:
+        return Written([], 0)
+
+    def all_of_them() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    with reported():
+        return writer.of_task(tasks.number()).write(first.schema, all_of_them(), unique=attempt(token))
+
+
+def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
+    """What several tasks have written by this writer."""
+    listed = list(parts)
+    return Written(
+        [add for part in listed for add in part.adds],
+        sum(part.rows for part in listed),
+        marks=writer.target.rules.furthest(part.marks for part in listed),
+        changes=[file for part in listed for file in part.changes],
+    )
+
+
+def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:
+    """The store of a table, where other processes reach it too.
+
+    Raises ``InvalidArgumentError`` for one in memory.
+    """
+    store = open_location(uri, storage_options)
+    if store.uri.startswith("memory:"):
+        raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
+    return store
+
+
 @dataclass(frozen=True)
-class Portion:
+class TaskFiles:
     """What one task has written.
 
     Attributes:
@@ -48,7 +131,7 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Job:
+class WriteJob:
     """A write as all who take part in it know it. It can be pickled.
 
     Attributes:
@@ -72,15 +155,15 @@ class Job:
         """The table's folder."""
         return self.writer.store
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Portion:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
         """On a worker: write one partition of the rows."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         again = context is not None and context.attemptNumber() > 0
-        return Portion(write_part(self.writer, self.token, batches), attempt(self.token), again)
+        return TaskFiles(write_part(self.writer, self.token, batches), attempt(self.token), again)
 
-    def rows(self, portions: Iterable[Portion]) -> WrittenRows:
+    def rows(self, portions: Iterable[TaskFiles]) -> WrittenRows:
         """What all tasks have written. Where one was tried again, what its other attempts have left is removed."""
         listed = list(portions)
         if any(portion.again for portion in listed):
@@ -116,7 +199,7 @@ class WrittenRows(Rows):
         return self.written
 
 
-def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, reads_target: bool | int) -> Job:
+def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, reads_target: bool | int) -> WriteJob:
     """Decide what a write does, and find all that is wrong with its schema and its options before a task runs.
 
     Args:
@@ -131,7 +214,7 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         InvalidArgumentError: options that do not go together, or with the table; a store that workers cannot reach.
     """
-    store = shared_store(read_options.path_of(options), read_options.storage_options(options))
+    store = shared_store(source_options.path_of(options), source_options.storage_options(options))
     base = existing(store)
     if base is not None and not isinstance(reads_target, bool):
         base = load_snapshot(store, reads_target)
@@ -140,7 +223,7 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
     target.check_fits(rows)
     sql = request.predicate
     check = None if sql is None else requires(parse_predicate(sql, target.schema), sql)
-    return Job(
+    return WriteJob(
         token=str(uuid.uuid4()),
         base=None if base is None else base.version,
         reads_target=base is not None and reads_target is not False,

@@ -28,7 +28,7 @@ log = logging.getLogger("refdelta")
 _PATIENCE = 5.0
 
 
-class Watch:
+class JobWatch:
     """A job while it runs.
 
     Attributes:
@@ -42,7 +42,7 @@ class Watch:
 
 
 @contextmanager
-def watched(spark: Any, store: Store) -> Iterator[Watch]:
+def watched(spark: Any, store: Store) -> Iterator[JobWatch]:
     """Run a job whose tasks write data files, and remove those that none of the results tells of.
 
     Args:
@@ -52,7 +52,7 @@ def watched(spark: Any, store: Store) -> Iterator[Watch]:
     Yields:
         The watch: tasks give their files names by its token, and whoever has the results notes their attempts.
     """
-    watch = Watch()
+    watch = JobWatch()
     context = spark.sparkContext
     context.addJobTag(watch.token)
     try:

@@ -1,11 +1,12 @@
-"""MERGE with a source that stays with Spark's workers.
+"""MERGE with a DataFrame as the source: collected where it is small, else left with Spark's workers.
 
-Both sides are shuffled into buckets by the equalities of ON, and the engine finds in each bucket which rows match and
-what becomes of them. The first pass shuffles only the columns that the conditions look at; from it come the places of
-rows. The second shuffles the rows of the table that are updated and those of the source. Rows of the source that match
-none are inserted from where they are. Neither the driver nor a worker holds more of the rows than its part.
+A source that stays with the workers is shuffled with the table into buckets by the equalities of ON; the engine finds
+in each bucket which rows match and what becomes of them. The first pass shuffles only the columns that the conditions
+use, and gives the positions of rows. The second shuffles the rows of the table that are updated and those of the
+source. Rows of the source that match no row are inserted from where they are. Neither the driver nor a worker holds
+more of the rows than its part.
 
-What was read is recorded, and what is written is committed, by the driver, as for every MERGE.
+The driver records what was read, and commits what is written, as for every MERGE.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
+import weakref
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,12 +26,15 @@ from pyspark.accumulators import AccumulatorParam
 from refdelta.core.expressions.predicate import TRUE
 from refdelta.core.expressions.sql_text import quoted
 from refdelta.core.table.change_feed import INSERT
-from refdelta.engine.arrow.arrays import as_schema, one_array
+from refdelta.engine.arrow.arrays import as_schema, empty_table, one_array
+from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.parquet.dv import to_bitmap, to_positions
 from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
+from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.rewrite import Share, chosen, shares, write_anew
+from refdelta.operations.merge.collected import Collected
 from refdelta.operations.merge.execution import needs_feed
 from refdelta.operations.merge.join import Matcher
 from refdelta.operations.merge.pieces import Found, gathered, new_rows
@@ -37,10 +43,9 @@ from refdelta.operations.write.append import FileWriter
 from refdelta.operations.write.target import Target
 from refdelta.spark import frames, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
-from refdelta.spark.failures import reported
-from refdelta.spark.kept import running
+from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
+from refdelta.spark.job import FrameRows
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
-from refdelta.spark.writing import FrameRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,11 +54,12 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.positions import RowsByFile
+    from refdelta.operations.merge.execution import MergeStrategy
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.operations.write.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
-    from refdelta.spark.kept import Kept
     from refdelta.transaction.transaction import Transaction
+
 
 # Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
@@ -61,7 +67,7 @@ _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
 PIECE_BYTES = 16 * 2**20
 
 
-class Shuffled:
+class ShuffledSource:
     """A source that stays with the workers; a :class:`~refdelta.operations.merge.execution.MergeStrategy`.
 
     Args:
@@ -72,7 +78,7 @@ class Shuffled:
         size: the source's size in bytes.
     """
 
-    def __init__(self, spark: Any, source: Kept, plan: MergePlan, keys: KeyValues, size: int):
+    def __init__(self, spark: Any, source: KeptFrame, plan: MergePlan, keys: KeyValues, size: int):
         self.keys = keys
         self._spark, self._source, self._plan, self._size = spark, source, plan, size
         self._matched = BitMap64()  # the numbers of the source's rows that match
@@ -113,7 +119,7 @@ class Shuffled:
         changing = found.acting if feed else found.updated
         made = [self._changed(txn, table, changing, feed)] if changing else []
         if self._plan.of_source:
-            marks = self._spark.sparkContext.accumulator({}, _Furthest(self._plan.rules))
+            marks = self._spark.sparkContext.accumulator({}, _HighestNumbers(self._plan.rules))
             made.append(self._inserted(table, feed, marks))
         added: list[Add] = []
         if made:
@@ -192,7 +198,7 @@ class Shuffled:
         return (pickle.loads(row.part) for row in rows)  # noqa: S301 - of our own workers
 
 
-class _Furthest(AccumulatorParam):
+class _HighestNumbers(AccumulatorParam):
     """Of the numbers that tasks have given last, the last ones; the same attempt may tell of its own twice."""
 
     def __init__(self, rules: RowRules):
@@ -309,3 +315,118 @@ def _schemas(table: Snapshot, feed: bool) -> tuple[Any, pa.Schema]:
     if feed:
         schema = schema.add(CHANGE.name, "string")
     return schema, arrow_schema(schema)
+
+
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+
+class KeptFrame:
+    """The rows of a DataFrame, computed once and kept on the workers' disks, each with a number. A MERGE looks at them
+    several times, and what it finds must be what it found.
+    """
+
+    def __init__(self, frame: Any):
+        from pyspark.sql import functions as f
+        from pyspark.storagelevel import StorageLevel
+
+        numbered = frame.select("*", f.monotonically_increasing_id().alias(ID))
+        with running():
+            # Before anything is found out of them: a worker that is gone meanwhile has its rows computed once more.
+            self.frame = numbered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+        ended = weakref.finalize(self, _release, self.frame)
+        ended.atexit = False
+
+    def columns(self, names: Iterable[str]) -> Any:
+        """Some of the columns, and the numbers."""
+        wanted = set(names)
+        columns = [name for name in self.frame.columns if name in wanted]
+        return self.frame.select(*map(quoted, columns), quoted(ID))
+
+
+def _release(frame: Any) -> None:
+    with suppress(Exception):  # of a session that has ended, for one
+        frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Around Spark's actions: errors of ours come out as what they are."""
+    try:
+        with raise_again():
+            yield
+    except Exception as error:
+        if _LOST not in str(error):
+            raise
+        raise SparkUnavailableError(
+            "a worker is gone that held rows of the MERGE's source; nothing is committed, run it again"
+        ) from None
+
+
+class FrameSource:
+    """A DataFrame as the source of a MERGE.
+
+    Args:
+        spark: the session.
+        frame: the DataFrame. It is computed once.
+        broadcast_bytes: up to how many bytes of rows, in Arrow's memory, are collected.
+
+    Attributes:
+        schema: the Arrow schema of its rows, all of it nullable.
+
+    Raises:
+        InvalidArgumentError: it is a stream.
+        UnsupportedTypeError: it has a type that no table can have.
+    """
+
+    def __init__(self, spark: Any, frame: Any, broadcast_bytes: int):
+        if frame.isStreaming:
+            raise InvalidArgumentError(
+                "the source is a stream; writeStream.foreachBatch merges its batches, each once where the MERGE "
+                "has app_id=... and app_version=batch_id"
+            )
+        self.schema = to_arrow(delta_schema(frame.schema))
+        self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
+
+    def version_of(self, uri: str) -> int | None:
+        """The oldest version of the table at ``uri`` from which the rows are made; None where they are not."""
+        return frames.oldest_version(self._frame, uri)
+
+    def strategy(self, plan: MergePlan) -> MergeStrategy:
+        """How its rows come together with those of the table.
+
+        Raises ``InvalidArgumentError`` for a large source where ON has no equality.
+        """
+        kept = KeptFrame(self._frame)
+        keys, size = _measured(kept, plan)
+        if size <= self._broadcast_bytes:
+            with running():
+                rows = kept.frame.drop(ID).toArrow()
+            return Collected.of(plan, rows.to_reader())
+        if not plan.on.keys:
+            raise InvalidArgumentError(
+                f"ON has no equality between the two sides ({plan.target_alias}.x = {plan.source_alias}.y): each row "
+                "of the source is held against each of the table, and so the source is held in memory by every worker, "
+                f"but its {size:,} bytes are more than the executor's broadcast_bytes, {self._broadcast_bytes:,}"
+            )
+        return ShuffledSource(self._spark, kept, plan, keys, size)
+
+
+def _measured(kept: KeptFrame, plan: MergePlan) -> tuple[KeyValues, int]:
+    """The keys of the source and the size of its rows in bytes."""
+    fields = delta_schema(kept.frame.drop(ID).schema)
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fit, size = as_engine(fields), 0
+        with reported():
+            found = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
+            for piece in gathered((fit(batch.drop_columns([ID])) for batch in batches), PIECE_BYTES):
+                found = found.and_of(KeyValues.of(plan.on, plan.source_alias, piece))
+                size += piece.nbytes
+        yield pa.record_batch({"size": [size], "keys": [pickle.dumps(found)]})
+
+    with running():
+        parts = tasks.over(kept.frame, measure, "size long, keys binary").collect()
+    keys = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
+    for part in parts:
+        keys = keys.and_of(pickle.loads(part.keys))  # noqa: S301 - of our own workers
+    return keys, sum(part.size for part in parts)

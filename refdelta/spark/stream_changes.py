@@ -39,7 +39,7 @@ from refdelta.errors import (
 )
 from refdelta.operations.write.identity import without_marks
 from refdelta.spark.stream_log import CommitLog, replaced
-from refdelta.spark.stream_offsets import Allowance, Beginning, Offset, StreamOptions
+from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, StreamStart
 from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _ONCE_MAPPED = ("columnMapping", "checkpointProtection")
 
 
 @dataclass(frozen=True)
-class _Step:
+class _VersionFiles:
     """What one version brings, from the first file on that is not read yet.
 
     Attributes:
@@ -74,7 +74,7 @@ class _Step:
     stop: StreamStoppedError | None = None
 
 
-class Changes:
+class TableStream:
     """The files of a table as a stream.
 
     Args:
@@ -89,7 +89,7 @@ class Changes:
         self._log = CommitLog(made.store, made.metadata.id)
         self._version: Snapshot | None = made  # of which the files may be wanted
         self._ordered: tuple[int, pa.Table] | None = None
-        self._open: _Step | None = None  # the commit that was looked at last: it may be more than a batch takes
+        self._open: _VersionFiles | None = None  # the commit that was looked at last: it may be more than a batch takes
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
         self._times: dict[int, int] = {}
@@ -182,12 +182,12 @@ class Changes:
             taken.append(step.files)
         return _together(taken)
 
-    def _steps(self, start: Offset, last: int | None) -> Iterator[_Step]:
+    def _steps(self, start: Offset, last: int | None) -> Iterator[_VersionFiles]:
         """The versions from an offset on."""
         version, index = start.version, start.index + 1
         self._check_names(version)
         if start.snapshot:
-            yield _Step(version, True, index, self._files_of(version).slice(index))
+            yield _VersionFiles(version, True, index, self._files_of(version).slice(index))
             version, index = version + 1, 0
         else:
             self._version = self._ordered = None
@@ -199,14 +199,14 @@ class Changes:
             yield dataclasses.replace(step, index=index, files=step.files.slice(index))
             index = 0
 
-    def _step(self, commit: Footprint) -> _Step:
+    def _step(self, commit: Footprint) -> _VersionFiles:
         stop = self._stop(commit)
         if self._options.feed:
             files = self._changed(commit.version, [] if stop else self._changes_of(commit))
         else:
             files = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
         self._check_partitions(commit.version, files)
-        return _Step(commit.version, False, 0, files, stop)
+        return _VersionFiles(commit.version, False, 0, files, stop)
 
     def _changes_of(self, commit: Footprint) -> list[Change]:
         assert commit.source is not None  # noqa: S101 - it comes from the log
@@ -326,21 +326,21 @@ class Changes:
                 "stream, with a new checkpoint"
             )
 
-    def _begun_before(self, end: Offset) -> Beginning:
+    def _begun_before(self, end: Offset) -> StreamStart:
         """Where delta-spark began a stream whose first batch ends here, as far as that can be told: as it does."""
         if not self._begun.snapshot:
             return self._begun
-        return Beginning(end.version if end.snapshot else end.version - 1, snapshot=True)
+        return StreamStart(end.version if end.snapshot else end.version - 1, snapshot=True)
 
     @cached_property
-    def _begun(self) -> Beginning:
+    def _begun(self) -> StreamStart:
         options = self._options
         if options.starting_version == "latest":
-            return Beginning(self.made.version + 1, snapshot=False)
+            return StreamStart(self.made.version + 1, snapshot=False)
         if options.starting_timestamp is not None:
             return self._from(self._version_since(options.starting_timestamp))
         if options.starting_version is None:
-            return Beginning(self.made.version, snapshot=True)
+            return StreamStart(self.made.version, snapshot=True)
         version = int(options.starting_version)
         oldest, newest = self._log.oldest(), self.newest()
         if not oldest <= version <= newest:
@@ -349,10 +349,10 @@ class Changes:
             )
         return self._from(version)
 
-    def _from(self, version: int) -> Beginning:
+    def _from(self, version: int) -> StreamStart:
         if self._options.feed and version <= self.made.version:
             check_recorded(load_snapshot(self._store, version).metadata, version)
-        return Beginning(version, snapshot=False)
+        return StreamStart(version, snapshot=False)
 
     def _version_since(self, text: str) -> int:
         """The first version that was committed at a time or behind it."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from refdelta.errors import InvalidArgumentError
 
 
-class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a stream began.
 
     Attributes:
@@ -47,10 +47,10 @@ class Offset(
     version: int = msgspec.field(name="reservoirVersion")
     index: int
     snapshot: bool = msgspec.field(name="isStartingVersion")
-    begun: Beginning | None = None
+    begun: StreamStart | None = None
 
     @classmethod
-    def first(cls, table_id: str, begun: Beginning) -> Offset:
+    def first(cls, table_id: str, begun: StreamStart) -> Offset:
         """Where nothing has been read yet."""
         return cls(table_id, begun.version, -1, begun.snapshot, begun)
 

@@ -7,42 +7,25 @@ committed. The names of all files of a job hold its token, so that what a failed
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from refdelta import arguments
 from refdelta.api.transaction import WriteTransaction
 from refdelta.api.writer import existing, write_and_commit
-from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.errors import InvalidArgumentError
-from refdelta.operations.write.append import FileWriter, Rows, Written
 from refdelta.operations.write.request import WriteRequest
-from refdelta.spark import origin, tasks
+from refdelta.spark import frames
 from refdelta.spark.executor import SparkExecutor
-from refdelta.spark.failures import check_session, raise_again, reported
-from refdelta.spark.leftovers import attempt, watched
-from refdelta.spark.leftovers import remove_leftovers as remove_leftovers  # noqa: PLC0414 - for whoever writes
-from refdelta.spark.types import delta_schema
-from refdelta.transaction.location import open_location
+from refdelta.spark.job import FrameRows, shared_store
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitProperties
     from refdelta_storage import Store
-
-_WRITTEN = "attempt string, written binary"
-# How a stream is written.
-STREAMS = (
-    "writeStream.format('refdelta') writes it, each batch once; so does writeStream.foreachBatch with "
-    "refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id)"
-)
 
 
 def write(
@@ -141,82 +124,11 @@ def write(
         return write_and_commit(txn, rows, request, reads_target=made_from is not None)
 
 
-class FrameRows(Rows):
-    """The rows of a DataFrame, which Spark's workers write.
-
-    Args:
-        df: the DataFrame.
-
-    Attributes:
-        schema: their Arrow schema, all of it nullable.
-    """
-
-    def __init__(self, df: Any):
-        if not hasattr(df, "mapInArrow"):
-            raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
-        check_session(df.sparkSession)
-        if df.isStreaming:
-            raise InvalidArgumentError(f"df is a stream; {STREAMS}")
-        self.schema = to_arrow(delta_schema(df.schema))
-        self._df = df
-
-    def write(self, writer: FileWriter) -> Written:
-        """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
-        writer.check_fits(self.schema)
-        with watched(self._df.sparkSession, writer.store) as watch:
-            token = watch.token
-
-            def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                written = write_part(writer, token, batches)
-                yield pa.record_batch({"attempt": [attempt(token)], "written": [pickle.dumps(written)]})
-
-            with raise_again():
-                parts = tasks.over(self._df, work, _WRITTEN).collect()
-            watch.counting.update(part.attempt for part in parts)
-        return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
-
-
-def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
-    """On a worker: write one partition of a DataFrame, under names of this attempt's own."""
-    first = next(batches, None)
-    if first is None:
-        return Written([], 0)
-
-    def all_of_them() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
-
-    with reported():
-        return writer.of_task(tasks.number()).write(first.schema, all_of_them(), unique=attempt(token))
-
-
-def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
-    """What several tasks have written by this writer."""
-    listed = list(parts)
-    return Written(
-        [add for part in listed for add in part.adds],
-        sum(part.rows for part in listed),
-        marks=writer.target.rules.furthest(part.marks for part in listed),
-        changes=[file for part in listed for file in part.changes],
-    )
-
-
-def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:
-    """The store of a table, where other processes reach it too.
-
-    Raises ``InvalidArgumentError`` for one in memory.
-    """
-    store = open_location(uri, storage_options)
-    if store.uri.startswith("memory:"):
-        raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
-    return store
-
-
 def _made_from(df: Any, store: Store, newest: Snapshot | None, told: bool | int) -> Snapshot | None:
     """The snapshot of the store's table that the rows are made from; None where they are not."""
     if newest is None:
         return None
-    version = origin.oldest_version(df, store.uri) if isinstance(told, bool) else arguments.whole("reads_target", told)
+    version = frames.oldest_version(df, store.uri) if isinstance(told, bool) else arguments.whole("reads_target", told)
     if version is None:
         return newest if told else None
     return newest if version == newest.version else load_snapshot(store, version)

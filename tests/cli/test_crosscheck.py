@@ -9,8 +9,8 @@ import pytest
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.crosscheck import oracle
+from refdelta.crosscheck.local_copy import copied
 from refdelta.crosscheck.scenarios import LEVELS, read_scenarios
-from refdelta.spark.copying import copied
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 TABLE = '[tables.t]\nfiles = ["f0 a=0..9"]\n'

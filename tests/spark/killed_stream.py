@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from refdelta import DeltaTable
 from refdelta.spark import register
 from refdelta.spark.source import RefdeltaSource
-from refdelta.spark.stream_write import StreamWriter
+from refdelta.spark.source_writers import StreamWriter
 
 # A young Java compiles nothing as fast as it runs these batches.
 SETTINGS = {

@@ -16,8 +16,8 @@ from comparison import rows
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import register, typed_errors
 from refdelta.spark.source import RefdeltaSource
+from refdelta.spark.source_readers import StreamReader
 from refdelta.spark.stream_offsets import StreamOptions
-from refdelta.spark.stream_read import StreamReader
 from refdelta.transaction.location import open_location
 
 FEED = {"delta.enableChangeDataFeed": "true"}

@@ -17,7 +17,7 @@ from refdelta.errors import (
     ExpressionError,
     InvalidArgumentError,
 )
-from refdelta.spark import SparkExecutor, SparkUnavailableError, merge_source, merging
+from refdelta.spark import SparkExecutor, SparkUnavailableError, merging
 from refdelta.spark import read as spark_read
 
 pytestmark = pytest.mark.spark
@@ -366,14 +366,14 @@ def test_the_session_s_time_zone_does_not_matter(tmp_path, shuffled, spark):
 
 
 def test_rows_of_the_source_that_are_lost_with_a_worker(tmp_path, shuffled, spark, monkeypatch):
-    real = merge_source._measured
+    real = merging._measured
 
     def lost(kept, plan):
         found = real(kept, plan)
         kept.frame._jdf.queryExecution().logical().rdd().unpersist(True)
         return found
 
-    monkeypatch.setattr(merge_source, "_measured", lost)
+    monkeypatch.setattr(merging, "_measured", lost)
     path = str(tmp_path)
     table_at(path)
     before, rows = files(tmp_path), held(path)

@@ -147,12 +147,12 @@ def test_a_failed_write_leaves_nothing_and_a_worker_error_is_typed(session: Any,
 
 
 def test_abort_keeps_what_a_commit_names(session: Any, table: Path) -> None:
-    from refdelta.spark import source
+    from refdelta.spark import source_writers
 
     schema = session.createDataFrame([(1, 1)], "id long, k long").schema
 
     def written() -> tuple[Any, Any]:
-        writer = source.Writer({"path": str(table)}, schema, overwrite=False)
+        writer = source_writers.TableWriter({"path": str(table)}, schema, overwrite=False)
         return writer, writer.write(iter([pa.record_batch({"id": [9], "k": [1]})]))
 
     # Landed, and the reply was lost: whatever Spark thinks of the tasks, the files stay.

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.spark.stream_changes import Changes
+from refdelta.spark.stream_changes import TableStream
 from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count
 from refdelta.transaction.location import open_location
 from tiers import examples
 
 
-def changes(uri: Path, version: int | None = None, **options: Any) -> Changes:
-    return Changes(load_snapshot(open_location(uri), version), StreamOptions(**options))
+def changes(uri: Path, version: int | None = None, **options: Any) -> TableStream:
+    return TableStream(load_snapshot(open_location(uri), version), StreamOptions(**options))
 
 
 def append(uri: Path, *ids: int, **arguments: Any) -> None:
@@ -37,7 +37,9 @@ def paths(files: pa.Table) -> list[str]:
     return found
 
 
-def batches(stream: Changes, start: Offset | None = None, last: int | None = None) -> list[tuple[Offset, list[str]]]:
+def batches(
+    stream: TableStream, start: Offset | None = None, last: int | None = None
+) -> list[tuple[Offset, list[str]]]:
     """All batches from an offset on: where each ends, and its files."""
     found = []
     start = start or stream.first()
@@ -241,9 +243,9 @@ def test_starting_points(table: Path) -> None:
 def test_a_table_in_any_store_is_followed(place: Any) -> None:
     rows = pa.table({"id": [1]})
 
-    def again() -> Changes:
+    def again() -> TableStream:
         store = open_location(place.uri, place.options)
-        return Changes(load_snapshot(store, 1), StreamOptions(max_files=1))
+        return TableStream(load_snapshot(store, 1), StreamOptions(max_files=1))
 
     for _ in range(4):
         write_deltalake(place.uri, rows, mode="append", storage_options=place.options)
@@ -407,7 +409,7 @@ def test_files_with_other_names_are_an_error(tmp_path: Path, dropped: bool) -> N
     uri = tmp_path / "t"
     write_deltalake(uri, pa.table({"old": [1]}), configuration={"delta.columnMapping.mode": "name"})
     table = DeltaTable(uri)
-    before = Changes(table._snapshot, StreamOptions()).first()
+    before = TableStream(table._snapshot, StreamOptions()).first()
     table.alter.rename_column("old", "id")
     append(uri, 2)
     if dropped:

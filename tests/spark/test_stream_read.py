@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import register, typed_errors
+from refdelta.spark.source_readers import StreamReader
 from refdelta.spark.stream_offsets import StreamOptions
-from refdelta.spark.stream_read import StreamReader
 from refdelta.spark.types import spark_schema
 from refdelta.transaction.location import open_location
 
@@ -275,10 +275,10 @@ def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path)
 
 
 def test_many_small_files_are_more_than_one_task(table: Path) -> None:
-    from refdelta.spark.parts import parts
+    from refdelta.spark.source_readers import file_partitions
 
     files = DeltaTable(table).scan()
-    assert [len(part.value) for part in parts(files)] == [8]
+    assert [len(part.value) for part in file_partitions(files)] == [8]
     wide = pa.table({"id": pa.arange(0, 100), "k": [f"p{number}" for number in range(100)]})
     write_deltalake(table, wide, mode="append")
-    assert [len(part.value) for part in parts(DeltaTable(table).scan())] == [31, 31, 31, 15]
+    assert [len(part.value) for part in file_partitions(DeltaTable(table).scan())] == [31, 31, 31, 15]

@@ -18,7 +18,7 @@ from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
 from refdelta.spark import register, typed_errors, write
 from refdelta.spark.source import RefdeltaSource
-from refdelta.spark.stream_write import StreamWriter
+from refdelta.spark.source_writers import StreamWriter
 from spark.files import committed, data_files, rows_of
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark import read, write, writing
+from refdelta.spark import job, leftovers, read, write, writing
 from spark.files import committed, data_files, rows_of
 
 pytestmark = pytest.mark.spark
@@ -152,7 +152,7 @@ def test_files_of_one_job_share_a_token_and_leftovers_are_found_by_it(spark: Any
     assert len(names) >= 2
     assert len(tokens) == 1
     write(numbers(spark, (4, "c")), uri, mode="append")
-    writing.remove_leftovers(DeltaTable(uri).store, tokens.pop())
+    leftovers.remove_leftovers(DeltaTable(uri).store, tokens.pop())
     assert len(data_files(uri)) == 1
     assert not names & data_files(uri)
 
@@ -161,7 +161,7 @@ def test_an_attempt_that_ran_again_leaves_nothing_referenced(spark: Any, tmp_pat
     uri, flag = tmp_path / "t", tmp_path / "flag"
     frame, mark = numbers(spark, (1, "a"), (2, "b")), str(flag)
 
-    class Twice(writing.FrameRows):
+    class Twice(job.FrameRows):
         """Runs its job twice, as Spark does with tasks whose result was lost, and takes the second."""
 
         def write(self, writer: Any) -> Any:

@@ -13,13 +13,14 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from refdelta.api.transaction import WriteTransaction
+from refdelta.api.writer import write_and_commit
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.spark import options as stream_options
+from refdelta.spark import options as source_options
 from refdelta.spark.failures import reported
-from refdelta.spark.job import Job, Portion, settle, tasks_failed
+from refdelta.spark.job import TaskFiles, WriteJob, settle, tasks_failed
 from refdelta.spark.leftovers import remove_leftovers
 from refdelta.transaction.location import open_location
 from refdelta_storage import StorageError
@@ -28,6 +29,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
+
+
+@dataclasses.dataclass
+class WriteMessage(WriterCommitMessage):
+    """What one task has written."""
+
+    portion: TaskFiles
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Writes rows as data files, and commits them. Made, pickled, and used in several processes."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
+        request = source_options.request_of(options, overwrite=overwrite)
+        self._commit_options = source_options.commit_options(options)
+        self._job = settle(options, schema, request, reads_target=source_options.reads_target(options))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
+        """On a worker: write one partition of the rows."""
+        return WriteMessage(self._job.write(iterator))
+
+    def commit(self, messages: list[Any]) -> None:
+        """Commit what the tasks have written. What cannot be committed is removed; what may be committed is not."""
+        job = self._job
+        with reported():
+            rows = job.rows(message.portion for message in messages)
+            with WriteTransaction(job.store, job.snapshot(), age=None, **self._commit_options) as txn:
+                if txn.already_recorded:
+                    remove_leftovers(job.store, job.token)
+                write_and_commit(txn, rows, job.request, reads_target=job.reads_target)
+
+    def abort(self, messages: list[Any]) -> None:
+        """Remove what the tasks of a failed job have written. Spark calls this after an error of :meth:`commit` too."""
+        if tasks_failed(messages):
+            self._job.remove_files()
 
 
 @dataclasses.dataclass
@@ -41,7 +77,7 @@ class BatchMessage(WriterCommitMessage):
         query: the id of the query, where Spark tells it.
     """
 
-    portion: Portion
+    portion: TaskFiles
     token: str
     base: int | None
     query: str | None
@@ -60,8 +96,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         if options.get("overwriteSchema", "").lower() == "true" and not overwrite:
             raise InvalidArgumentError("overwriteSchema goes with the output mode complete, which replaces the table")
-        request = stream_options.request_of(options, overwrite=overwrite)
-        reads_target = stream_options.reads_target(options)
+        request = source_options.request_of(options, overwrite=overwrite)
+        reads_target = source_options.reads_target(options)
         if not isinstance(reads_target, bool):
             raise InvalidArgumentError(
                 "readsTarget of a stream is true or false: each batch begins at the newest version"
@@ -105,18 +141,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if told and tasks_failed(messages):
             self._of(told).remove_files()
 
-    def _of(self, messages: list[BatchMessage]) -> Job:
+    def _of(self, messages: list[BatchMessage]) -> WriteJob:
         """The job that these messages are of."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
-    def _begun(self, job: Job, messages: list[BatchMessage], batch: int) -> WriteTransaction:
-        properties = stream_options.commit_options(self._options)["commit_properties"]
+    def _begun(self, job: WriteJob, messages: list[BatchMessage], batch: int) -> WriteTransaction:
+        properties = source_options.commit_options(self._options)["commit_properties"]
         query = _query(messages[0].query, self._options)
         return WriteTransaction(
             job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
         )
 
-    def _stage(self, txn: WriteTransaction, job: Job, messages: list[BatchMessage], batch: int) -> None:
+    def _stage(self, txn: WriteTransaction, job: WriteJob, messages: list[BatchMessage], batch: int) -> None:
         if job.reads_target:
             txn.read_whole_table()
         rows = job.rows(message.portion for message in messages)
@@ -166,7 +202,7 @@ def _recorded(options: Mapping[str, str]) -> str | None:
     if checkpoint is None:
         return None
     try:
-        store = open_location(checkpoint, stream_options.storage_options(options))
+        store = open_location(checkpoint, source_options.storage_options(options))
         return str(json.loads(store.get("metadata"))["id"])
     except (DeltaError, StorageError, ValueError, KeyError, TypeError):
         return None
