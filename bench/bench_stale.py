@@ -110,18 +110,18 @@ def deltalake_statement(stage: Stage) -> Engine:
 
 def spark_commit(stage: Stage, spark: Any) -> Engine:
     """Its own ``OptimisticTransaction``, begun and read beforehand; what is timed is its commit."""
-    from refdelta.crosscheck.oracle_transaction import OnSpark
-    from refdelta.crosscheck.scenarios import Transaction
+    from refdelta.crosscheck.scenario_transactions import SparkTransaction
+    from refdelta.crosscheck.scenarios import ScenarioTransaction
 
     tombstones = [log_files.remove(f"part=mine/{number:06}.parquet", "mine") for number in range(log_files.OWN_FILES)]
 
-    def before() -> tuple[Path, OnSpark]:
+    def before() -> tuple[Path, SparkTransaction]:
         path = stage.open()
-        begun = OnSpark(spark, path, Transaction("stale", (log_files.MINE,), ()), first=False)
+        begun = SparkTransaction(spark, path, ScenarioTransaction("stale", (log_files.MINE,), ()), first=False)
         stage.let_win(path)
         return path, begun
 
-    def run(begun: tuple[Path, OnSpark]) -> None:
+    def run(begun: tuple[Path, SparkTransaction]) -> None:
         failure = begun[1].commit(tombstones)
         assert failure is None, failure
 

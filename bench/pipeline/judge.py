@@ -12,7 +12,7 @@ import duckdb
 from pipeline.engines import DeltaSpark, Refdelta
 from pipeline.raw import DELETES, KEYS, RawFiles, quiet_duckdb
 from pipeline.stages import TABLES, corrections
-from refdelta.crosscheck.same_rows import compare_rows
+from refdelta.crosscheck.row_comparison import compare_rows
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ import click
 from refdelta.cli import printable
 from refdelta.cli.app import app, at_a_version, in_bytes, open_table, storage_options
 from refdelta.cli.render import counted, echo_json
-from refdelta.crosscheck import oracle
-from refdelta.crosscheck import run as tables
-from refdelta.crosscheck.replay import Outcome, Replayed, replay
-from refdelta.crosscheck.scenarios import Case, read_scenarios
+from refdelta.crosscheck import comparison, oracle
+from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
+from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.status_line import StatusLine
 
@@ -33,7 +32,7 @@ class CrosscheckFailedError(DeltaError):
 @click.option(
     "--versions",
     type=click.IntRange(min=0),
-    default=tables.VERSIONS,
+    default=comparison.VERSIONS,
     show_default=True,
     help="Of how many versions, newest first, the rows are counted and the history compared.",
 )
@@ -116,13 +115,15 @@ def _compare(
         def told(what: str) -> None:
             line.show(printable(what), force=True)
 
-        place = stack.enter_context(tables.reachable(table, spark_path, versions=versions, limit=copy_limit, told=told))
+        place = stack.enter_context(
+            comparison.reachable(table, spark_path, versions=versions, limit=copy_limit, told=told)
+        )
         told(_STARTING)
         with oracle.session() as spark:
             if not as_json:
                 line.clear()
                 click.echo(printable(f"{table.table_uri}, version {table.version()}"))
-            for check in tables.compare_table(
+            for check in comparison.compare_table(
                 spark,
                 table,
                 place=place,
@@ -143,12 +144,12 @@ def _compare(
         raise CrosscheckFailedError(f"{len(failed)} of {counted(len(checks), 'comparison')} differ: {failed[0].what}")
 
 
-def _show_check(check: tables.Check) -> None:
+def _show_check(check: comparison.ComparisonResult) -> None:
     said = ": ".join(part for part in (check.what, check.problem or check.found) if part)
     click.echo(printable(f"{'DIFFERS' if check.problem else 'ok':>9}  {said}"))
 
 
-def _chosen(cases: list[Case], only: Sequence[str]) -> list[Case]:
+def _chosen(cases: list[ScenarioCase], only: Sequence[str]) -> list[ScenarioCase]:
     """The cases that were asked for, by the ids of their scenarios or their own."""
     known = {case.scenario for case in cases} | {case.id for case in cases}
     for name in only:
@@ -157,7 +158,7 @@ def _chosen(cases: list[Case], only: Sequence[str]) -> list[Case]:
     return [case for case in cases if not only or {case.scenario, case.id} & {*only}]
 
 
-def _replay(cases: list[Case], as_json: bool) -> None:
+def _replay(cases: list[ScenarioCase], as_json: bool) -> None:
     with StatusLine() as line:
         line.show(_STARTING, force=True)
         with oracle.session(conf=oracle.QUICK) as spark:
@@ -195,7 +196,7 @@ def _as_json(one: Replayed) -> dict[str, Any]:
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: ScenarioOutcome) -> dict[str, Any]:
     failures = {
         name: {"error": failure.error, "rule": failure.rule, "why": failure.why}
         for name, failure in outcome.failures.items()

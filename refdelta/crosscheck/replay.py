@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from refdelta.crosscheck.oracle_transaction import OnSpark
-from refdelta.crosscheck.scenario_core import OnRefdelta
-from refdelta.crosscheck.scenarios import ALL_COMMIT, Case, Failure, Transaction
+from refdelta.crosscheck.scenario_transactions import CoreTransaction, SparkTransaction
+from refdelta.crosscheck.scenarios import ALL_COMMIT, Failure, ScenarioCase, ScenarioTransaction
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta_storage import LocalStore
 
@@ -20,7 +19,7 @@ _AT_ONCE = 4
 """Most of a scenario on Spark is waiting for tiny jobs."""
 
 
-class Begun(Protocol):
+class BegunTransaction(Protocol):
     """A transaction that has begun, in either engine. ``read``: the files that its predicates chose, where it knows."""
 
     read: frozenset[str] | None
@@ -30,7 +29,7 @@ class Begun(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioOutcome:
     """How a scenario ended in one engine.
 
     Attributes:
@@ -53,9 +52,9 @@ class Outcome:
 class Replayed:
     """A scenario on both engines."""
 
-    case: Case
-    refdelta: Outcome
-    delta_spark: Outcome
+    case: ScenarioCase
+    refdelta: ScenarioOutcome
+    delta_spark: ScenarioOutcome
 
     @property
     def alike(self) -> bool:
@@ -63,7 +62,7 @@ class Replayed:
         return self.refdelta.text == self.delta_spark.text
 
 
-def prepare(case: Case, path: Path) -> None:
+def prepare(case: ScenarioCase, path: Path) -> None:
     """Write version 0."""
     (path / "_delta_log").mkdir(parents=True)
     if case.exists:
@@ -71,9 +70,11 @@ def prepare(case: Case, path: Path) -> None:
         (path / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines) + "\n")
 
 
-def play(case: Case, path: Path, begin: Callable[[Path, Transaction], Begun]) -> Outcome:
+def play(
+    case: ScenarioCase, path: Path, begin: Callable[[Path, ScenarioTransaction], BegunTransaction]
+) -> ScenarioOutcome:
     """Take the steps of a scenario."""
-    begun: dict[str, Begun] = {}
+    begun: dict[str, BegunTransaction] = {}
     failed: dict[str, Failure] = {}
     prepare(case, path)
     for verb, name in case.steps:
@@ -83,20 +84,20 @@ def play(case: Case, path: Path, begin: Callable[[Path, Transaction], Begun]) ->
             failed[name] = failure
     live = load_snapshot(LocalStore(path)).files.column("path").to_pylist()
     read = {name: transaction.read for name, transaction in begun.items() if transaction.read is not None}
-    return Outcome(failed, read, frozenset(live))
+    return ScenarioOutcome(failed, read, frozenset(live))
 
 
-def on_refdelta(case: Case, path: Path) -> Outcome:
+def on_refdelta(case: ScenarioCase, path: Path) -> ScenarioOutcome:
     """Run a scenario on this engine's commit core.
 
     Args:
         case: the scenario.
         path: a folder that does not exist yet.
     """
-    return play(case, path, lambda at, transaction: OnRefdelta(case, at, transaction))
+    return play(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
 
 
-def on_spark(spark: Any, case: Case, path: Path) -> Outcome:
+def on_spark(spark: Any, case: ScenarioCase, path: Path) -> ScenarioOutcome:
     """Run a scenario on delta-spark.
 
     Args:
@@ -105,10 +106,12 @@ def on_spark(spark: Any, case: Case, path: Path) -> Outcome:
         path: a folder that does not exist yet.
     """
     first = next(name for verb, name in case.steps if verb == "commit")
-    return play(case, path, lambda at, transaction: OnSpark(spark, at, transaction, first=transaction.name == first))
+    return play(
+        case, path, lambda at, transaction: SparkTransaction(spark, at, transaction, first=transaction.name == first)
+    )
 
 
-def replay(spark: Any, cases: Sequence[Case], told: Callable[[int], None] = lambda _: None) -> list[Replayed]:
+def replay(spark: Any, cases: Sequence[ScenarioCase], told: Callable[[int], None] = lambda _: None) -> list[Replayed]:
     """Run scenarios on both engines, in a scratch folder.
 
     Args:
@@ -121,7 +124,7 @@ def replay(spark: Any, cases: Sequence[Case], told: Callable[[int], None] = lamb
     """
     with tempfile.TemporaryDirectory(prefix="refdelta-scenarios-") as scratch, ThreadPoolExecutor(_AT_ONCE) as pool:
 
-        def both(numbered: tuple[int, Case]) -> Replayed:
+        def both(numbered: tuple[int, ScenarioCase]) -> Replayed:
             number, case = numbered
             folder = Path(scratch) / str(number)
             return Replayed(case, on_refdelta(case, folder / "ours"), on_spark(spark, case, folder / "theirs"))

@@ -62,7 +62,7 @@ Action = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Transaction:
+class ScenarioTransaction:
     """What one transaction reads and does, in the words of its file."""
 
     name: str
@@ -86,7 +86,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Case:
+class ScenarioCase:
     """A scenario at one level, which is the table's property; ``default`` where the table has none.
 
     Attributes:
@@ -101,7 +101,7 @@ class Case:
     scenario: str
     level: str
     table: dict[str, Any]
-    transactions: dict[str, Transaction]
+    transactions: dict[str, ScenarioTransaction]
     steps: tuple[tuple[str, str], ...]
     then: str
 
@@ -256,7 +256,7 @@ def _txn(app: str, version: int) -> Action:
     return {"txn": {"appId": app, "version": version, "lastUpdated": 1}}
 
 
-def read_scenarios(path: str | Path) -> list[Case]:
+def read_scenarios(path: str | Path) -> list[ScenarioCase]:
     """Read the scenarios of a file, or of the files of a folder, each at all of its levels.
 
     Args:
@@ -281,7 +281,7 @@ def read_scenarios(path: str | Path) -> list[Case]:
     return found
 
 
-def _read_file(file: Path) -> list[Case]:
+def _read_file(file: Path) -> list[ScenarioCase]:
     document = _toml(file)
     beside = file.with_name(TABLES)
     if file == beside:
@@ -310,7 +310,7 @@ def _toml(file: Path) -> dict[str, Any]:
         raise DataFileError(f"not readable as TOML: {error}", file=str(file)) from error
 
 
-def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[Case]:
+def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[ScenarioCase]:
     if "id" not in told:
         raise InvalidArgumentError("it has no id")
     transactions = {name: _transaction(name, body) for name, body in told.items() if name not in _OF_A_SCENARIO}
@@ -323,7 +323,7 @@ def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[Case]:
         raise InvalidArgumentError(f"no isolation level: {min(unknown)}")
     then = told.get("then", ALL_COMMIT)
     return [
-        Case(
+        ScenarioCase(
             scenario=told["id"],
             level=level,
             table=tables[table],
@@ -335,13 +335,13 @@ def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[Case]:
     ]
 
 
-def _transaction(name: str, body: Any) -> Transaction:
+def _transaction(name: str, body: Any) -> ScenarioTransaction:
     if not isinstance(body, dict) or body.keys() - {"reads", "does"} or "does" not in body:
         raise InvalidArgumentError(f"{name} is no transaction: it takes {{ reads = [...], does = [...] }}")
-    return Transaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
+    return ScenarioTransaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
 
 
-def _steps(order: str, transactions: dict[str, Transaction]) -> tuple[tuple[str, str], ...]:
+def _steps(order: str, transactions: dict[str, ScenarioTransaction]) -> tuple[tuple[str, str], ...]:
     steps = [tuple(step.split()) for step in order.split(",")]
     wanted = [(verb, name) for name in transactions for verb in ("begin", "commit")]
     if sorted(steps) != sorted(wanted):
@@ -353,7 +353,7 @@ def _steps(order: str, transactions: dict[str, Transaction]) -> tuple[tuple[str,
     return tuple((verb, name) for verb, name in steps)
 
 
-def _check(case: Case) -> None:
+def _check(case: ScenarioCase) -> None:
     """Find out what no engine could run."""
     begun = case.beginning()
     schema = Schema.from_json(begun[1]["metaData"]["schemaString"]).struct

@@ -16,9 +16,8 @@ import spark_tables
 from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import main
 from refdelta.crosscheck import oracle
-from refdelta.crosscheck.probes import probes
-from refdelta.crosscheck.run import Check, compare_table
-from refdelta.crosscheck.same_rows import compare_rows
+from refdelta.crosscheck.comparison import ComparisonResult, compare_table, probes
+from refdelta.crosscheck.row_comparison import compare_rows
 
 pytestmark = pytest.mark.spark
 
@@ -128,7 +127,7 @@ def test_what_one_of_them_cannot_read_is_a_problem_and_what_neither_can_is_none(
         if file.parent.name != "_delta_log":
             file.unlink()
     checks = {check.what: check for check in compare_table(spark, DeltaTable(path), versions=0, predicates=[])}
-    assert checks["rows"] == Check("rows", "readable in neither")
+    assert checks["rows"] == ComparisonResult("rows", "readable in neither")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from refdelta import errors
 from refdelta.crosscheck.replay import on_refdelta, on_spark
-from refdelta.crosscheck.scenarios import ALL_COMMIT, LEVELS, Case, read_scenarios
+from refdelta.crosscheck.scenarios import ALL_COMMIT, LEVELS, ScenarioCase, read_scenarios
 
 CASES = read_scenarios(Path(__file__).resolve().parents[1] / "scenarios")
 REGISTER = Path(__file__).resolve().parents[2] / "spec_notes" / "divergences.md"
@@ -51,7 +51,7 @@ def test_there_are_scenarios_enough_and_each_says_what_happens():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: Case, tmp_path):
+def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: ScenarioCase, tmp_path):
     outcome = on_refdelta(case, tmp_path / "t").text
     if case.id in DIVERGENCES:
         theirs, ours, _, _ = DIVERGENCES[case.id]

@@ -13,8 +13,8 @@ import pytest
 
 from by_path import loaded
 from refdelta.crosscheck.replay import play
-from refdelta.crosscheck.scenario_core import OnRefdelta
-from refdelta.crosscheck.scenarios import Case, read_scenarios
+from refdelta.crosscheck.scenario_transactions import CoreTransaction
+from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
 from refdelta.errors import ConcurrentModificationError
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_rows_of_one_file_are_deleted_by_two(example, tmp_path):
     assert (caught.value.conflict.rule, caught.value.conflict.version) == ("read-file-removed", 3)
 
 
-class OnExample(OnRefdelta):
+class OnExample(CoreTransaction):
     """A scenario's transaction, with the example's predicates and over its log."""
 
     def __init__(self, module, case, path, transaction):
@@ -157,10 +157,10 @@ SCENARIOS = read_scenarios(ROOT / "tests" / "scenarios")
 
 @pytest.mark.sample(check=40)
 @pytest.mark.parametrize("case", SCENARIOS, ids=lambda case: case.id)
-def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
+def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: ScenarioCase):
     def verdict(outcome):
         return {name: (failure.error, failure.rule) for name, failure in outcome.failures.items()}, outcome.files
 
-    own = play(case, tmp_path / "own", lambda at, transaction: OnRefdelta(case, at, transaction))
+    own = play(case, tmp_path / "own", lambda at, transaction: CoreTransaction(case, at, transaction))
     foreign = play(case, tmp_path / "foreign", lambda at, transaction: OnExample(example, case, at, transaction))
     assert verdict(foreign) == verdict(own)

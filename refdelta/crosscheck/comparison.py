@@ -1,8 +1,9 @@
-"""A table read by refdelta and by delta-spark: do they see the same?"""
+"""Comparison of a table as refdelta reads it with the same table as delta-spark reads it."""
 
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import json
 import re
 import tempfile
@@ -17,8 +18,7 @@ from refdelta.api.table import DeltaTable
 from refdelta.core.log.paths import data_key
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.local_copy import COPY_LIMIT, copied
-from refdelta.crosscheck.probes import probes
-from refdelta.crosscheck.same_rows import compare_rows
+from refdelta.crosscheck.row_comparison import compare_rows
 from refdelta.errors import DeltaError, InvalidArgumentError
 
 VERSIONS: Final = 10
@@ -49,7 +49,7 @@ _HISTORY: Final = (
 
 
 @dataclass(frozen=True)
-class Check:
+class ComparisonResult:
     """One comparison.
 
     Attributes:
@@ -64,7 +64,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Both:
+class ComparedTable:
     """A table, and the place where delta-spark finds it.
 
     Args:
@@ -149,7 +149,7 @@ def compare_table(
     predicates: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     told: Callable[[str], None] = lambda _: None,
-) -> Iterator[Check]:
+) -> Iterator[ComparisonResult]:
     """Compare what refdelta and delta-spark make of a table, at the version of the handle.
 
     Compared are the schema, the rows, the rows' count at the newest versions, the history, DESCRIBE DETAIL (where the
@@ -175,14 +175,14 @@ def compare_table(
     if place is None:
         raise InvalidArgumentError(f"delta-spark reads folders of this machine, and {table.table_uri} is none")
     newest = DeltaTable(table.table_uri, storage_options=storage_options).version() if table.pinned else table.version()
-    both = Both(spark, table, place, storage_options)
+    both = ComparedTable(spark, table, place, storage_options)
     numbers = _numbers(table, versions)
     told("schema")
     schema = _checked("schema", lambda: _schema(both))
     yield schema
     told("rows")
     yield (
-        Check("rows", problem="not compared: the schemas differ")
+        ComparisonResult("rows", problem="not compared: the schemas differ")
         if schema.problem
         else _checked("rows", lambda: _rows(both))
     )
@@ -201,17 +201,17 @@ def compare_table(
         yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
 
 
-def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> Check:
+def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> ComparisonResult:
     """Make one comparison; that one of the two cannot is what it finds."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return Check(what, *look())
+        return ComparisonResult(what, *look())
     except DeltaError as error:
-        return Check(what, problem=f"refdelta: {_line(error)}")
+        return ComparisonResult(what, problem=f"refdelta: {_line(error)}")
     except (PySparkException, Py4JError) as error:
-        return Check(what, problem=f"delta-spark: {_line(error)}")
+        return ComparisonResult(what, problem=f"delta-spark: {_line(error)}")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -225,7 +225,7 @@ def _line(error: Exception) -> str:
     return (said or [type(error).__name__])[0]
 
 
-def _schema(both: Both) -> tuple[str, str | None]:
+def _schema(both: ComparedTable) -> tuple[str, str | None]:
     ours, theirs = json.loads(both.table.schema().to_json()), json.loads(both.frame.schema.json())
     mine, other = ([_field(field) for field in schema["fields"]] for schema in (ours, theirs))
     found = _counted(len(mine), "column")
@@ -252,7 +252,7 @@ def _first_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> str:
     return f"{len(ours)} in refdelta, {len(theirs)} in delta-spark"
 
 
-def _rows(both: Both) -> tuple[str, str | None]:
+def _rows(both: ComparedTable) -> tuple[str, str | None]:
     with tempfile.TemporaryDirectory(prefix="refdelta-crosscheck-") as scratch:
         try:
             found = compare_rows(both.spark, both.table.to_record_batch_reader(), both.frame, Path(scratch))
@@ -273,22 +273,22 @@ def _read(frame: Any) -> str:
     return "read"
 
 
-def _count(both: Both, version: int) -> Check:
+def _count(both: ComparedTable, version: int) -> ComparisonResult:
     """The rows of one version; that neither of the two has it any more is alike too."""
     what = f"count at version {version}"
     location, options = both.table.table_uri, both.storage_options
     mine = _checked(what, lambda: (str(DeltaTable(location, version, options).count()), None))
     other = _checked(what, lambda: (str(oracle.frame(both.spark, both.place, version).count()), None))
     if mine.problem and other.problem:
-        return Check(what, "readable in neither")
+        return ComparisonResult(what, "readable in neither")
     if mine.problem or other.problem:
-        return Check(what, mine.found or other.found, mine.problem or other.problem)
+        return ComparisonResult(what, mine.found or other.found, mine.problem or other.problem)
     counts = _counted(int(mine.found), "row")
     differ = f"{counts} in refdelta, {int(other.found):,} in delta-spark"
-    return Check(what, counts, None if mine.found == other.found else differ)
+    return ComparisonResult(what, counts, None if mine.found == other.found else differ)
 
 
-def _history(both: Both, numbers: range) -> tuple[str, str | None]:
+def _history(both: ComparedTable, numbers: range) -> tuple[str, str | None]:
     limit = len(numbers)
     ours = {entry["version"]: _commit(entry) for entry in both.table.history(limit)}
     # All of it: with a limit delta-spark puts files' times in order from there on, and not from the log's beginning.
@@ -327,7 +327,7 @@ def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | Non
     return next((f"{name} is {ours[name]!r} in refdelta, {theirs[name]!r} in delta-spark" for name in differ), None)
 
 
-def _detail(both: Both) -> tuple[str, str | None]:
+def _detail(both: ComparedTable) -> tuple[str, str | None]:
     ours, theirs = both.table.detail(), oracle.detail(both.spark, both.place)
     mine = {name: _sorted(_plain(ours[here])) for name, here in _DETAIL.items()}
     other = {name: _sorted(_plain(theirs.get(name))) for name in _DETAIL}
@@ -343,7 +343,7 @@ def _sorted(value: Any) -> Any:
     return sorted(value) if isinstance(value, list) else value
 
 
-def _skipping(both: Both, predicate: str | None) -> tuple[str, str | None]:
+def _skipping(both: ComparedTable, predicate: str | None) -> tuple[str, str | None]:
     """Which files are read for a filter, and how many rows match; without one, which files there are."""
     scan = both.table.scan(predicate=predicate)
     explained = scan.explain()
@@ -360,3 +360,56 @@ def _skipping(both: Both, predicate: str | None) -> tuple[str, str | None]:
     else:
         files = f"refdelta reads {len(ours):,} of {_counted(explained.files, 'file')}, delta-spark {len(theirs):,}"
     return f"{counts}; {files}", None if matching == other else f"{counts} in refdelta, {other:,} in delta-spark"
+
+
+# --- filters ------------------------------------------------------------------------------------------------------
+
+
+_AT_MOST: Final = 4
+
+
+def probes(table: DeltaTable) -> list[str]:
+    """A few filters, each on one column, in SQL.
+
+    Args:
+        table: the table.
+
+    Returns:
+        For up to four columns, those first by which the table is partitioned, ``column = value`` with a value that one
+        of the files has; and ``column IS NULL`` for the first.
+    """
+    adds = table.get_add_actions(flatten=True)
+    partitioned = list(table.metadata().partition_columns)
+    names = [*partitioned, *(name for name in table.schema().names if name not in partitioned)]
+    found = []
+    for name in names:
+        known = f"partition.{name}" if name in partitioned else f"min.{name}"
+        if known not in adds.column_names:
+            continue
+        values = adds.column(known).drop_null()
+        text = _sql_literal(values[len(values) // 2].as_py()) if len(values) else None
+        if text is not None:
+            quoted = "`" + name.replace("`", "``") + "`"
+            found.append(f"{quoted} = {text}")
+            if len(found) == 1:
+                found.append(f"{quoted} IS NULL")
+        if len(found) > _AT_MOST:
+            break
+    return found
+
+
+def _sql_literal(value: Any) -> str | None:
+    """A value as SQL, or None where text cannot say it plainly."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case decimal.Decimal():
+            return f"{value:f}BD"
+        case str() if value.isprintable():
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case dt.date() if not isinstance(value, dt.datetime):
+            return f"DATE'{value.isoformat()}'"
+        case _:
+            return None
