@@ -1,5 +1,5 @@
-"""The verifier: an auditor of tables, which trusts neither who wrote them nor what they say of themselves.
+"""The verifier: an audit of a table against PROTOCOL.md, which takes no statement of the log or of its files as true.
 
-It reads a log by its own plain pass over the actions (:mod:`refdelta.core.log.replay` is the definition) and holds what
-it finds against the clauses in ``spec_notes/clauses.md``. Nothing is written.
+It reads the log by a plain pass over the actions (:mod:`refdelta.core.log.replay` is the definition) and compares the
+result with the clauses in ``spec_notes/clauses.md``. It writes nothing.
 """

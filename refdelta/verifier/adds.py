@@ -1,4 +1,4 @@
-"""What the log says of single files: partition values, statistics by name, and what features ask of adds."""
+"""Add actions against the metadata: partition values, names in statistics, and the requirements of features."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _schema(text: str) -> StructType | None:
 
 
 class AddCheck:
-    """Looks at adds, against the metadata in force.
+    """The check of adds against the metadata in force.
 
     Args:
-        state: the state of the version that has them.
+        state: the state of their version.
         report: takes the findings.
     """
 
@@ -54,12 +54,12 @@ class AddCheck:
         )
 
     def all_files(self, where: str) -> None:
-        """Look at all live files: those of a checkpoint."""
+        """Check all live files: those of the checkpoint from which a walk begins."""
         for add in self.state.files.values():
             self.run(add, where, None)
 
     def run(self, add: Add, where: str, line: int | None) -> None:
-        """Note what is wrong with an add."""
+        """Report violations of an add."""
 
         def find(clause: str, message: str) -> None:
             self.report.find(clause, message, version=self.state.version, file=where, line=line)
@@ -69,16 +69,18 @@ class AddCheck:
         known = {physical_name(item) for item in self.partitions}
         for name in add.partition_values.keys() - known:
             if self.schema.fields and not any(item.name == name for item in self.partitions):
-                find("file-3", f"{add.path!r} has a value of {name!r}, which is no partition column")
+                find("file-3", f"{add.path!r} has a partition value of {name!r}, which is not a partition column")
         self._statistics(add, find)
         if self.counted and physical_rows(add) is None:
-            find("iceberg-2", f"icebergCompat is active, and {add.path!r} does not say how many rows it has")
+            find("iceberg-2", f"icebergCompat is active, and {add.path!r} has no numRecords")
 
     def _partition(self, add: Add, item: StructField, find: _Find) -> None:
         name = physical_name(item)
         if name not in add.partition_values:
             if item.name in add.partition_values:
-                find("map-5", f"the partition values of {add.path!r} have {item.name!r}, not {name!r}")
+                find(
+                    "map-5", f"the partition values of {add.path!r} have {item.name!r}, not the physical name {name!r}"
+                )
             else:
                 find("file-3", f"{add.path!r} has no value of the partition column {item.name!r}")
             return
@@ -96,7 +98,7 @@ class AddCheck:
                 for name in found if isinstance(found, dict) else ():
                     logical = self.schema.find(name)
                     if name not in physical and logical is not None and physical_name(logical) != logical.name:
-                        find("map-5", f"{part} of {add.path!r} has {name!r}, which is no physical name")
+                        find("map-5", f"{part} of {add.path!r} has {name!r}, which is not a physical name")
             check_form(stats, self.schema, find)
         for path in self.clustered:
             leaf = self._leaf(path)

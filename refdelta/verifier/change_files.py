@@ -42,7 +42,7 @@ _SIGNS = {INSERT: 1, AFTER_UPDATE: 1, DELETE: -1, BEFORE_UPDATE: -1}
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A file whose rows came (1) or went (-1) with a version; 0: it is a change file, which says so of each."""
+    """A file whose rows a version added (sign 1) or removed (-1), or a change file (0), whose rows have their own."""
 
     path: str
     size: int
@@ -53,14 +53,14 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class VersionChange:
-    """What a version with change files changed.
+    """The change files of a version, and the data files that it added and removed.
 
     Attributes:
         version: the version.
-        metadata: in force in it.
+        metadata: the metadata in force.
         by_id: whether columns are mapped by id.
         recorded: its change files.
-        rows: the files that it added and removed; None where the log does not say which rows these have.
+        rows: the data files that it added and removed; None if the log does not say which rows these have.
     """
 
     version: int
@@ -70,35 +70,40 @@ class VersionChange:
     rows: tuple[ChangedFile, ...] | None
 
     def paths(self) -> Iterable[str]:
-        """Of all files, as the log has them."""
+        """The paths of all these files, as the log writes them."""
         return [part.path for part in (*self.recorded, *(self.rows or ()))]
 
 
 @dataclass(frozen=True)
 class _Sum:
-    """Rows that came less those that went: how many, and the sum of their numbers."""
+    """The added rows minus the removed rows: their number, and the sum of their hashes modulo 2**64."""
 
     rows: int
-    numbers: int
+    hashes: int
 
     def __add__(self, other: _Sum) -> _Sum:
-        return _Sum(self.rows + other.rows, (self.numbers + other.numbers) % 2**64)
+        return _Sum(self.rows + other.rows, (self.hashes + other.hashes) % 2**64)
 
 
 class ChangesCheck:
-    """Looks at change files.
+    """The check of change files.
 
     Args:
         store: the table's folder.
         report: takes the findings.
-        sizes: of the files that are there; VACUUM takes change files after a while, and files that were removed.
+        sizes: the sizes of the files that exist, by key: VACUUM removes old change files and removed data files.
     """
 
     def __init__(self, store: Store, report: Report, sizes: Mapping[str, int]):
         self.store, self.report, self.sizes = store, report, sizes
 
     def run(self, changes: list[VersionChange], sample: int | None) -> None:
-        """Look at the kinds of changes of so many change files, and at all changes of versions with so many files."""
+        """Check the change types in a sample of change files, and all changes of a sample of versions.
+
+        Args:
+            changes: the versions with change files.
+            sample: the number of change files to read, and again the number of files for whole versions; None for all.
+        """
         files = [(one, part) for one in changes for part in one.recorded if self._key(part.path) in self.sizes]
         some, strange = chosen(files, sample), set[int | None]()
         for report in self._executor(part for _, part in some).map(self._kinds, some):
@@ -124,7 +129,7 @@ class ChangesCheck:
     def _is_whole(self, one: VersionChange) -> bool:
         return one.rows is not None and all(self._key(path) in self.sizes for path in one.paths())
 
-    # --- kinds -----------------------------------------------------------------------------------------------------
+    # --- change types ------------------------------------------------------------------------------------------------
 
     def _kinds(self, task: tuple[VersionChange, ChangedFile]) -> Report:
         report, (one, part) = Report(self.report.uri), task
@@ -139,7 +144,7 @@ class ChangesCheck:
             report.find("cdf-4", found, version=one.version, file=key)
         return report
 
-    # --- the difference of two versions ----------------------------------------------------------------------------
+    # --- the difference of two versions ------------------------------------------------------------------------------
 
     def _difference(self, one: VersionChange) -> None:
         parts = (*one.recorded, *(one.rows or ()))
@@ -147,16 +152,16 @@ class ChangesCheck:
             plan = _ChangeReads(one)
             sums = list(self._executor(parts).map(lambda part: self._sum(plan, part), parts))
         except (DeltaError, pa.ArrowException) as error:
-            self.report.skip(f"what version {one.version} changed: {error}")
+            self.report.skip(f"the change files of version {one.version}: {error}")
             return
         self.report.checked["versions with change files"] += 1
-        told = sum(sums[: len(one.recorded)], _Sum(0, 0))
-        done = sum(sums[len(one.recorded) :], _Sum(0, 0))
-        if told != done:
-            what = f"tell of {told.rows:+} rows, and its data files make {done.rows:+}"
-            if told.rows == done.rows:
-                what = "have other rows than those by which its data files differ from the version before"
-            self.report.find("cdf-3", f"its change files {what}", version=one.version, file=one.recorded[0].path)
+        recorded = sum(sums[: len(one.recorded)], _Sum(0, 0))
+        changed = sum(sums[len(one.recorded) :], _Sum(0, 0))
+        if recorded != changed:
+            message = f"the change files add up to {recorded.rows:+} rows, and the data files to {changed.rows:+}"
+            if recorded.rows == changed.rows:
+                message = "the rows of the change files are not the difference of the data files to the version before"
+            self.report.find("cdf-3", message, version=one.version, file=one.recorded[0].path)
 
     def _sum(self, plan: _ChangeReads, part: ChangedFile) -> _Sum:
         result = _Sum(0, 0)
@@ -172,8 +177,8 @@ class ChangesCheck:
         return result
 
 
-def what_changed(commit: LoggedCommit, before: StateBefore, after: State) -> VersionChange | None:
-    """What a version changed; None where it has no change files."""
+def version_change(commit: LoggedCommit, before: StateBefore, after: State) -> VersionChange | None:
+    """The change files and the changed data files of a version; None if it has no change files."""
     actions = commit.actions
     if after.metadata is None or not any(isinstance(action, Cdc) for action in actions):
         return None
@@ -199,7 +204,7 @@ def _changed_file(add: Add, sign: int) -> ChangedFile:
 
 
 class _ChangeReads:
-    """How the files of a version are read."""
+    """The way in which the files of a version are read."""
 
     def __init__(self, one: VersionChange):
         self.schema = parse_schema(one.metadata.schema_string)
@@ -221,7 +226,7 @@ class _ChangeReads:
 
 
 def chosen(files: list[Any], sample: int | None) -> list[Any]:
-    """So many files, spread evenly over all."""
+    """A sample of files, spread evenly over all; all of them if ``sample`` is None."""
     if sample is None or sample >= len(files):
         return files
     return [files[number * len(files) // sample] for number in range(sample)]
@@ -232,17 +237,17 @@ def _signed(rows: pa.RecordBatch, sign: int) -> _Sum:
 
 
 def _unknown_kinds(parquet: Any) -> str | None:
-    """What is wrong with the kinds of changes of a file."""
+    """The message if a change file lacks ``_change_type`` or has other values in it; None if it is valid."""
     if CHANGE_TYPE.name not in parquet.schema_arrow.names:
-        return f"it has no column {CHANGE_TYPE.name}"
+        return f"the change file has no column {CHANGE_TYPE.name}"
     for batch in parquet.iter_batches(columns=[CHANGE_TYPE.name]):
         kinds = set(pc.unique(batch.column(0).cast(pa.string())).to_pylist())
         if not kinds <= _SIGNS.keys():
-            return f"its {CHANGE_TYPE.name} has {sorted(map(str, kinds - _SIGNS.keys()))}"
+            return f"{CHANGE_TYPE.name} has the invalid values {sorted(map(str, kinds - _SIGNS.keys()))}"
     return None
 
 
-# --- hashes of sets of rows ---------------------------------------------------------------------------------------
+# --- hashes of sets of rows ------------------------------------------------------------------------------------------
 
 
 _NULL, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
@@ -250,7 +255,11 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def row_sum(batch: pa.RecordBatch) -> int:
-    """The sum of the numbers of all rows, modulo 2**64."""
+    """The sum of the hashes of all rows, modulo 2**64.
+
+    Two multisets of rows have the same sum if they are equal, and almost never otherwise. So sets can be compared of
+    which neither is in memory as a whole.
+    """
     rows = np.zeros(batch.num_rows, np.uint64)
     for column in batch.columns:
         rows = _mixed(rows * _STEP + numbers(column))
@@ -258,7 +267,7 @@ def row_sum(batch: pa.RecordBatch) -> int:
 
 
 def numbers(array: pa.Array) -> Numbers:
-    """A number for each value, the same for equal ones, in whichever of Arrow's layouts they come."""
+    """A hash for each value. Equal values have equal hashes in all of Arrow's layouts."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pt.is_dictionary(array.type):
@@ -270,7 +279,7 @@ def numbers(array: pa.Array) -> Numbers:
 
 
 def _valid(array: pa.Array) -> Numbers:
-    """Of values that are not null; at nulls, anything."""
+    """Hashes of values that are not null; at nulls the result is undefined."""
     kind = array.type
     if pt.is_null(kind):
         return np.zeros(len(array), np.uint64)
@@ -280,7 +289,7 @@ def _valid(array: pa.Array) -> Numbers:
             found = _mixed(found * _STEP + numbers(inner))
         return found
     if pt.is_map(kind):
-        # The order of entries means nothing.
+        # The order of entries has no meaning.
         return _within(_mixed(numbers(array.keys) * _STEP + numbers(array.items)), array.offsets)
     if pt.is_list(kind) or pt.is_large_list(kind):
         return _within(numbers(array.values), array.offsets, ordered=True)
@@ -302,7 +311,7 @@ def _valid(array: pa.Array) -> Numbers:
 
 
 def _floats(values: NDArray[Any]) -> Numbers:
-    """NaN is one value, and so are the two zeros."""
+    """Hashes of floating-point values: all NaN are equal, and so are the two zeros."""
     wide = values.astype(np.float64) + 0.0
     wide[np.isnan(wide)] = np.nan
     return wide.view(np.uint64)
@@ -329,7 +338,7 @@ def _within(inner: Numbers, offsets: pa.Array, *, ordered: bool = False) -> Numb
 
 
 def _powers(offsets: NDArray[np.int64]) -> Numbers:
-    """For each element of lists that follow each other, a number that goes by its place in its list."""
+    """A number for each element of consecutive lists, which depends on its index in its list."""
     lengths = np.diff(offsets)
     places = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], lengths)
     powers: Numbers = np.cumprod(np.full(int(lengths.max(initial=0)), _STEP), dtype=np.uint64)
@@ -344,7 +353,7 @@ def _sums(values: Numbers, offsets: NDArray[np.int64]) -> Numbers:
 
 
 def _mixed(values: Numbers) -> Numbers:
-    """Each number as another one, each bit of which depends on all of its bits."""
+    """Mix each number: every bit of the result depends on all of its bits."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     mixed: Numbers = values ^ (values >> np.uint64(31))

@@ -51,19 +51,19 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 
-# Structs beside the actions' own fields: they say again what stands there as text.
+# Structs that repeat fields of the actions, which have them as text.
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass
 class CheckpointContent:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Attributes:
-        actions: all actions, those in sidecars included.
-        inside: how many file actions stand in the checkpoint itself.
-        outside: how many stand in sidecars.
-        columns: the fields that ``add`` and ``remove`` and ``protocol`` have there.
+        actions: all actions, including those in sidecars.
+        inside: the number of file actions in the checkpoint itself.
+        outside: the number of file actions in its sidecars.
+        columns: the fields of each column of its files.
     """
 
     actions: list[AnyAction] = field(default_factory=list)
@@ -73,7 +73,7 @@ class CheckpointContent:
 
 
 class CheckpointCheck:
-    """Reads a checkpoint and compares it.
+    """The check of a checkpoint: its form, and its content against a state.
 
     Args:
         store: the table's folder.
@@ -86,12 +86,12 @@ class CheckpointCheck:
         self.store, self.checkpoint, self.log, self.report = store, checkpoint, log, report
 
     def find(self, clause: str, message: str, file: str | None = None) -> None:
-        """Note a finding of this checkpoint."""
+        """Add a finding of this checkpoint."""
         where = file or self.checkpoint.keys[0]
         self.report.find(clause, message, version=self.checkpoint.version, file=where)
 
     def read(self) -> CheckpointContent | None:
-        """All actions, with what is wrong with their form as findings; None where the checkpoint cannot be read."""
+        """Read all actions and check their form. Returns None if the checkpoint cannot be read."""
         content = CheckpointContent()
         try:
             begins = []
@@ -101,13 +101,13 @@ class CheckpointCheck:
             self._parts(content.actions, begins)
             self._sidecars(content)
         except InvalidLogError as error:
-            self.find("check-1", f"it cannot be read: {error.reason}")
+            self.find("check-1", f"the checkpoint cannot be read: {error.reason}")
             return None
         self._form(content)
         return content
 
     def compare(self, content: CheckpointContent, state: State) -> None:
-        """Hold the checkpoint against the state of its version."""
+        """Compare the checkpoint with the state of its version."""
         own = State()
         own.step(self.checkpoint.version, content.actions)
         compare_states(own, state, self.checkpoint.mtime_ms, lambda message: self.find("check-1", message))
@@ -120,9 +120,9 @@ class CheckpointCheck:
         ends = [*begins[1:], len(actions)]
         stray = scattered([actions[begin:end] for begin, end in zip(begins, ends, strict=True)])
         if stray is not None:
-            message = f"{stray!r} stands in another part than files of the same hash"
+            message = f"{stray!r} is in another part than files with the same hash"
             where = self.checkpoint.keys[0]
-            # Nobody reads less for it.
+            # No reader depends on it.
             self.report.find("check-18", message, version=self.checkpoint.version, file=where, severity="warning")
 
     def _take(self, key: str, content: CheckpointContent, into: list[AnyAction]) -> None:
@@ -150,7 +150,7 @@ class CheckpointCheck:
                     for row in batch.to_pylist(maps_as_pydicts="lossy"):
                         yield from _actions(row, key)
         except ObjectNotFoundError as error:
-            raise InvalidLogError("it is gone", file=key) from error
+            raise InvalidLogError("the file does not exist any more", file=key) from error
 
     def _sidecars(self, content: CheckpointContent) -> None:
         content.inside = sum(isinstance(action, (Add, Remove)) for action in content.actions)
@@ -162,18 +162,20 @@ class CheckpointCheck:
                 continue
             size = self.log.sidecars.get(key.rpartition("/")[2])
             if size is None:
-                self.find("check-16", "a checkpoint names this sidecar, but it does not exist", key)
+                self.find("check-16", "a checkpoint names this sidecar, and it does not exist", key)
                 continue
             if size != action.size_in_bytes:
-                self.find("check-13", f"the sidecar has {size} bytes, {action.size_in_bytes} by the checkpoint", key)
+                self.find(
+                    "check-13", f"the sidecar has {size} bytes, and the checkpoint says {action.size_in_bytes}", key
+                )
             files: list[AnyAction] = []
             self._take(key, content, files)
             if not all(isinstance(one, (Add, Remove)) for one in files):
-                self.find("check-13", "a sidecar holds adds and removes, and no other action", key)
+                self.find("check-13", "the sidecar holds actions other than add and remove", key)
             content.outside += len(files)
             content.actions += files
 
-    # --- its form --------------------------------------------------------------------------------------------------
+    # --- form --------------------------------------------------------------------------------------------------------
 
     def _form(self, content: CheckpointContent) -> None:
         counts = Counter[type](type(action) for action in content.actions)
@@ -181,14 +183,14 @@ class CheckpointCheck:
             if isinstance(action, Remove) and (action.stats is not None or action.tags):
                 self.find("check-9", f"the remove of {action.path!r} has statistics or tags")
             if isinstance(action, DomainMetadata) and action.removed:
-                self.find("check-1", f"the domain {action.domain!r} is removed, and in the checkpoint")
+                self.find("check-1", f"the checkpoint has the removed domain {action.domain!r}")
             if isinstance(action, CheckpointMetadata) and action.version != self.checkpoint.version:
-                self.find("check-12", f"its checkpointMetadata is of version {action.version}")
+                self.find("check-12", f"its checkpointMetadata has the version {action.version}")
         for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
             if counts[kind] != 1:
-                self.find("check-1", f"it has {counts[kind]} {name} actions")
+                self.find("check-1", f"the checkpoint has {counts[kind]} {name} actions, not one")
         if counts[CommitInfo] or counts[Cdc]:
-            self.find("check-8", "it has a commitInfo, or a cdc action")
+            self.find("check-8", "the checkpoint has a commitInfo or a cdc action")
         self._spec(counts, content)
         self._features(content)
 
@@ -197,13 +199,15 @@ class CheckpointCheck:
         allowed = protocol is not None and "v2Checkpoint" in (protocol.writer_features or ())
         second = counts[CheckpointMetadata] or counts[Sidecar] or self.checkpoint.kind == "uuid"
         if second and counts[CheckpointMetadata] != 1:
-            self.find("check-12", f"it has {counts[CheckpointMetadata]} checkpointMetadata actions")
+            self.find(
+                "check-12", f"the checkpoint has {counts[CheckpointMetadata]} checkpointMetadata actions, not one"
+            )
         if second and not allowed:
-            self.find("check-11", "it is of the V2 form, and the table has no feature v2Checkpoint")
+            self.find("check-11", "the checkpoint has the V2 form, and the table does not support v2Checkpoint")
         if self.checkpoint.kind == "multipart" and (second or allowed):
-            self.find("check-11", "it is in several parts, where the table has v2Checkpoint")
+            self.find("check-11", "the checkpoint has several parts, and the table supports v2Checkpoint")
         if content.inside and content.outside:
-            where = f"{content.inside} file actions are in it, and {content.outside} in its sidecars"
+            where = f"the checkpoint has {content.inside} file actions itself, and {content.outside} in its sidecars"
             self.find("check-13", where)
 
     def _features(self, content: CheckpointContent) -> None:
@@ -215,11 +219,11 @@ class CheckpointCheck:
                 ("writerFeatures", protocol.writer_features, protocol.min_writer_version >= 7),
             ):
                 if needs != (listed is not None):
-                    self.find("check-10", f"{name} {'is missing' if needs else 'is there'}: {protocol}")
+                    self.find("check-10", f"{name} {'is missing' if needs else 'must be absent'}: {protocol}")
 
 
 def _columns(schema: Any) -> Iterator[str]:
-    """The columns to read: of actions, without what says again as structs what they say as text."""
+    """The columns to read: the actions, without the parsed structs."""
     for name in schema.names:
         if name not in ACTIONS and name != "commitInfo":
             continue
@@ -237,13 +241,13 @@ def _actions(row: dict[str, Any], key: str) -> Iterator[AnyAction]:
             continue
         known = _without_nulls(body)
         if not known or (name != "commitInfo" and _EMPTY.get(name, "path") not in known):
-            continue  # some writers leave a struct of nulls where there is no action
+            continue  # some writers store a struct of nulls for an absent action
         action = decode_action({name: known}, key)
         if action is not None:
             yield action
 
 
-# The field without which a struct is no action.
+# The field of each action without which its struct is empty.
 _EMPTY = {
     "protocol": "minReaderVersion",
     "metaData": "id",
@@ -254,7 +258,7 @@ _EMPTY = {
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are there; a vector or a format of nulls is none. Values of maps may be null."""
+    """The fields that are not null, also of the vector and of the format. Values of maps may be null."""
     found = {name: value for name, value in body.items() if value is not None}
     vector = found.get("deletionVector")
     if isinstance(vector, dict):
@@ -266,7 +270,7 @@ def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-# --- parsed statistics and partition values -----------------------------------------------------------------------
+# --- parsed statistics and partition values --------------------------------------------------------------------------
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -274,12 +278,12 @@ _MILLISECOND = 1000
 
 
 class ParsedCheck:
-    """Looks at the structs of a checkpoint.
+    """The check of ``stats_parsed`` and ``partitionValues_parsed`` of a checkpoint against the log.
 
     Args:
         store: the table's folder.
         state: the state of its version.
-        find: takes what is wrong, and the file.
+        find: takes the message of a finding, and the key of the file.
     """
 
     def __init__(self, store: Store, state: State, find: Callable[[str, str], None]):
@@ -298,7 +302,7 @@ class ParsedCheck:
         ]
 
     def run(self, keys: Iterable[str]) -> None:
-        """Look at each Parquet file that lists files."""
+        """Check each Parquet file of the checkpoint that lists files."""
         for key in keys:
             try:
                 with log_errors(key):
@@ -317,7 +321,7 @@ class ParsedCheck:
             try:
                 rows = batch.column("add").drop_null().to_pylist(maps_as_pydicts="lossy")
             except (ValueError, OverflowError):
-                continue  # dates that Python has not
+                continue  # dates outside of the range of Python
             for row in rows:
                 if row.get("path") is not None:
                     self._row(row, names, key)
@@ -330,7 +334,7 @@ class ParsedCheck:
         if row.get("stats_parsed") is not None and add.stats:
             self._stats(row["stats_parsed"], add, key)
         elif "stats_parsed" not in names and add.stats and self.state.is_on("delta.checkpoint.writeStatsAsStruct"):
-            self.find(f"{add.path!r} has statistics, and the checkpoint no stats_parsed", key)
+            self.find(f"{add.path!r} has statistics, and the checkpoint has no stats_parsed", key)
         self._partitions(row.get("partitionValues_parsed"), add, key)
 
     def _stats(self, parsed: dict[str, Any], add: Add, key: str) -> None:
@@ -344,7 +348,7 @@ class ParsedCheck:
             said, text = _internal(lookup(parsed, path)), lookup(stats, path)
             right = None if text is None else statistic(text, kind)
             if said is not None and right is not None and not _same(said, right, kind):
-                self.find(f"{'.'.join(path)} of {add.path!r} is {said!r} in stats_parsed, {right!r} in stats", key)
+                self.find(f"{'.'.join(path)} of {add.path!r} is {said!r} in stats_parsed, and {right!r} in stats", key)
 
     def _partitions(self, parsed: dict[str, Any] | None, add: Add, key: str) -> None:
         for item in self.partitions if parsed is not None else ():
@@ -355,7 +359,9 @@ class ParsedCheck:
                 continue  # a finding of the commit
             said = _internal((parsed or {}).get(name))
             if (said is None) != (right is None) or (said is not None and not _same(said, right, item.type)):
-                self.find(f"{name} of {add.path!r} is {said!r} in partitionValues_parsed, by the log {right!r}", key)
+                self.find(
+                    f"{name} of {add.path!r} is {said!r} in partitionValues_parsed, and {right!r} in the log", key
+                )
 
 
 _LONG = next(kind for kind, bits in INTEGRAL.items() if bits == 64)
@@ -378,7 +384,7 @@ def _same(said: Any, right: Any, kind: DataType) -> bool:
     return True
 
 
-# --- checkpoints in several parts ---------------------------------------------------------------------------------
+# --- checkpoints in several parts ------------------------------------------------------------------------------------
 
 
 SEED = 42  # Spark's; also the hash of null
@@ -386,7 +392,9 @@ _MASK = 0xFFFFFFFF
 
 
 def spark_hash(text: str | None, seed: int = SEED) -> int:
-    """Spark's ``hash`` of a text, as a signed number of 32 bits. What is left of four bytes goes in byte by byte."""
+    """Spark's ``hash`` of a string: Murmur3 of 32 bits, as a signed number. The bytes after the last whole word of four
+    are mixed in one by one.
+    """
     if text is None:
         return _signed(seed & _MASK)
     data, found = text.encode(), seed & _MASK
@@ -415,7 +423,10 @@ def _signed(value: int) -> int:
 
 
 def scattered(parts: Sequence[Iterable[AnyAction]]) -> str | None:
-    """A file that stands in another part than those with which it belongs; None where there is none.
+    """A file that is in another part than the files with the same hash; None if there is none.
+
+    Spark distributes rows over the parts by a hash. The specification requires this hash of the path, or of path and
+    deletion vector: all files with the same remainder of it are in one part (PROTOCOL.md, "Multi-part checkpoint").
 
     Args:
         parts: the actions of each part.

@@ -1,4 +1,4 @@
-"""Version checksums against the state (PROTOCOL.md, "Version Checksum File", "State Validation")."""
+"""Version checksums against the state of their version (PROTOCOL.md, "Version Checksum File", "State Validation")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ChecksumCheck:
-    """Looks at the checksum of a version.
+    """The check of the checksum of a version.
 
     Args:
         store: the table's folder.
@@ -36,11 +36,11 @@ class ChecksumCheck:
         self.file = checksum_key(state.version)
 
     def find(self, clause: str, message: str) -> None:
-        """Note a finding of this checksum."""
+        """Add a finding of this checksum."""
         self.report.find(clause, message, version=self.state.version, file=self.file)
 
     def run(self) -> None:
-        """Note what is not as the state is."""
+        """Report the differences from the state."""
         try:
             with store_errors(f"read {self.file}"):
                 data = self.store.get(self.file)
@@ -62,7 +62,7 @@ class ChecksumCheck:
 
     def _equal(self, name: str, said: Any, found: Any) -> None:
         if said is not None and said != found:
-            self.find("crc-2", f"{name} is {said}, by the commits {found}")
+            self.find("crc-2", f"{name} is {said}; the commits give {found}")
 
     def _sums(self, checksum: VersionChecksum) -> None:
         sums = self.state.sums
@@ -74,10 +74,10 @@ class ChecksumCheck:
     def _actions(self, checksum: VersionChecksum) -> None:
         protocol, metadata = self.state.protocol, self.state.metadata
         if protocol is not None and protocol_facts(protocol) != protocol_facts(checksum.protocol):
-            self.find("crc-2", f"its protocol is {checksum.protocol}, by the commits {protocol}")
+            self.find("crc-2", f"its protocol is {checksum.protocol}; the commits give {protocol}")
         if metadata is not None:
             for name in metadata_differences(checksum.metadata, metadata):
-                self.find("crc-2", f"its metadata has another {name} than the commits")
+                self.find("crc-2", f"{name} of its metadata differs from the commits")
         if checksum.set_transactions is not None:
             said = {txn.app_id: txn.version for txn in checksum.set_transactions}
             self._equal("setTransactions", said, {name: txn.version for name, txn in self.state.txns.items()})
@@ -92,7 +92,9 @@ class ChecksumCheck:
             return
         said = checksum.in_commit_timestamp
         if kept(protocol, metadata) != (said is not None):
-            self.find("crc-5", f"inCommitTimestampOpt is {said}, and timestamps are {'off' if said else 'on'}")
+            self.find(
+                "crc-5", f"inCommitTimestampOpt is {said}, and in-commit timestamps are {'off' if said else 'on'}"
+            )
         elif self.state.timestamp is not None:
             self._equal("inCommitTimestampOpt", said, self.state.timestamp)
 
@@ -101,7 +103,7 @@ class ChecksumCheck:
         rising = all(low < high for low, high in pairwise(bounds))
         lengths = {len(bounds), len(histogram.file_counts), len(histogram.total_bytes)}
         if not bounds or bounds[0] != 0 or not rising or len(lengths) != 1:
-            self.find("crc-6", "the histogram of sizes has not the form that it should have")
+            self.find("crc-6", "the histogram of file sizes does not have the specified form")
             return
         counts, sizes = Counter[int](), Counter[int]()
         for add in self.state.files.values():
@@ -124,4 +126,4 @@ class ChecksumCheck:
             said = sorted(str(add.get("path")) for add in listed if isinstance(add, dict))
             found = sorted(add.path for add in self.state.files.values())
             if said != found:
-                self.find("crc-2", f"allFiles lists {len(said)} files, and others are live: {len(found)}")
+                self.find("crc-2", f"allFiles lists {len(said)} files, which are not the {len(found)} live files")

@@ -1,6 +1,6 @@
-"""The clauses of PROTOCOL.md that a verification looks for, in our own words.
+"""The clauses of PROTOCOL.md that a verification checks, in our own words.
 
-They are those of ``spec_notes/clauses.md`` that are "verified" there.
+These are the clauses marked "verified" in ``spec_notes/clauses.md``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 
 class ProtocolClause(NamedTuple):
-    """A clause.
+    """A clause of PROTOCOL.md.
 
     Attributes:
         level: MUST, SHOULD or MAY.
-        section: the heading in PROTOCOL.md that it stands under.
-        text: what it asks, in our own words.
+        section: the heading in PROTOCOL.md of the section that has it.
+        text: the requirement, in our own words.
     """
 
     level: str
@@ -22,19 +22,19 @@ class ProtocolClause(NamedTuple):
     text: str
 
 
-# By the heading that they stand under.
+# By the heading of their section.
 _TEXTS: Final = {
     "Delta Table Specification": {
-        "log-2": "versions follow on from each other: between the oldest that is kept and the newest none is missing",
+        "log-2": "versions are consecutive: between the oldest in the log and the newest none is missing",
     },
     "Delta Log Entries": {
         "log-3": "each line is one JSON object with one action, which has its required fields",
     },
     "Action Reconciliation": {
-        "log-7": "the actions of a V2 checkpoint stand in no commit",
+        "log-7": "a commit has no actions of a V2 checkpoint",
     },
     "Log Compaction Files": {
-        "log-8": "a compacted file holds what reconciliation makes of its commits",
+        "log-8": "a compacted file holds the reconciled actions of its commits",
         "log-9": "a compacted file has no commitInfo, and ends at a later version than it begins",
     },
     "Delta Log Entries (Requirements for Writers)": {
@@ -49,39 +49,39 @@ _TEXTS: Final = {
         "action-9": "a commit does not add and remove the same path with the same deletion vector",
         "action-10": "a path that is live with another deletion vector is added only where that one is removed in "
         "the same commit",
-        "action-11": "an add without dataChange is of a file that is live already, or comes with removes whose rows "
-        "it holds",
+        "action-11": "an add without dataChange is of a file that is live already, or comes with removes of the rows "
+        "that it holds",
         "action-12": "a remove without dataChange comes with adds that hold its rows",
         "action-14": "a remove with extendedFileMetadata has partitionValues and size",
-        "action-15": "a remove says when it was; a tombstone stays until it has expired",
+        "action-15": "a remove has a deletionTimestamp; a tombstone is kept until it has expired",
         "path-1": "a path is a URI reference, and decoded before use",
-        "file-1": "a live file is there, and is as long as the log says",
+        "file-1": "a live file exists, and has the size that the log says",
         "dv-6": "a remove names the vector of the logical file that it removes",
     },
     "Add CDC File": {
         "action-13": "dataChange of a cdc file is false",
     },
     "Domain Metadata": {
-        "action-18": "domains stand only in a table whose writerFeatures have domainMetadata",
+        "action-18": "only a table whose writerFeatures have domainMetadata has domains",
     },
     "Consistency Between Table Metadata and Data Files": {
         "file-2": "each column of a data file is one of the table's",
         "file-3": "a file has a value for every partition column",
     },
     "Data Files": {
-        "file-6": "data files lie in folders whose names do not begin with an underscore, but where a partition "
-        "column's does",
+        "file-6": "data files are in folders whose names do not begin with an underscore, unless the name of a "
+        "partition column does",
     },
     "Delta Data Type to Parquet Type Mappings": {
         "file-7": "a column of a file has the type of the table's, or one that widens to it",
     },
     "Schema Serialization Format": {
         "file-8": "no value is null where the schema has none",
-        "schema-1": "schemas are JSON, and come back as they were, unknown metadata of fields included",
+        "schema-1": "a schema is JSON, and is preserved with unknown metadata of fields",
         "schema-2": "names are unique regardless of their case",
     },
     "Partition Value Serialization": {
-        "part-3": "a partition value reads as one of its column's type",
+        "part-3": "a partition value can be parsed as the type of its column",
     },
     "Table Features for New and Existing Tables": {
         "feature-3": "reader version 3 needs writer version 7, and lists of features that agree",
@@ -90,31 +90,30 @@ _TEXTS: Final = {
         "feature-4": "nothing is removed where `delta.appendOnly` is true",
     },
     "Supported Features": {
-        "feature-5": "a feature stays in the protocol once it is there, but where it is dropped as the "
-        "specification has it",
+        "feature-5": "a feature in the protocol stays there until it is dropped by the specified procedure",
     },
     "Active Features": {
-        "feature-6": "what the metadata uses the protocol supports",
+        "feature-6": "the protocol supports the features that the metadata uses",
     },
     "Timestamp without timezone (TimestampNtz)": {
         "ntz-1": "a table with such columns has readers 3, writers 7 and the feature",
     },
     "Checkpoints": {
-        "check-1": "a checkpoint has the whole state, and tombstones that are not expired",
+        "check-1": "a checkpoint has the whole state, and the tombstones that have not expired",
     },
     "Last Checkpoint File": {
-        "check-6": "`_last_checkpoint` may be missing, old or broken; its checksum tells",
-        "check-17": "`_last_checkpoint` names a checkpoint that is there, and counts its actions right",
+        "check-6": "`_last_checkpoint` may be missing, old or broken; its checksum shows whether it is intact",
+        "check-17": "`_last_checkpoint` names a checkpoint that exists, with the right number of actions",
     },
     "Metadata Cleanup": {
-        "check-7": "a checkpoint covers the commits that cleanup removes, and the commit of the checkpoint itself "
-        "stays",
-        "check-16": "sidecars of a checkpoint that is there stay, and those of the last day",
+        "check-7": "a checkpoint covers the commits that cleanup removes, and the commit of the checkpoint itself is "
+        "kept",
+        "check-16": "sidecars of existing checkpoints are kept, and sidecars of the last day",
     },
     "Checkpoints (Requirements for Writers)": {
         "check-8": "a checkpoint has no commitInfo and no change data",
-        "check-14": "statistics and partition values stand as structs, and as JSON, where the properties say so, "
-        "and say the same",
+        "check-14": "statistics and partition values are stored as structs and as JSON as the properties say, and "
+        "agree",
     },
     "Checkpoint Schema": {
         "check-9": "removes in a checkpoint have no statistics and no tags",
@@ -125,14 +124,14 @@ _TEXTS: Final = {
     },
     "V2 Spec": {
         "check-12": "a V2 checkpoint has one checkpointMetadata, of its version",
-        "check-13": "file actions of a V2 checkpoint are all in it or all in its sidecars, which are there and lie "
-        "in `_sidecars`",
+        "check-13": "file actions of a V2 checkpoint are all in it or all in its sidecars, which exist and are in "
+        "`_sidecars`",
     },
     "Multi-part checkpoint": {
         "check-18": "parts are made by Spark's hash of the logical file; we write no such checkpoint",
     },
     "Version Checksum File": {
-        "crc-2": "what a checksum says is what reconciliation gives",
+        "crc-2": "the values of a checksum are those that reconciliation gives",
     },
     "Version Checksum File Schema": {
         "crc-4": "a checksum is one JSON object with its required fields; metadata and protocol count one each",
@@ -143,9 +142,9 @@ _TEXTS: Final = {
         "other",
     },
     "Deletion Vector Format": {
-        "dv-2": "size, CRC-32 and cardinality of a vector are those that the log and its file say",
-        "dv-3": "vectors are written in the portable form; in files they are framed by a length and a CRC-32, "
-        "behind a version byte",
+        "dv-2": "size, CRC-32 and cardinality of a vector are those in the log and in its file",
+        "dv-3": "vectors are written in the portable form; in files they are framed by a length and a CRC-32, after a "
+        "version byte",
         "dv-8": "a vector names only rows that its file has",
     },
     "Deletion Vectors": {
@@ -159,27 +158,27 @@ _TEXTS: Final = {
         "dv-9": "a descriptor is of type u, i or p; an inline one has no offset",
     },
     "Per-file Statistics": {
-        "stats-1": "no live value lies outside of its column's bounds: cut strings are rounded, times too",
-        "stats-3": "tight bounds are reached by a live row, up to where they are cut",
+        "stats-1": "no live value is outside of the bounds of its column: truncated strings and timestamps are rounded",
+        "stats-3": "tight bounds are values of live rows, except where they are truncated",
         "stats-4": "numRecords counts all rows of the file",
-        "stats-5": "nullCount counts the nulls; with wide bounds, 0 and numRecords alone say something, and that of "
-        "live rows",
+        "stats-5": "nullCount is the number of nulls; with wide bounds only 0 and numRecords have a meaning, for live "
+        "rows",
         "stats-6": "statistics are JSON that mirrors the schema, by physical names",
     },
     "Statistics for Variant Columns": {
-        "stats-7": "bounds of variants are variants of normalized paths, of one type a path",
+        "stats-7": "bounds of variants are variants of normalized paths, with one type for each path",
     },
     "Column Mapping": {
         "map-2": "every column, nested ones too, has a physical name and an id of its own",
-        "map-6": "physical name and id of a column stay as they are; no other column ever gets them",
+        "map-6": "physical name and id of a column do not change, and no other column ever gets them",
     },
     "Writer Requirements for Column Mapping": {
-        "map-3": "`delta.columnMapping.maxColumnId` is no smaller than any id, and never goes down",
+        "map-3": "`delta.columnMapping.maxColumnId` is no smaller than any id, and never decreases",
         "map-4": "files have the physical names, and the ids as field ids",
-        "map-5": "partition values, statistics and clustering columns go by physical names",
+        "map-5": "partition values, statistics and clustering columns use physical names",
     },
     "Column Invariants": {
-        "rows-1": "no row breaks an invariant: it is true for each",
+        "rows-1": "an invariant is true for every row",
     },
     "CHECK Constraints": {
         "rows-2": "every constraint is true for every row",
@@ -190,14 +189,15 @@ _TEXTS: Final = {
     },
     "Identity Columns": {
         "rows-8": "the step is not 0; the high-water mark is the last value in the direction of the step",
-        "rows-9": "where users may give no values, each is the start and a number of steps, and occurs once",
+        "rows-9": "without explicit inserts, each value is the start plus a multiple of the step, and occurs once",
     },
     "Writer Version Requirements": {
-        "rows-12": "marks of rules stand only where the protocol has their feature",
+        "rows-12": "field metadata of invariants, generated, identity and default columns requires the feature in the "
+        "protocol",
     },
     "Writer Requirements for AddCDCFile": {
-        "cdf-3": "where the feed is on, a commit that changes rows other than by plain inserts and deletes has cdc "
-        "files",
+        "cdf-3": "with the change data feed enabled, a commit that changes rows other than by plain inserts and "
+        "deletes has cdc files",
     },
     "Change Data Files": {
         "cdf-4": "change files have `_change_type`, of the four kinds, in every row",
@@ -206,24 +206,25 @@ _TEXTS: Final = {
     "Writer Requirements for In-Commit Timestamps": {
         "ict-2": "the commitInfo comes first and has a timestamp: the time, or one more than that of the version "
         "before",
-        "ict-3": "where they are turned on later, the metadata says from which version and time on",
-        "ict-4": "the commit that turns them on is later than the file of the version before",
+        "ict-3": "if in-commit timestamps are enabled later, the metadata has the version and the time from which "
+        "they exist",
+        "ict-4": "the timestamp of the commit that enables them is later than the commit file of the version before",
     },
     "Writer Requirements for Row Tracking": {
         "track-1": "where the feature is supported and not suspended, every new add has a baseRowId, and default "
         "ids are unique in a version",
         "track-2": "the high-water mark is no lower than any id that was assigned; new ids are above the mark before",
         "track-3": "a new add has its version as defaultRowCommitVersion",
-        "track-4": "adds and removes of a path that was there keep baseRowId and defaultRowCommitVersion",
-        "track-5": "where it is enabled, every live file has both, and the names of the two hidden columns are set "
-        "and are no column's",
+        "track-4": "adds and removes of a path that existed before keep baseRowId and defaultRowCommitVersion",
+        "track-5": "where row tracking is enabled, every live file has both, and the names of the two materialized "
+        "columns are set and differ from all columns",
         "track-6": "stable ids are unique in a version",
     },
     "Row Tracking": {
         "track-10": "row tracking is not enabled and suspended at once",
     },
     "Writer Requirements for Clustered Table": {
-        "cluster-1": "the clustering columns stand in the domain `delta.clustering`, by physical names",
+        "cluster-1": "the clustering columns are in the domain `delta.clustering`, by physical names",
         "cluster-2": "adds have statistics of the clustering columns",
         "cluster-3": "a table is not clustered and partitioned at once",
     },
@@ -237,15 +238,14 @@ _TEXTS: Final = {
         "iceberg-1": "column mapping is on, and deletion vectors are not",
         "iceberg-2": "every live file counts its rows",
         "iceberg-3": "files hold their partition columns",
-        "iceberg-4": "the schema has no type but the allowed ones: V1 takes no array, map or void; neither takes "
-        "void or variant",
+        "iceberg-4": "the schema has only allowed types: no array, map or void in V1, no void or variant in either",
     },
     "Writer Requirements for IcebergCompatV2": {
         "iceberg-5": "elements, keys and values have ids of their own, in their field's metadata",
         "iceberg-7": "V1 and V2 are not active at once",
     },
     "Writer Requirements for Variant Data Type": {
-        "variant-2": "they are written as value and metadata, where shredding is not enabled",
+        "variant-2": "variants are written as value and metadata, where shredding is not enabled",
     },
 }
 _WEAKER: Final = {
@@ -261,4 +261,4 @@ CLAUSES: Final = {
     for section, texts in _TEXTS.items()
     for name, text in texts.items()
 }
-"""By their ids."""
+"""The clauses by their ids."""

@@ -46,15 +46,15 @@ NESTED_IDS = "delta.columnMapping.nested.ids"
 
 @dataclass(frozen=True)
 class SchemaPart:
-    """A field of the schema, or what an array or a map of it holds.
+    """A field of the schema, or the element, key or value type within it.
 
     Attributes:
-        name: the dotted path of names that people know; ``element``, ``key`` and ``value`` within arrays and maps.
-        path: the same of physical names.
+        name: the dotted path of logical names; ``element``, ``key`` and ``value`` within arrays and maps.
+        path: the path of physical names.
         type: its type.
-        field: the nearest field, which has the metadata.
-        within: the path from that field to here: empty for the field itself.
-        parents: the fields that it lies in, from the outermost inwards.
+        field: the nearest enclosing field, which has the metadata; the field itself if it is one.
+        within: the path from that field to this part: empty for the field itself.
+        parents: the enclosing fields, from the outermost inwards.
     """
 
     name: str
@@ -66,12 +66,12 @@ class SchemaPart:
 
     @property
     def leaf(self) -> bool:
-        """Whether it is of a type without parts."""
+        """True if its type has no parts."""
         return not is_nested(self.type)
 
 
 def parts(schema: StructType) -> Iterator[SchemaPart]:
-    """All fields at any depth, and what is in arrays and maps."""
+    """All fields at any depth, and the elements, keys and values of arrays and maps."""
     yield from _of_struct(schema, "", (), ())
 
 
@@ -102,17 +102,17 @@ def _step(part: SchemaPart, name: str, kind: DataType, parents: tuple[StructFiel
 
 
 def fields(schema: StructType) -> Iterator[SchemaPart]:
-    """The fields alone, at any depth."""
+    """The fields at any depth, without elements, keys and values."""
     return (part for part in parts(schema) if not part.within)
 
 
 def nested_ids(part: SchemaPart) -> dict[str, Any]:
-    """The ids of what is in the arrays and maps of a field, by its own spelling of their paths."""
+    """The ids of the elements, keys and values within a field, by their paths as its metadata writes them."""
     found = part.field.metadata.get(NESTED_IDS)
     return dict(found) if isinstance(found, dict) else {}
 
 
-# --- column mapping -----------------------------------------------------------------------------------------------
+# --- column mapping --------------------------------------------------------------------------------------------------
 
 
 _MAX_ID = "delta.columnMapping.maxColumnId"
@@ -120,13 +120,13 @@ _MAX_ID = "delta.columnMapping.maxColumnId"
 
 @dataclass
 class KnownNames:
-    """What columns have been called, over all versions that were seen.
+    """The physical names and ids of columns, over all versions so far.
 
     Attributes:
-        ids: physical path to id, since columns were mapped last.
+        ids: physical path to id, since column mapping was last enabled.
         paths: id to physical path, likewise.
         highest: the greatest ``maxColumnId``, likewise.
-        columns: physical path and id of all columns that have been.
+        columns: pairs of physical path and id of all columns of all versions.
     """
 
     ids: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class KnownNames:
 
 
 class MappingCheck:
-    """Looks at the schema of a table whose columns are mapped.
+    """The check of a schema with column mapping.
 
     Args:
         state: the state of the version.
@@ -149,10 +149,10 @@ class MappingCheck:
         self.state, self.schema, self.known, self.find = state, schema, known, find
 
     def run(self) -> None:
-        """Note what breaks a rule."""
+        """Report violations."""
         state = self.state
         if not state.supports("columnMapping") or state.property("delta.columnMapping.mode") == "none":
-            # Columns that are mapped anew get new ids.
+            # Columns get new ids when mapping is enabled again.
             self.known.ids.clear()
             self.known.paths.clear()
             self.known.highest = 0
@@ -162,7 +162,7 @@ class MappingCheck:
         for part in fields(self.schema):
             number = part.field.metadata.get(FIELD_ID)
             if not isinstance(number, int) or isinstance(number, bool) or not -(2**31) <= number < 2**31:
-                self.find("map-2", f"column {part.name} has no id of 32 bits: {number!r}")
+                self.find("map-2", f"the id of column {part.name} is {number!r}, not a 32-bit integer")
             else:
                 self._id(part, number, ids)
             if not isinstance(part.field.metadata.get(PHYSICAL_NAME), str):
@@ -178,20 +178,20 @@ class MappingCheck:
         if twin != part.name:
             self.find("map-2", f"columns {twin} and {part.name} have the id {number}")
             return
-        # RESTORE brings a column back as it was, from before a mapping that was given up, too.
+        # RESTORE returns a column with its old name and id, also from before column mapping was removed.
         again = (part.path, number) in self.known.columns
         self.known.columns.add((part.path, number))
         before = self.known.ids.setdefault(part.path, number)
         if before != number and not again:
-            self.find("map-6", f"the id of column {part.name} was {before}, and is {number}")
+            self.find("map-6", f"the id of column {part.name} changed from {before} to {number}")
         path = self.known.paths.setdefault(number, part.path)
         if path != part.path and not again:
             was = ".".join(path)
-            self.find("map-6", f"the id {number} of column {part.name} was that of the column {was}")
+            self.find("map-6", f"the id {number} of column {part.name} was the id of column {was} before")
         self.known.ids[part.path], self.known.paths[number] = number, part.path
 
     def _nested(self, ids: dict[int, str]) -> None:
-        """Ids of elements, keys and values, where icebergCompatV2 asks for them."""
+        """Check the ids of elements, keys and values, which icebergCompatV2 requires."""
         state = self.state
         wanted = state.supports("icebergCompatV2") and state.is_on("delta.enableIcebergCompatV2")
         for part in parts(self.schema):
@@ -201,34 +201,37 @@ class MappingCheck:
             number = nested_ids(part).get(".".join(own))
             if number is None:
                 if wanted:
-                    self.find("iceberg-5", f"{part.name} has no id")
+                    self.find("iceberg-5", f"{part.name} has no id, which icebergCompatV2 requires")
             elif not isinstance(number, int) or ids.setdefault(number, part.name) != part.name:
-                self.find("iceberg-5", f"the id {number!r} of {part.name} is that of {ids.get(number)}")
+                self.find(
+                    "iceberg-5",
+                    f"the id {number!r} of {part.name} is not an integer, or is the id of {ids.get(number)}",
+                )
 
     def _highest(self, used: int) -> None:
         metadata = self.state.metadata
         stored = ((metadata.configuration if metadata else None) or {}).get(_MAX_ID)
         if stored is None or not stored.isdecimal():
-            self.find("map-3", f"{_MAX_ID} is {stored!r}, and columns have ids up to {used}")
+            self.find("map-3", f"{_MAX_ID} is {stored!r}, not a number; the highest id of a column is {used}")
             return
         highest = int(stored)
         if highest < used:
-            self.find("map-3", f"{_MAX_ID} is {highest}, and columns have ids up to {used}")
+            self.find("map-3", f"{_MAX_ID} is {highest}, lower than the highest id of a column, {used}")
         if highest < self.known.highest:
-            self.find("map-3", f"{_MAX_ID} went down from {self.known.highest} to {highest}")
+            self.find("map-3", f"{_MAX_ID} decreased from {self.known.highest} to {highest}")
         self.known.highest = max(self.known.highest, highest)
 
 
-# --- type widening ------------------------------------------------------------------------------------------------
+# --- type widening ---------------------------------------------------------------------------------------------------
 
 
 _CHANGES = "delta.typeChanges"
-# Parquet holds these alike, and engines let columns pass from one to the next before there was a feature for it.
+# Parquet stores these alike, and engines widened columns among them before there was a feature for it.
 _SMALL = (BYTE, SHORT, INTEGER)
 
 
 def may_widen(narrow: DataType, wide: DataType) -> bool:
-    """Whether the specification has this change of a type."""
+    """True if the specification allows this change of a type."""
     match narrow, wide:
         case DecimalType(), DecimalType():
             more, further = wide.precision - narrow.precision, wide.scale - narrow.scale
@@ -242,10 +245,10 @@ def may_widen(narrow: DataType, wide: DataType) -> bool:
 
 
 def check_changes(state: State, before: str | None, schema: StructType, find: Find) -> None:
-    """Look at the changes that fields record, and at columns that are of another type than under the schema before.
+    """Check the type changes that fields record, and the columns whose type differs from the schema before.
 
-    What counts is the type that a column had when a live file was written: where a version is restored, the files with
-    wider values are gone.
+    A change counts from the type that a column had when a live file was written: after a version is restored, the files
+    with wider values are no longer live.
     """
     now = {part.path: part for part in parts(schema)}
     if _widens(state):
@@ -284,9 +287,12 @@ def _recorded(part: SchemaPart, find: Find) -> None:
     for change in changes if isinstance(changes, list) else [changes]:
         types = _types(change)
         if types is None:
-            find("widen-1", f"a change of column {part.name} is not recorded as it should be: {change!r}")
+            find("widen-1", f"column {part.name} records a type change that has not the specified form: {change!r}")
         elif not may_widen(*types):
-            find("widen-1", f"column {part.name} changed from {types[0]} to {types[1]}, which is no widening")
+            find(
+                "widen-1",
+                f"column {part.name} records a change from {types[0]} to {types[1]}, which is not a supported widening",
+            )
 
 
 def _types(change: Any) -> tuple[DataType, DataType] | None:
@@ -307,15 +313,15 @@ _WRAP = '{"type":"struct","fields":[{"name":"x","type":"%s","nullable":true,"met
 def _changed(was: SchemaPart, now: SchemaPart, state: State, find: Find) -> None:
     what = f"column {now.name} changed from {was.type} to {now.type}"
     if not may_widen(was.type, now.type):
-        find("widen-3", f"{what}, and files that were there stay")
+        find("widen-3", f"{what}, which is not a widening, and live files have the old type")
         return
     if was.type in _SMALL and now.type in _SMALL:
         return
     if not _widens(state):
-        find("widen-3", f"{what}, and the protocol has no typeWidening")
+        find("widen-3", f"{what}, and the table does not support typeWidening")
         return
     path = ".".join(now.within)
     changes = now.field.metadata.get(_CHANGES)
     recorded = [_types(c) for c in changes if c.get("fieldPath", "") == path] if isinstance(changes, list) else []
     if not recorded or recorded[-1] is None or recorded[-1][1] != now.type:
-        find("widen-3", f"{what}, and its field does not record it")
+        find("widen-3", f"{what}, and its field does not record the change in {_CHANGES}")

@@ -1,5 +1,6 @@
-"""Commits: legal by themselves, and after the versions before them (PROTOCOL.md, "Delta Log Entries", "Add File and
-Remove File", "Append-only Tables", "In-Commit Timestamps").
+"""Commits: their validity by themselves, and after the versions before them.
+
+PROTOCOL.md, "Delta Log Entries", "Add File and Remove File", "Append-only Tables", "In-Commit Timestamps".
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class CommitFindings:
-    """A check of one commit, whose findings name its version and its file.
+    """The base of checks of one commit: their findings have its version and its file.
 
     Attributes:
         commit: the commit.
@@ -46,7 +47,7 @@ class CommitFindings:
     report: Report
 
     def find(self, clause: str, message: str, line: ActionLine | None = None, *, warning: bool = False) -> None:
-        """Note a finding of this commit."""
+        """Add a finding of this commit."""
         self.report.find(
             clause,
             message,
@@ -58,11 +59,11 @@ class CommitFindings:
 
 
 class CommitCheck(CommitFindings):
-    """Looks at one commit.
+    """The check of one commit by itself.
 
     Args:
         commit: the commit.
-        table_uri: where the table is, by which absolute paths are told.
+        table_uri: the location of the table, to resolve absolute paths.
         report: takes the findings.
     """
 
@@ -70,7 +71,7 @@ class CommitCheck(CommitFindings):
         self.commit, self.table_uri, self.report = commit, table_uri, report
 
     def run(self) -> None:
-        """Note what breaks a rule."""
+        """Report violations."""
         self._first_version()
         self._duplicates()
         for line in self.commit.lines:
@@ -90,28 +91,28 @@ class CommitCheck(CommitFindings):
             for clause, what, name in _names(line.action):
                 first = seen.setdefault((clause, what), line)
                 if first is not line:
-                    self.find(clause, f"{name}; line {first.number} has one already", line)
+                    self.find(clause, f"{name}; the first is on line {first.number}", line)
         added = {file_key(line.action): line for line in self.commit.lines if isinstance(line.action, Add)}
         for line in self.commit.lines:
             if isinstance(line.action, Remove) and file_key(line.action) in added:
-                what = f"is added with the same deletion vector on line {added[file_key(line.action)].number}"
-                self.find("action-9", f"{line.action.path!r} is removed, and {what}", line)
+                message = f"{line.action.path!r} is removed, and added with the same deletion vector on line"
+                self.find("action-9", f"{message} {added[file_key(line.action)].number}", line)
 
     def _line(self, line: ActionLine) -> None:
         match line.action:
             case Sidecar() | CheckpointMetadata():
-                self.find("log-7", "an action that belongs in a checkpoint", line)
+                self.find("log-7", "sidecar and checkpointMetadata actions are allowed only in a checkpoint", line)
             case Add() as add:
                 self._path(add.path, line)
                 self._vector(add, line)
                 self._statistics(add, line)
                 if add.size < 0:
-                    self.find("file-1", f"a size of {add.size}", line)
+                    self.find("file-1", f"the size of {add.path!r} is {add.size}, which is negative", line)
             case Remove() as remove:
                 self._path(remove.path, line)
                 self._vector(remove, line)
                 if remove.extended_file_metadata and (remove.partition_values is None or remove.size is None):
-                    self.find("action-14", "extendedFileMetadata is true, but partitionValues or size is missing", line)
+                    self.find("action-14", "extendedFileMetadata is true, and partitionValues or size is missing", line)
                 if remove.deletion_timestamp is None:
                     self.find("action-15", "the remove has no deletionTimestamp", line)
             case Cdc() as cdc:
@@ -137,7 +138,7 @@ class CommitCheck(CommitFindings):
         if isinstance(line.action, Cdc):
             added = any(isinstance(o.action, Add) and o.action.path == path for o in self.commit.lines)
             if not change_data and not added:
-                self.find("cdf-5", f"the change file {path!r} is not in _change_data", line)
+                self.find("cdf-5", f"the change file {path!r} is not in the folder _change_data", line)
         elif isinstance(line.action, Add) and hidden:
             self.find("file-6", f"the data file {path!r} is in the hidden folder {hidden[0]!r}", line)
 
@@ -146,7 +147,7 @@ class CommitCheck(CommitFindings):
         if vector is None:
             return
         if vector.storage_type == "i" and vector.offset is not None:
-            self.find("dv-9", "an inline deletion vector with an offset", line)
+            self.find("dv-9", "an inline deletion vector has an offset", line)
         try:
             locate(vector)
             if vector.storage_type == "i":
@@ -154,24 +155,24 @@ class CommitCheck(CommitFindings):
         except DeltaError as error:
             self.find("dv-9", str(error), line)
         except ValueError as error:
-            self.find("dv-9", f"an inline deletion vector that is no z85: {error}", line)
+            self.find("dv-9", f"an inline deletion vector is not valid Z85: {error}", line)
         if isinstance(action, Add) and physical_rows(action) is None:
-            self.find("dv-5", f"{action.path!r} has a deletion vector, and its statistics no numRecords", line)
+            self.find("dv-5", f"{action.path!r} has a deletion vector, but its statistics do not have numRecords", line)
 
     def _statistics(self, add: Add, line: ActionLine) -> None:
         if not add.stats:
             return
         found = load_stats(add.stats)
         if not isinstance(found, dict) or parse_stats(add.stats) is None:
-            self.find("stats-6", f"the statistics of {add.path!r} are not what the specification describes", line)
+            self.find("stats-6", f"the statistics of {add.path!r} are not a JSON object of the specified form", line)
             return
         count = found.get("numRecords")
         if count is not None and (not isinstance(count, int) or count < 0):
-            self.find("stats-4", f"numRecords of {add.path!r} is {count}", line)
+            self.find("stats-4", f"numRecords of {add.path!r} is {count!r}, not a number of rows", line)
 
 
 def _names(action: AnyAction) -> list[tuple[str, object, str]]:
-    """What a commit may have once: by clause, by what tells it apart, in words."""
+    """The keys that may occur once in a commit: for each its clause, the key, and the message if it occurs again."""
     match action:
         case Add():
             return [("action-1", ("add", action.path), f"another add of {action.path!r}")]
@@ -190,34 +191,35 @@ def _names(action: AnyAction) -> list[tuple[str, object, str]]:
     return []
 
 
-# --- after the versions before ------------------------------------------------------------------------------------
+# --- after the versions before ---------------------------------------------------------------------------------------
 
 
 _OF_MERGE = ("numTargetRowsUpdated", "numTargetRowsCopied")
 
 
 def _changed_nothing(metrics: dict[str, Any]) -> bool:
-    """Whether a MERGE wrote files anew of which no row is another, as old versions of delta-spark do."""
+    """True for a MERGE that rewrote files without a change of a row, as old versions of delta-spark do."""
     names = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
     return all(metrics.get(name) == "0" for name in names)
 
 
 class StateBefore:
-    """What a check needs of the state that a commit meets, taken before the state goes on.
+    """The facts of the state before a commit that the checks of the commit need.
 
     Attributes:
-        live: by path of the commit, the live files that it has.
-        seen: the logical files of the commit that are live, or were.
-        known_paths: the paths of the commit that some version before has had.
+        live: by path of the commit, the live files with that path.
+        seen: the logical files of the commit that are live, or have a tombstone.
+        known_paths: the paths of the commit that an earlier version had.
         protocol: the protocol in force.
         metadata: the metadata in force.
-        appends_only: whether nothing could be removed.
+        appends_only: whether the table was append-only.
         vectors: whether new deletion vectors were allowed.
-        feed: whether changes had to be told.
+        feed: whether the change data feed was enabled.
         timestamp: the in-commit timestamp of the version before.
-        stamped: whether the version before had to have one.
+        stamped: whether in-commit timestamps were enabled.
         version: the version before; -1 before the first.
-        file_time: when the file of that version was written, in milliseconds since 1970; None where that is not known.
+        file_time: the modification time of the commit file of that version, in milliseconds since 1970; None if it
+            is not known.
     """
 
     def __init__(self, state: State, commit: LoggedCommit, file_time: int | None = None):
@@ -244,12 +246,12 @@ def _stamped(state: State) -> bool:
 
 
 class HistoryCheck(CommitFindings):
-    """Looks at a commit and at the states before and behind it.
+    """The check of a commit against the states before and after it.
 
     Args:
         commit: the commit.
-        before: what it met.
-        after: the state behind it.
+        before: the state before it.
+        after: the state after it.
         report: takes the findings.
     """
 
@@ -259,7 +261,7 @@ class HistoryCheck(CommitFindings):
         self.removes = [(line, line.action) for line in commit.lines if isinstance(line.action, Remove)]
 
     def run(self) -> None:
-        """Note what breaks a rule."""
+        """Report violations."""
         self._logical_files()
         self._vectors()
         self._rearranged()
@@ -268,10 +270,14 @@ class HistoryCheck(CommitFindings):
         self._changes()
         if not self.after.supports("domainMetadata"):
             for line in self.commit.lines:
-                # The commit that drops the feature may take the domains away.
+                # The commit that drops the feature may remove the domains.
                 if isinstance(line.action, DomainMetadata) and not line.action.removed:
                     domain = line.action.domain
-                    self.find("action-18", f"the domain {domain!r}, and no feature domainMetadata", line)
+                    self.find(
+                        "action-18",
+                        f"it sets the domain {domain!r}, and the table does not support domainMetadata",
+                        line,
+                    )
 
     def _live(self, path: str) -> list[Add]:
         return self.before.live.get(same_path(path), [])
@@ -281,36 +287,48 @@ class HistoryCheck(CommitFindings):
         for line, add in self.adds:
             others = [one for one in self._live(add.path) if file_key(one) != file_key(add)]
             if any(file_key(one) not in removed for one in others):
-                self.find("action-10", f"{add.path!r} is live with another deletion vector, which stays", line)
+                self.find(
+                    "action-10",
+                    f"{add.path!r} is live with another deletion vector, which the commit does not remove",
+                    line,
+                )
         for line, remove in self.removes:
             live = self._live(remove.path)
             if live and file_key(remove) not in map(file_key, live):
-                self.find("dv-6", f"{remove.path!r} is live, but not with the deletion vector of this remove", line)
+                self.find(
+                    "dv-6", f"{remove.path!r} is live with another deletion vector than that of this remove", line
+                )
 
     def _vectors(self) -> None:
         for line, add in self.adds:
             if add.deletion_vector is None:
                 continue
             if not self.after.supports("deletionVectors"):
-                self.find("dv-7", f"{add.path!r} has a deletion vector, and the table no feature deletionVectors", line)
+                self.find(
+                    "dv-7", f"{add.path!r} has a deletion vector, and the table does not support deletionVectors", line
+                )
             elif (
                 file_key(add) not in self.before.seen
                 and not self.before.vectors
                 and not self.after.is_on("delta.enableDeletionVectors")
             ):
-                self.find("dv-4", f"a new deletion vector of {add.path!r}; they are not enabled", line)
+                self.find(
+                    "dv-4", f"{add.path!r} has a new deletion vector, and delta.enableDeletionVectors is not true", line
+                )
 
     def _rearranged(self) -> None:
-        """What comes without dataChange holds the rows of what goes without it."""
+        """Files added without dataChange hold the rows of the files removed without it."""
         added, gone = list[Add](), list[Add]()
         for line, add in self.adds:
             if add.data_change:
                 continue
             again = [one for one in self._live(add.path) if file_key(one) == file_key(add)]
             if again:
-                continue  # its statistics or tags are new
+                continue  # only its statistics or tags change
             if not self.removes:
-                self.find("action-11", f"{add.path!r} is new and has no dataChange, and nothing is removed", line)
+                self.find(
+                    "action-11", f"the new file {add.path!r} has dataChange=false, and the commit removes no file", line
+                )
                 return
             added.append(add)
         known = True
@@ -321,27 +339,29 @@ class HistoryCheck(CommitFindings):
             gone += live
             known = known and bool(live)
             if not self.adds and any(rows_of(one) != 0 for one in live):
-                self.find("action-12", f"{remove.path!r} is removed without dataChange, and nothing is added", line)
+                self.find(
+                    "action-12", f"{remove.path!r} is removed with dataChange=false, and the commit adds no file", line
+                )
                 return
         coming, going = [rows_of(add) for add in added], [rows_of(add) for add in gone]
         if not known or None in coming or None in going or not (added or gone):
             return
         new, old = sum(filter(None, coming)), sum(filter(None, going))
         if new > old:
-            self.find("action-11", f"files without dataChange add {new} rows, and remove {old}")
+            self.find("action-11", f"the files added with dataChange=false have {new} rows, those removed have {old}")
         elif new < old:
-            self.find("action-12", f"files without dataChange remove {old} rows, and add {new}")
+            self.find("action-12", f"the files removed with dataChange=false have {old} rows, those added have {new}")
 
     def _append_only(self) -> None:
         if not (self.before.appends_only and _appends_only(self.after)):
             return
         for line, remove in self.removes:
             if remove.data_change is not False:
-                self.find("feature-4", f"{remove.path!r} is removed from a table that is append-only", line)
+                self.find("feature-4", f"{remove.path!r} is removed, and the table is append-only", line)
 
     def _changes(self) -> None:
-        """Change files are needed where rows were updated, or copied to new files: without them, readers take all rows
-        of a new file as inserted, and all rows of a removed one as deleted (PROTOCOL.md, "Change Data Files").
+        """Change files are required where rows were updated, or copied to new files: without them, readers take all
+        rows of a new file as inserted, and all rows of a removed one as deleted (PROTOCOL.md, "Change Data Files").
         """
         on = self.after.is_on("delta.enableChangeDataFeed") and self.after.supports("changeDataFeed")
         if not (on and self.before.feed) or any(isinstance(line.action, Cdc) for line in self.commit.lines):
@@ -353,14 +373,14 @@ class HistoryCheck(CommitFindings):
         paths = {remove.path for _, remove in self.removes if remove.data_change is not False}
         new = [line for line, add in self.adds if add.data_change and add.path not in paths]
         if operation == "UPDATE" and paths and new:
-            self.find("cdf-3", "an UPDATE wrote files, and no change files", new[0])
-        # Only rows of a file that is gone can have been copied. Other new rows were appended in the same commit.
+            self.find("cdf-3", "an UPDATE wrote data files and no change files", new[0])
+        # Only rows of a removed file can have been copied. Other new rows were appended in the same commit.
         gone = paths - {add.path for _, add in self.adds}
         if operation == "DELETE" and gone and new and metrics.get("numCopiedRows") != "0":
-            self.find("cdf-3", "a DELETE wrote files, and no change files", new[0])
+            self.find("cdf-3", "a DELETE copied rows to new data files and wrote no change files", new[0])
         merged = any(metrics.get(name, "0") != "0" for name in _OF_MERGE) and not _changed_nothing(metrics)
         if operation == "MERGE" and paths and new and merged:
-            self.find("cdf-3", "a MERGE updated or copied rows, and wrote no change files", new[0])
+            self.find("cdf-3", "a MERGE updated or copied rows and wrote no change files", new[0])
 
     # --- in-commit timestamps --------------------------------------------------------------------------------------
 
@@ -370,19 +390,19 @@ class HistoryCheck(CommitFindings):
         if not _stamped(self.after):
             return
         if stamp is None:
-            self.find("ict-2", "the first action is no commitInfo with an inCommitTimestamp", _first(self.commit))
+            self.find("ict-2", "the first action is not a commitInfo with an inCommitTimestamp", _first(self.commit))
             return
         if self.before.timestamp is not None and self.before.stamped and stamp <= self.before.timestamp:
             self.find(
                 "ict-2",
-                f"its inCommitTimestamp {stamp} is not later than {self.before.timestamp} of the version before",
+                f"its inCommitTimestamp {stamp} is not later than that of the version before, {self.before.timestamp}",
                 _first(self.commit),
             )
         if self.before.version >= 0 and not self.before.stamped:
             self._turned_on(stamp)
             file_time = self.before.file_time
             if file_time is not None and stamp <= file_time:
-                message = f"its inCommitTimestamp {stamp} is not later than {file_time}, when the version before came"
+                message = f"inCommitTimestamp {stamp} is not later than the file of the version before, {file_time}"
                 self.find("ict-4", message, _first(self.commit), warning=True)
 
     def _stamp(self) -> int | None:
@@ -401,15 +421,17 @@ class HistoryCheck(CommitFindings):
         for name, value in wanted.items():
             found = configuration.get(name)
             if found != value:
-                self.find("ict-3", f"{name} is {found}, where timestamps were turned on with {value}")
+                self.find(
+                    "ict-3", f"{name} is {found}; the commit that enables in-commit timestamps must set it to {value}"
+                )
 
 
 _SAME_TIME_MS = 60 * 60 * 1000
 
 
 def own_file_time(commit: LoggedCommit, mtime_ms: int | None) -> int | None:
-    """When the file of a commit was written: None where that is far from what the commit says, so that the file was
-    copied since.
+    """The modification time of the file of a commit, in milliseconds since 1970; None if it is far from the time in the
+    commit, since the file was copied then.
     """
     first = _first(commit)
     said = first.action.fields.get("timestamp") if first is not None and isinstance(first.action, CommitInfo) else None

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OldVector:
-    """A deletion vector that some version has named, and how many rows its file has by the log."""
+    """A deletion vector that a version named, and the number of rows of its file by the log."""
 
     version: int
     path: str
@@ -64,13 +64,13 @@ class OldVector:
 
 
 class DataCheck:
-    """Looks at the data files of a version.
+    """The check of the data files of a version.
 
     Args:
         store: the table's folder.
-        state: the version.
+        state: the state of the version.
         report: takes the findings.
-        progress: told after each file.
+        progress: called after each file.
     """
 
     def __init__(self, store: Store, state: State, report: Report, progress: Callable[[str, int, int], None]):
@@ -89,12 +89,12 @@ class DataCheck:
         )
 
     def run(self, sample: int | None, vectors: Iterable[OldVector], changes: Iterable[VersionChange]) -> None:
-        """Look at all files' names and sizes, and into so many of them; into all where ``sample`` is None.
+        """Check existence and size of all files, and the content of a sample of them.
 
         Args:
-            sample: how many.
-            vectors: those that versions before have named.
-            changes: what versions with change files have changed.
+            sample: the number of files to read; None for all.
+            vectors: the deletion vectors of all versions.
+            changes: the versions with change files.
         """
         changes = list(changes)
         live = {vector.unique_id for vector in (add.deletion_vector for add in self.state.files.values()) if vector}
@@ -107,7 +107,7 @@ class DataCheck:
         ChangesCheck(self.store, self.report, sizes).run(changes, sample)
 
     def _sizes(self, old: Iterable[OldVector], changes: Iterable[VersionChange]) -> dict[str, int]:
-        """The sizes of the files that the log names, as far as they are there."""
+        """The sizes of the files that the log names and that exist, by key."""
         wanted = {self._key(add.path) for add in self.state.files.values()}
         wanted |= {self._vector_key(one) for one in old}
         wanted |= {self._key(path) for changed in changes for path in changed.paths()}
@@ -127,14 +127,14 @@ class DataCheck:
             return False
         size = sizes.get(key) if not key.startswith(ELSEWHERE) else self._elsewhere(key)
         if size is None:
-            self.find("file-1", "the log names this file, but it does not exist", key)
+            self.find("file-1", "the log names this file, and it does not exist", key)
             return False
         if size != add.size:
-            self.find("file-1", f"it has {size} bytes, {add.size} by the log", key)
+            self.find("file-1", f"the file has {size} bytes, and the log says {add.size}", key)
         return True
 
     def _elsewhere(self, key: str) -> int | None:
-        """The size of a file in a folder that the caller named; None where it is not there."""
+        """The size of a file in a folder that the caller named; None if it does not exist."""
         with store_errors("look for a file"):
             try:
                 return self.store.head(key).size
@@ -142,13 +142,13 @@ class DataCheck:
                 return None
 
     def find(self, clause: str, message: str, file: str) -> None:
-        """Note a finding of a file."""
+        """Add a finding of a file."""
         if file.startswith(ELSEWHERE):
             file = uri_of(self.store, file)
         self.report.find(clause, message, version=self.state.version, file=file)
 
     def _files(self, files: list[Add]) -> None:
-        """Several at a time; what is kept of each until its turn are its findings and its ids, as bitmaps."""
+        """Check several files at a time. Each keeps its findings and, as bitmaps, its ids until they are merged."""
         identities, ids = IdentityValues.of(self.state, self.schema), StableIds(self.state)
         sizes = pa.chunked_array([pa.array([add.size for add in files], pa.int64())])
         looked = ThreadExecutor.for_store(self.store, sizes).map(lambda add: FileCheck(self, add).run(), files)
@@ -159,7 +159,7 @@ class DataCheck:
             self.report.take(file.report)
             self.progress("files", number, len(files))
 
-    # --- vectors of older versions ---------------------------------------------------------------------------------
+    # --- vectors of older versions -----------------------------------------------------------------------------------
 
     def _vector_key(self, one: OldVector) -> str | None:
         try:
@@ -171,7 +171,7 @@ class DataCheck:
             return None  # a finding of the log already
 
     def _is_left(self, one: OldVector, sizes: dict[str, int]) -> bool:
-        """Whether it can be read: VACUUM takes those that no version that is kept needs."""
+        """True if the vector still exists: VACUUM removes vectors that no version in the log needs."""
         return one.vector.storage_type == "i" or self._vector_key(one) in sizes
 
     def _vector(self, one: OldVector) -> None:
@@ -185,24 +185,24 @@ class DataCheck:
             self.report.skip(f"a deletion vector of {one.path}: {error}")
             return
         if found and one.rows is not None and found.max() >= one.rows:
-            find("dv-8", f"its deletion vector deletes row {found.max()}, and it has {one.rows} rows")
+            find("dv-8", f"its deletion vector deletes row {found.max()}, and the file has {one.rows} rows")
 
 
-# --- one file -----------------------------------------------------------------------------------------------------
+# --- one file --------------------------------------------------------------------------------------------------------
 
 
 _FIELD_ID = b"PARQUET:field_id"
 
 
 class FileCheck:
-    """Looks at a data file. Several do so side by side: what one finds is its own until :meth:`DataCheck.run` takes it.
+    """The check of one data file. Several run concurrently; :meth:`DataCheck.run` merges their results.
 
     Args:
-        table: what all files have in common.
+        table: the check of all files.
         add: the file.
 
     Attributes:
-        report: what was found.
+        report: the findings of this file.
         identities: the values of identity columns.
         ids: the ids of rows.
     """
@@ -216,11 +216,11 @@ class FileCheck:
         self.ids = StableIds(table.state)
 
     def find(self, clause: str, message: str) -> None:
-        """Note a finding of the file."""
+        """Add a finding of this file."""
         self.report.find(clause, message, version=self.table.state.version, file=self.key)
 
     def run(self) -> FileCheck:
-        """Note what breaks a rule."""
+        """Report violations."""
         try:
             rows = self._footer()
             deleted = self._deleted(rows)
@@ -232,22 +232,22 @@ class FileCheck:
             self.report.skip(f"{self.key}: {error}")
         return self
 
-    # --- the footer ------------------------------------------------------------------------------------------------
+    # --- footer ------------------------------------------------------------------------------------------------------
 
     def _footer(self) -> int | None:
-        """How many rows it has; None where its rows cannot be read."""
+        """Check the footer. Returns the number of rows, or None if the rows cannot be read."""
         with data_errors(self.key):
             parquet = open_parquet(self.table.store, self.key, footer_only=True, coerce_int96_timestamp_unit="us")
             file_schema, rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
         said = self.stats.get("numRecords") if isinstance(self.stats, dict) else None
         if said is not None and said != rows:
-            self.find("stats-4", f"numRecords is {said}, and it has {rows} rows")
+            self.find("stats-4", f"numRecords is {said}, and the file has {rows} rows")
         self._columns(file_schema)
         stored = [item for item in self.table.schema if item.name not in self.table.partition_names]
         try:
             plan_columns(file_schema, stored, by_id=self.table.mode == "id")
         except UnsupportedTypeError as error:
-            self.report.skip(f"the rows of files: {error}")
+            self.report.skip(f"the rows of data files: {error}")
             return None
         except ValueError as error:
             self.find("file-7", str(error))
@@ -260,14 +260,14 @@ class FileCheck:
         if table.mode == "none":
             configuration = (table.state.metadata.configuration if table.state.metadata else None) or {}
             hidden = {"_change_type", configuration.get(ID_COLUMN), configuration.get(VERSION_COLUMN)}
-            # Where rows are tracked no longer, files keep the columns of the time when they were.
+            # After row tracking was removed, files keep its materialized columns.
             strange = [
                 name
                 for name in file_schema.names
                 if name.lower() not in names and name not in hidden and not name.startswith(MATERIALIZED)
             ]
             if strange:
-                self.find("file-2", f"its columns {', '.join(strange[:5])} are not the table's")
+                self.find("file-2", f"its columns {', '.join(strange[:5])} are not in the schema of the table")
         else:
             self._field_ids(file_schema, names)
         if not table.shreds:
@@ -278,22 +278,25 @@ class FileCheck:
         if table.materialized:
             lacking = [item.name for item in table.partitions if physical_name(item) not in file_schema.names]
             if lacking:
-                self.find("iceberg-3", f"it does not hold the partition columns {', '.join(lacking)}")
+                self.find(
+                    "iceberg-3",
+                    f"the file does not hold the partition columns {', '.join(lacking)}, which icebergCompat requires",
+                )
 
     def _field_ids(self, file_schema: pa.Schema, names: Mapping[str, StructField]) -> None:
         ids = {item.name: int((item.metadata or {}).get(_FIELD_ID, -1)) for item in file_schema}
         if all(number < 0 for number in ids.values()):
-            # Written before columns were mapped; by name that does no harm.
+            # Written before column mapping was enabled, which is valid where columns are mapped by name.
             if self.table.mode == "id" and ids:
-                self.find("map-4", "columns are mapped by id, and it has no field ids")
+                self.find("map-4", "columns are mapped by id, and the file has no field ids")
             return
         for name, number in ids.items():
             item = names.get(name.lower())
             if item is not None and number != field_id(item):
                 has = "no field id" if number < 0 else f"the field id {number}"
-                self.find("map-4", f"its column {name} has {has}, and the table {field_id(item)}")
+                self.find("map-4", f"its column {name} has {has}; the id in the schema is {field_id(item)}")
 
-    # --- the vector ------------------------------------------------------------------------------------------------
+    # --- deletion vector ---------------------------------------------------------------------------------------------
 
     def _deleted(self, rows: int | None) -> BitMap64 | None:
         if self.add.deletion_vector is None:
@@ -301,10 +304,10 @@ class FileCheck:
         self.report.checked["vectors"] += 1
         found = read_vector(self.table.store, self.add.deletion_vector, self.find)
         if found is not None and rows is not None and found and found.max() >= rows:
-            self.find("dv-8", f"its deletion vector deletes row {found.max()}, and it has {rows} rows")
+            self.find("dv-8", f"its deletion vector deletes row {found.max()}, and the file has {rows} rows")
         return found
 
-    # --- the rows --------------------------------------------------------------------------------------------------
+    # --- rows --------------------------------------------------------------------------------------------------------
 
     def _rows(self, rows: int, deleted: BitMap64) -> None:
         table = self.table
@@ -353,13 +356,13 @@ class FileCheck:
         return ScanFile(self.key, self.add.size, values)
 
 
-# --- deletion vectors ---------------------------------------------------------------------------------------------
+# --- deletion vectors ------------------------------------------------------------------------------------------------
 
 
 def read_vector(
     store: Store, descriptor: DeletionVectorDescriptor, find: Callable[[str, str], None]
 ) -> BitMap64 | None:
-    """The rows that a vector deletes; None where it cannot be read, which is a finding then."""
+    """The rows that a vector deletes; None, with a finding, if it cannot be read."""
     try:
         place = locate(descriptor)
         if isinstance(place, InlineBytes):
@@ -368,7 +371,7 @@ def read_vector(
             name = data_key(place.uri, store.uri) if isinstance(place, AbsoluteUri) else place.key
             body = _framed(store, name, descriptor, find)
         if body[:4] != struct.pack("<i", PORTABLE_MAGIC):
-            find("dv-3", f"{name} is not in the portable form")
+            find("dv-3", f"{name} is not a bitmap in the portable format")
         return parse_bitmap(body, file=name, cardinality=descriptor.cardinality)
     except (DataFileError, InvalidLogError) as error:
         find("dv-2", f"{error.file or 'the descriptor'}: {error.reason}")
@@ -382,8 +385,8 @@ def _framed(store: Store, key: str, descriptor: DeletionVectorDescriptor, find: 
             framed = store.get_range(key, *framed_range(descriptor))
     except StoreError as error:
         if isinstance(error.__cause__, ObjectNotFoundError):
-            raise DataFileError("the log names this deletion vector, but it does not exist", file=key) from error
+            raise DataFileError("the log names this deletion vector, and it does not exist", file=key) from error
         raise
     if version != bytes([FILE_VERSION]):
-        find("dv-3", f"{key} does not begin with the version {FILE_VERSION} but with {version.hex()}")
+        find("dv-3", f"{key} begins with the version byte {version.hex()}, not with {FILE_VERSION:02x}")
     return unframe(framed, descriptor.size_in_bytes, key)

@@ -1,6 +1,6 @@
-"""The files of a log, by what their names say, and commits read line by line.
+"""The files of a log by their names, and commits read line by line.
 
-The verifier has its own way through the log, and uses of the engine's only how one action is decoded.
+The verifier reads the log independently of the engine; only the decoding of one action is shared.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Checkpoint:
 
 @dataclass
 class LogFiles:
-    """What a log has.
+    """The files of a log.
 
     Attributes:
         commits: version to modification time, in milliseconds since 1970.
-        checksums: versions that have one.
+        checksums: the versions that have a checksum file.
         checkpoints: the complete ones, by version.
-        compacted: first and last version of each compacted file, by its last version.
+        compacted: the first version and the key of each compacted file, by its last version.
         sidecars: names within ``_sidecars``, with their sizes in bytes.
-        hinted: whether there is a ``_last_checkpoint``.
+        hinted: True if there is a ``_last_checkpoint``.
     """
 
     commits: dict[int, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _take(found: LogFiles, name: LogName, key: str, mtime_ms: int) -> None:
 
 @dataclass(frozen=True)
 class ActionLine:
-    """An action of a commit, and the line that it stands on."""
+    """An action of a commit, with the number of its line."""
 
     number: int
     action: AnyAction
@@ -116,7 +116,7 @@ class ActionLine:
 
 @dataclass(frozen=True)
 class LoggedCommit:
-    """A commit as it stands in its file. Lines that hold no action are left out; they are findings already."""
+    """A commit as its file holds it, without the lines that hold no action: these are findings already."""
 
     version: int
     key: str
@@ -133,7 +133,7 @@ def read_commit(store: Store, version: int, report: Report, *, key: str | None =
     """Read a commit, or a compacted file whose ``key`` is given.
 
     Returns:
-        The commit; None where it has gone meanwhile.
+        The commit; None if it was removed since the log was listed.
     """
     name = key or commit_key(version)
     try:
@@ -153,7 +153,7 @@ def read_commit(store: Store, version: int, report: Report, *, key: str | None =
             report.find("log-3", _reason(error), version=version, file=name, line=number)
             continue
         if isinstance(action, Metadata) and not _SCHEMA.search(text):
-            report.find("schema-1", "metaData sets no schema", version=version, file=name, line=number)
+            report.find("schema-1", "the metaData action has no schemaString", version=version, file=name, line=number)
         if action is not None:
             lines.append(ActionLine(number, action))
     if not lines and not data.strip():
@@ -162,5 +162,5 @@ def read_commit(store: Store, version: int, report: Report, *, key: str | None =
 
 
 def _reason(error: DeltaError) -> str:
-    # Errors of the log begin with the place, which a finding has already.
+    # The text of an error of the log begins with the place, which a finding has already.
     return str(getattr(error, "reason", None) or error)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refdelta.verifier.state import State
 
 
-# Marks on fields, by the feature that gives them a meaning.
+# Keys in the metadata of fields, with the feature that defines each.
 _MARKS = {
     "delta.invariants": "invariants",
     "delta.generationExpression": "generatedColumns",
@@ -30,13 +30,13 @@ _MARKS = {
 
 
 class TableCheck:
-    """Looks at the protocol and the metadata that a commit, or a checkpoint as the first of all, has left.
+    """The check of the protocol and the metadata after a commit, or of the checkpoint from which a walk begins.
 
     Args:
-        state: the state behind it.
+        state: the state after it.
         before: the metadata in force before; None for the first.
-        known: names and ids that columns have had.
-        where: the file that brought it.
+        known: physical names and ids of columns of earlier versions.
+        where: the key of the commit or of the checkpoint.
         report: takes the findings.
         commit: the commit; None for a checkpoint.
     """
@@ -54,7 +54,7 @@ class TableCheck:
         self.lines = {type(line.action): line.number for line in (commit.lines if commit is not None else ())}
 
     def run(self) -> None:
-        """Note what breaks a rule."""
+        """Report violations."""
         protocol, metadata = self.state.protocol, self.state.metadata
         if protocol is None or metadata is None:
             return
@@ -75,7 +75,7 @@ class TableCheck:
         check_changes(self.state, None if self.before is None else self.before.schema_string, schema, self.find)
 
     def find(self, clause: str, message: str, kind: type = Metadata, severity: Severity | None = None) -> None:
-        """Note a finding at the action of this kind."""
+        """Add a finding, at the line of the action of this kind."""
         line = self.lines.get(kind)
         self.report.find(clause, message, version=self.state.version, file=self.where, line=line, severity=severity)
 
@@ -83,14 +83,14 @@ class TableCheck:
         try:
             return parse_schema(metadata.schema_string)
         except UnsupportedFeatureError as error:
-            self.report.skip(f"the table has a type that this engine does not know: {error}")
+            self.report.skip(f"the schema: it has a type that this engine does not know: {error}")
         except InvalidLogError as error:
             self.find("schema-1", error.reason)
         return None
 
     def _metadata(self, metadata: Metadata, schema: StructType) -> None:
         if metadata.format is not None and metadata.format.provider.lower() != "parquet":
-            self.find("action-16", f"the format of its files is {metadata.format.provider}")
+            self.find("action-16", f"the format of the data files is {metadata.format.provider!r}, not 'parquet'")
         for name in metadata.partition_columns:
             if schema.find(name) is None:
                 self.find("action-16", f"the partition column {name!r} is not in the schema")
@@ -101,7 +101,9 @@ class TableCheck:
             for item in struct:
                 twin = seen.setdefault(item.name.lower(), item.name)
                 if twin is not item.name:
-                    self.find("schema-2", f"columns {path}{twin} and {path}{item.name} have the same name")
+                    self.find(
+                        "schema-2", f"the names of columns {path}{twin} and {path}{item.name} differ in case only"
+                    )
 
     def _features(self, protocol: Protocol, metadata: Metadata) -> None:
         facts = Facts.of(metadata.schema_string, metadata.configuration)
@@ -116,7 +118,7 @@ class TableCheck:
             self.find(clause, f"the metadata uses {name}, which the protocol does not support")
         for key, name in _MARKS.items():
             if key in facts.keys and name not in supported:
-                self.find("rows-12", f"a field has {key}, and the protocol no {name}", severity="warning")
+                self.find("rows-12", f"a field has {key}, and the protocol does not support {name}", severity="warning")
         unknown = sorted(name for name in supported if name not in REGISTRY)
         if unknown:
             self.report.skip(f"features that this engine does not know: {', '.join(unknown)}")
@@ -132,7 +134,7 @@ class TableCheck:
             except ColumnNotFoundError as error:
                 self.find("rows-3", f"{key}: {error}")
             except DeltaError as error:
-                self.report.skip(f"the constraint {key}, whose expression this engine does not understand: {error}")
+                self.report.skip(f"the constraint {key}: this engine does not understand its expression: {error}")
 
     def _iceberg(self, schema: StructType) -> None:
         first, second = (
@@ -145,7 +147,7 @@ class TableCheck:
         if first and second:
             self.find("iceberg-7", "icebergCompatV1 and icebergCompatV2 are both active")
         if self.state.property("delta.columnMapping.mode") not in ("name", "id"):
-            self.find("iceberg-1", f"{name} is active, and columns are not mapped")
+            self.find("iceberg-1", f"{name} is active, and column mapping is not enabled")
         if self.state.supports("deletionVectors") and (first or self.state.is_on("delta.enableDeletionVectors")):
             what = "supported" if first else "enabled"
             self.find("iceberg-1", f"{name} is active, and deletion vectors are {what}")
@@ -158,9 +160,9 @@ class TableCheck:
         if not self.state.supports("clustering"):
             return
         if metadata.partition_columns:
-            self.find("cluster-3", "the table is clustered, and has partition columns")
+            self.find("cluster-3", "the table is clustered, and it has partition columns")
         domain = self.state.domains.get(CLUSTERING)
-        if domain is not None and DomainMetadata not in self.lines:  # else it is looked at where it stands
+        if domain is not None and DomainMetadata not in self.lines:  # else it is checked at its own line
             check_clustering_domain(self.state, domain, self.where, self.lines.get(Metadata), self.report)
 
     def _identity(self, schema: StructType) -> None:
@@ -168,7 +170,7 @@ class TableCheck:
             marks = part.field.metadata
             for key in ("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"):
                 if key in marks and not _is_long(marks[key]):
-                    self.find("rows-8", f"{key} of {part.name} is {marks[key]!r}, not a 64-bit number")
+                    self.find("rows-8", f"{key} of column {part.name} is {marks[key]!r}, not a 64-bit integer")
             if marks.get("delta.identity.step") == 0:
                 self.find("rows-8", f"the step of the identity column {part.name} is 0")
 
@@ -178,8 +180,8 @@ def _is_long(value: Any) -> bool:
 
 
 def check_clustering_domain(state: State, domain: DomainMetadata, where: str, line: int | None, report: Report) -> None:
-    """Hold the clustering columns against the schema: those that a commit sets, or those of the table where the schema
-    has changed.
+    """Check that the clustering columns are in the schema: those that a commit sets, or those of the table after a
+    change of the schema.
     """
     if domain.domain != CLUSTERING or domain.removed or state.metadata is None:
         return
@@ -192,17 +194,17 @@ def check_clustering_domain(state: State, domain: DomainMetadata, where: str, li
             struct = here if isinstance(here, StructType) else StructType()
             found = next((item for item in struct if physical_name(item) == name), None)
             if found is None:
-                message = f"{'.'.join(path)} is no physical name of a column"
+                message = f"the clustering column {'.'.join(path)!r} is not the physical name of a column"
                 report.find("cluster-1", message, version=state.version, file=where, line=line)
                 break
             here = found.type
     if clustering_paths(domain) == [()]:
-        message = f"it does not list columns: {domain.configuration[:200]}"
+        message = f"the domain does not list clustering columns: {domain.configuration[:200]}"
         report.find("cluster-1", message, version=state.version, file=where, line=line)
 
 
 def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
-    """The physical paths that the domain of clustering lists; one empty path where it is not as it should be."""
+    """The physical paths that the clustering domain lists; one empty path if the domain is malformed."""
     try:
         content = json.loads(domain.configuration)
         listed = content["clusteringColumns"]
@@ -211,7 +213,7 @@ def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
         return [()]
 
 
-# --- dropped features ---------------------------------------------------------------------------------------------
+# --- dropped features ------------------------------------------------------------------------------------------------
 
 
 _DROP = "DROP FEATURE"
@@ -219,13 +221,13 @@ _PROTECTION = "checkpointProtection"
 
 
 class UsedFeatures:
-    """The features that the metadata of some version that is kept has used."""
+    """The features that the metadata of any version still in the log has used."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def begin(self, state: State) -> None:
-        """Take in the first version that is known, or one behind a gap."""
+        """Add the features of the first known version, or of the first after a gap."""
         if state.protocol is None or state.metadata is None:
             return
         facts = Facts.of(state.metadata.schema_string, state.metadata.configuration)
@@ -235,7 +237,7 @@ class UsedFeatures:
             return  # a finding already
 
     def step(self, commit: LoggedCommit, before: Protocol | None, after: State, report: Report) -> None:
-        """Take in a version that changes protocol or metadata, and note the features that it should not have lost."""
+        """Add a version that changes protocol or metadata, and report features that it was not allowed to remove."""
         if before is not None and after.protocol is not None:
             gone = features_of(before) - features_of(after.protocol)
             lines = {type(line.action): line.number for line in commit.lines}
@@ -250,14 +252,14 @@ class UsedFeatures:
     def _problem(self, name: str, commit: LoggedCommit, after: State) -> str | None:
         feature = REGISTRY.get(name)
         if feature is None:
-            return None  # nobody here knows its rules
+            return None  # its rules are unknown
         infos = [action.fields for action in commit.actions if isinstance(action, CommitInfo)]
         operation = infos[0].get("operation") if infos else None
         if operation is not None and operation != _DROP:
             return f"and the operation is {operation}, not {_DROP}"
         if feature.drop == "never" and operation is None:
-            return "and nothing says that it was dropped"
+            return "and no operation says that the feature was dropped"
         fenced = after.supports(_PROTECTION) and after.property("delta.requireCheckpointProtectionBeforeVersion") != 0
         if feature.drop == "history" and name in self._used and not fenced:
-            return "which versions that are kept have used, and nothing protects them"
+            return "which versions in the log have used, and no checkpointProtection covers them"
         return None

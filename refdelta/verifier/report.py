@@ -1,4 +1,4 @@
-"""What a verification finds: findings, each by the clause that it breaks, and what was looked at."""
+"""The report of a verification: findings, each with the clause that is broken, and counts of what was checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from refdelta.verifier.clauses import CLAUSES
 Severity = Literal["error", "warning"]
 
 _SHOWN = 50
-"""So many findings of one clause are kept; the others are counted."""
+"""The number of findings of one clause that are kept; further ones are counted."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Finding:
     Attributes:
         clause: its id in ``spec_notes/clauses.md``.
         severity: ``error`` where the clause is a MUST and breaking it matters to readers, else ``warning``.
-        message: what is wrong.
-        version: the table's version, where one is to blame.
-        file: the file of the log, or the data file.
-        line: the line of a commit, counted from 1.
+        message: the defect, as a sentence.
+        version: the version of the table in which it was found; None where no single version is at fault.
+        file: the key of the log file or of the data file.
+        line: the line of the commit, counted from 1.
     """
 
     clause: str
@@ -38,12 +38,11 @@ class Finding:
         place = "" if self.file is None else self.file + ("" if self.line is None else f":{self.line}")
         at = "" if self.version is None else f"version {self.version}"
         where = ", ".join(part for part in (at, place) if part)
-        return (
-            f"{self.severity}: {self.clause}: {where}: {self.message}" if where else f"{self.severity}: {self.message}"
-        )
+        parts = (self.severity, self.clause, *([where] if where else ()), self.message)
+        return f'{": ".join(parts)} (PROTOCOL.md, "{CLAUSES[self.clause].section}")'
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the attributes, with level, section and words of the clause; those that are None are left out."""
+        """The attributes as a dictionary for JSON, with level, section and text of the clause, and without None."""
         clause = CLAUSES[self.clause]
         facts = {
             "clause": self.clause,
@@ -61,16 +60,16 @@ class Finding:
 
 @dataclass
 class Report:
-    """What :func:`refdelta.verify` found.
+    """The result of :func:`refdelta.verify`.
 
     Attributes:
         uri: the table.
-        oldest: the oldest version whose state was known; None where there was none.
+        oldest: the oldest version whose state is known; None where no state is known.
         newest: the newest version.
-        findings: what breaks the protocol, up to 50 for each clause.
-        more: how many more there are, by clause.
-        unchecked: what could not be looked at, and why; not a fault of the table.
-        checked: how many commits, checkpoints, checksums, files and rows were looked at.
+        findings: the violations of the protocol, up to 50 for each clause.
+        more: the number of further findings, by clause.
+        unchecked: parts of the table that could not be checked, with the reason; no defects of the table.
+        checked: the numbers of commits, checkpoints, checksums, files and rows that were checked.
     """
 
     uri: str
@@ -88,7 +87,7 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no error; there may be warnings."""
+        """True if there is no error; there may be warnings."""
         return not self.errors
 
     def find(
@@ -101,7 +100,7 @@ class Report:
         line: int | None = None,
         severity: Severity | None = None,
     ) -> None:
-        """Note a finding. Unless said, what breaks a MUST is an error and what breaks a SHOULD a warning."""
+        """Add a finding. By default the violation of a MUST is an error, and any other a warning."""
         usual: Severity = "error" if CLAUSES[clause].level == "MUST" else "warning"
         self._keep(Finding(clause, severity or usual, message, version, file, line))
 
@@ -112,7 +111,7 @@ class Report:
             self.findings.append(new)
 
     def take(self, part: Report) -> None:
-        """Take in what the report of a part says; parts are looked at side by side."""
+        """Add the report of a part; parts are checked concurrently."""
         for finding in part.findings:
             self._keep(finding)
         for what in part.unchecked:
@@ -121,12 +120,12 @@ class Report:
         self.checked += part.checked
 
     def skip(self, what: str) -> None:
-        """Note what could not be looked at, once."""
+        """Add a part that could not be checked, once."""
         if what not in self.unchecked and len(self.unchecked) < _SHOWN:
             self.unchecked.append(what)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as a dictionary for JSON."""
         return {
             "table": self.uri,
             "sound": self.sound,

@@ -1,4 +1,4 @@
-"""What a table asks of its rows: nullability, invariants, constraints, generated columns, identity."""
+"""The rules of a table for its rows: nullability, invariants, constraints, generated columns, identity columns."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 
-Find = "Callable[[str, str], None]"
-
 
 @dataclass(frozen=True)
 class RowCondition:
     """A condition that must be true for every row.
 
     Attributes:
-        clause: the clause that is broken where it is not.
-        name: what it is, for messages.
+        clause: the clause that is broken if it is false for a row.
+        name: its name in messages.
         predicate: the condition.
-        zoned: whether the time zone of the writer's session may decide, which no table tells.
+        zoned: whether its value depends on the time zone of the writer's session, which the table does not record.
     """
 
     clause: str
@@ -46,7 +44,7 @@ class RowCondition:
 
 
 def rules_of(state: State, schema: StructType, report: Report) -> list[RowCondition]:
-    """The conditions of a table; those that this engine does not understand are noted as unchecked."""
+    """The conditions of a table. Those that this engine does not understand are reported as unchecked."""
     texts: list[tuple[str, str, str]] = []
     if state.supports("checkConstraints"):
         configuration = (state.metadata.configuration if state.metadata else None) or {}
@@ -70,12 +68,12 @@ def rules_of(state: State, schema: StructType, report: Report) -> list[RowCondit
             predicate = parse_predicate(text, schema)
             rules.append(RowCondition(clause, name, predicate, _zoned(predicate)))
         except DeltaError as error:
-            report.skip(f"{name}, whose expression this engine does not understand: {error}")
+            report.skip(f"{name}: this engine does not understand its expression: {error}")
     return rules
 
 
 def _zoned(predicate: Predicate) -> bool:
-    """Whether points in time are written as text, or made into something else or of it."""
+    """True if a predicate has a literal timestamp, or converts timestamps from or to another type."""
     for node in walk(predicate):
         if isinstance(node, Literal) and node.type == TIMESTAMP:
             return True
@@ -97,29 +95,31 @@ def _invariant(text: Any) -> str | None:
 def check_rules(
     rules: list[RowCondition], live: pa.RecordBatch, find: Callable[[str, str], None], report: Report
 ) -> None:
-    """Note which conditions some row of a batch breaks."""
+    """Report the conditions that a row of a batch breaks."""
     for rule in rules:
         try:
             held = row_mask(rule.predicate, live)
         except (ExpressionError, pa.ArrowException) as error:
-            report.skip(f"{rule.name}, which has no value for some row: {error}")
+            report.skip(f"{rule.name}: it cannot be evaluated for a row: {error}")
             continue
         broken = live.num_rows - (pc.sum(pc.fill_null(held, False)).as_py() or 0)
         if broken and rule.zoned:
-            report.skip(f"{rule.name}, which does not hold for some rows in UTC, but may where it was written")
+            report.skip(
+                f"{rule.name}: it is false for some rows in UTC, and may be true in the time zone of the writer"
+            )
         elif broken:
-            find(rule.clause, f"{rule.name} does not hold for {broken} of {live.num_rows} rows")
+            find(rule.clause, f"{rule.name} is not true for {broken} of {live.num_rows} rows")
 
 
 def check_nulls(schema: StructType, live: pa.RecordBatch, find: Callable[[str, str], None]) -> None:
-    """Note nulls where the schema has none, in columns and in fields of structs."""
+    """Report nulls in columns and struct fields that the schema declares as not nullable."""
     for item in schema:
         _nulls(item, live.column(item.name), item.name, find)
 
 
 def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, str], None]) -> None:
     if not item.nullable and array.null_count:
-        find("file-8", f"column {name} has {array.null_count} nulls, and may have none")
+        find("file-8", f"column {name} is not nullable, and has {array.null_count} nulls")
     if isinstance(item.type, StructType) and pa.types.is_struct(array.type):
         there = array.drop_null() if array.null_count else array
         for inner in item.type:
@@ -128,7 +128,7 @@ def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, s
 
 
 class IdentityValues:
-    """The values of an identity column that users may not give, of a file or of several.
+    """The values of an identity column without explicit inserts, of one file or of several.
 
     Args:
         item: the column.
@@ -143,7 +143,7 @@ class IdentityValues:
 
     @staticmethod
     def of(state: State, schema: StructType) -> list[IdentityValues]:
-        """Those of a table."""
+        """The identity columns of a table without explicit inserts."""
         if not state.supports("identityColumns"):
             return []
         return [
@@ -155,29 +155,35 @@ class IdentityValues:
         ]
 
     def take(self, live: pa.RecordBatch, find: Callable[[str, str], None]) -> None:
-        """Look at the values of a batch."""
+        """Check the values of a batch."""
         column = live.column(self.name).drop_null()
         if not len(column):
             return
         values = column.to_numpy(zero_copy_only=False).astype(np.int64)
-        behind = values < self.start if self.step > 0 else values > self.start
-        # What lies between two numbers of 64 bits fits into such a one without a sign.
+        outside = values < self.start if self.step > 0 else values > self.start
+        # The difference of two signed 64-bit numbers fits into an unsigned one.
         start, whole = np.uint64(self.start % 2**64), values.view(np.uint64)
         steps, rest = np.divmod(whole - start if self.step > 0 else start - whole, np.uint64(abs(self.step)))
-        if rest.any() or behind.any():
-            find("rows-9", f"a value of {self.name} is not {self.start} and a number of steps of {self.step}")
+        if rest.any() or outside.any():
+            find(
+                "rows-9",
+                f"a value of the identity column {self.name} is not {self.start} plus a multiple of {self.step}",
+            )
             return
         last = int(values.max() if self.step > 0 else values.min())
         if self.mark is None or (last > self.mark if self.step > 0 else last < self.mark):
-            find("rows-8", f"{self.name} has the value {last}, and its high-water mark is {self.mark}")
+            find(
+                "rows-8",
+                f"the identity column {self.name} has the value {last}, and its high-water mark is {self.mark}",
+            )
         new = BitMap64(steps.tolist()) if len(set(steps.tolist())) == len(steps) else None
         if new is None or not self._seen.isdisjoint(new):
-            find("rows-9", f"a value of {self.name} occurs twice")
+            find("rows-9", f"a value of the identity column {self.name} occurs twice")
         if new is not None:
             self._seen |= new
 
     def unite(self, file: IdentityValues, find: Callable[[str, str], None]) -> None:
-        """Take in the values of a file."""
+        """Add the values of a file."""
         if not self._seen.isdisjoint(file._seen):
-            find("rows-9", f"a value of {self.name} occurs twice")
+            find("rows-9", f"a value of the identity column {self.name} occurs twice")
         self._seen |= file._seen

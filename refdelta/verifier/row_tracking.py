@@ -17,6 +17,7 @@ from refdelta.core.table.types import physical_name
 from refdelta.engine.parquet.dv import kept_rows, to_bitmap
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.verifier.columns import fields
+from refdelta.verifier.commits import CommitFindings
 from refdelta.verifier.state import physical_rows
 
 if TYPE_CHECKING:
@@ -36,23 +37,23 @@ VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
 
 def supported(state: State) -> bool:
-    """Whether every add must have ids."""
+    """True if every add must have row ids."""
     return state.supports("rowTracking") and not suspended(state)
 
 
 def suspended(state: State) -> bool:
-    """Whether ids are not given for the time being."""
+    """True if row tracking is suspended."""
     configuration = (state.metadata.configuration if state.metadata else None) or {}
     return configuration.get("delta.rowTrackingSuspended", "").lower() == "true"
 
 
 def enabled(state: State) -> bool:
-    """Whether every row has an id."""
+    """True if every row has an id."""
     return state.supports("rowTracking") and state.is_on("delta.enableRowTracking")
 
 
 def high_water_mark(domain: DomainMetadata | None) -> int | None:
-    """The highest id that was given out, as the domain says it."""
+    """The highest row id assigned so far, by the domain."""
     try:
         mark = json.loads(domain.configuration)["rowIdHighWaterMark"] if domain is not None else None
     except (ValueError, TypeError, KeyError):
@@ -60,14 +61,14 @@ def high_water_mark(domain: DomainMetadata | None) -> int | None:
     return mark if isinstance(mark, int) and not isinstance(mark, bool) else None
 
 
-class TrackingCheck:
-    """Looks at a commit to a table that tracks rows.
+class TrackingCheck(CommitFindings):
+    """The check of a commit to a table with row tracking.
 
     Args:
         commit: the commit.
-        before: what it met.
+        before: the state before it.
         mark: the high-water mark before.
-        after: the state behind it.
+        after: the state after it.
         report: takes the findings.
     """
 
@@ -75,7 +76,7 @@ class TrackingCheck:
         self.commit, self.before, self.mark, self.after, self.report = commit, before, mark, after, report
 
     def run(self) -> None:
-        """Note what breaks a rule."""
+        """Report violations."""
         if not supported(self.after):
             return
         mark = high_water_mark(self.after.domains.get(DOMAIN))
@@ -84,45 +85,45 @@ class TrackingCheck:
                 self._add(line, line.action, mark)
         new = mark if mark is not None else -1
         if self.mark is not None and new < self.mark:
-            self._find("track-2", f"the high-water mark went down from {self.mark} to {mark}")
-
-    def _find(self, clause: str, message: str, line: ActionLine | None = None) -> None:
-        number = None if line is None else line.number
-        self.report.find(clause, message, version=self.commit.version, file=self.commit.key, line=number)
+            self.find("track-2", f"the high-water mark of row ids decreased from {self.mark} to {mark}")
 
     def _add(self, line: ActionLine, add: Add, mark: int | None) -> None:
         if add.base_row_id is None:
-            self._find("track-1", f"{add.path!r} has no baseRowId", line)
+            self.find("track-1", f"{add.path!r} has no baseRowId", line)
             return
         old = [one for one in self.before.live.get(same_path(add.path), ()) if one.base_row_id is not None]
         if old:
             wanted = (old[0].base_row_id, old[0].default_row_commit_version)
             if (add.base_row_id, add.default_row_commit_version) != wanted:
-                self._find("track-4", f"{add.path!r} had id and version {wanted}, and has others", line)
+                self.find(
+                    "track-4", f"baseRowId and defaultRowCommitVersion of {add.path!r} were {wanted}, and changed", line
+                )
             return
         if same_path(add.path) in self.before.known_paths:
-            return  # it comes back, as it was
+            return  # RESTORE adds it again
         if add.default_row_commit_version != self.commit.version:
             has = add.default_row_commit_version
-            self._find("track-3", f"{add.path!r} is new and has the defaultRowCommitVersion {has}", line)
+            self.find(
+                "track-3", f"the new file {add.path!r} has the defaultRowCommitVersion {has}, not its version", line
+            )
         rows = physical_rows(add)
         last = add.base_row_id + max(rows or 1, 1) - 1
         if mark is None or (rows != 0 and last > mark):
-            self._find("track-2", f"{add.path!r} has ids up to {last}, and the high-water mark is {mark}", line)
+            self.find("track-2", f"{add.path!r} has row ids up to {last}, and the high-water mark is {mark}", line)
         if self.mark is not None and add.base_row_id <= self.mark:
-            message = f"{add.path!r} has ids from {add.base_row_id} on; the mark before was {self.mark} already"
-            self._find("track-2", message, line)
+            message = f"{add.path!r} has row ids from {add.base_row_id}; the high-water mark before was {self.mark}"
+            self.find("track-2", message, line)
 
 
 class RowIdRanges:
-    """Default ids of live files: none may occur twice."""
+    """The default row ids of live files, as ranges; none may occur twice."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: dict[int, tuple[int, str]] = {}
 
     def take(self, start: int, rows: int, path: str) -> str | None:
-        """Note the ids of a file; the path of another one that has some of them, if there is one."""
+        """Add the ids of a file. Returns the path of another file that has some of them, or None."""
         if rows <= 0:
             return None
         at = bisect_left(self._starts, start)
@@ -136,40 +137,40 @@ class RowIdRanges:
 
 
 def check_state(state: State, schema: StructType | None, report: Report) -> None:
-    """Look at the ids of all live files of a version."""
+    """Check the row ids of all live files of a version."""
     if not state.supports("rowTracking"):
         return
     on = enabled(state)
     if on and suspended(state):
-        report.find("track-10", "row tracking is enabled, and suspended", version=state.version)
+        report.find("track-10", "row tracking is enabled and suspended at once", version=state.version)
     ranges = RowIdRanges()
     by_start = sorted(state.files.values(), key=lambda add: add.base_row_id or 0)
     for add in by_start:
         if on and (add.base_row_id is None or add.default_row_commit_version is None):
-            message = "row tracking is enabled, and the file lacks baseRowId or defaultRowCommitVersion"
+            message = "row tracking is enabled, and the file has no baseRowId or no defaultRowCommitVersion"
             report.find("track-5", message, version=state.version, file=add.path)
         if add.base_row_id is not None:
             other = ranges.take(add.base_row_id, physical_rows(add) or 0, add.path)
             if other is not None:
-                message = f"its default ids from {add.base_row_id} on are those of {other}, too"
+                message = f"its default row ids from {add.base_row_id} are also those of {other!r}"
                 report.find("track-1", message, version=state.version, file=add.path)
     configuration = (state.metadata.configuration if state.metadata else None) or {}
     for key in (ID_COLUMN, VERSION_COLUMN) if on else ():
         name = configuration.get(key)
         taken = schema is not None and any(name == physical_name(part.field) for part in fields(schema))
         if not name or taken:
-            what = "is not set" if not name else f"is {name!r}, which is a column of the table"
+            what = "is not set" if not name else f"is {name!r}, the name of a column of the table"
             report.find("track-5", f"{key} {what}", version=state.version)
 
 
-# --- ids in the files ---------------------------------------------------------------------------------------------
+# --- ids in the files ------------------------------------------------------------------------------------------------
 
 
 class StableIds:
-    """The ids of the live rows of a file, or of several.
+    """The ids of the live rows of one file or of several: no two live rows may share one.
 
     Args:
-        state: the version.
+        state: the state of the version.
     """
 
     def __init__(self, state: State):
@@ -180,7 +181,7 @@ class StableIds:
     def take(
         self, store: Store, key: str, add: Add, rows: int, deleted: BitMap64, find: Callable[[str, str], None]
     ) -> None:
-        """Look at the ids of a file."""
+        """Check the ids of a file."""
         if self.column is None or add.base_row_id is None:
             return
         for start, ids in _ids(store, key, self.column, add.base_row_id, rows):
@@ -189,17 +190,17 @@ class StableIds:
             if not len(live):
                 continue
             if pc.min(live).as_py() < 0:
-                find("track-6", "a row has a negative id")
+                find("track-6", "a row has a negative row id")
                 return
             new = to_bitmap(live.cast(pa.uint64()))
             if len(new) != len(live) or not self._seen.isdisjoint(new):
-                find("track-6", "a row has an id that another live row has, too")
+                find("track-6", "two live rows have the same row id")
             self._seen |= new
 
     def unite(self, file: StableIds, find: Callable[[str, str], None]) -> None:
-        """Take in the ids of a file."""
+        """Add the ids of a file."""
         if not self._seen.isdisjoint(file._seen):
-            find("track-6", "a row has an id that another live row has, too")
+            find("track-6", "two live rows have the same row id")
         self._seen |= file._seen
 
 

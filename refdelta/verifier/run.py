@@ -1,4 +1,6 @@
-"""``refdelta.verify``: a whole table against the clauses of PROTOCOL.md, commit by commit, then its data files."""
+"""``refdelta.verify``: a table against the clauses of PROTOCOL.md, first its log, commit by commit, then its data
+files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.transaction.location import open_location, with_others
 from refdelta.verifier.adds import AddCheck
-from refdelta.verifier.change_files import what_changed
+from refdelta.verifier.change_files import version_change
 from refdelta.verifier.checkpoints import CheckpointCheck
 from refdelta.verifier.checksums import ChecksumCheck
 from refdelta.verifier.columns import KnownNames
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 SAMPLE = 100
-"""So many data files are read, unless another number is asked for."""
+"""The number of data files that are read by default."""
 
 
 def verify(
@@ -48,35 +50,42 @@ def verify(
     progress: Callable[[str, int, int], None] | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
-    """Hold a whole table against PROTOCOL.md; nothing is written, and nothing of the table is believed.
+    """Check a whole table against PROTOCOL.md. Nothing is written, and no statement of the table is taken as true.
 
-    Every commit that is kept is checked by itself and against the state before it; checkpoints, checksums, compacted
-    files and ``_last_checkpoint`` against that state; and of the newest version that its data files are there and as
-    long as the log says, and of those that are read: columns, field ids, types, deletion vectors, statistics, row ids,
-    and what the table asks of its rows. Of versions before, deletion vectors and change files that are still there are
-    read, the latter against what the version has changed.
+    Every commit in the log is checked by itself and against the state before it; checkpoints, checksums, compacted
+    files and ``_last_checkpoint`` against the state of their version. All data files of the newest version are checked
+    for existence and size, and a sample of them is read: columns, field ids, types, deletion vectors, statistics, row
+    ids, and the rules of the table for its rows. Deletion vectors and change files of earlier versions that still exist
+    are read too; change files are compared with the rows that their version added and removed.
 
-    Files are read side by side, on remote stores more than there are cores. Memory holds what the log says of the live
-    and the removed files, a batch of rows for each file that is read, and the ids of rows as bitmaps.
+    Files are read concurrently, on remote stores more of them than there are cores. Memory holds the actions of the
+    live and the removed files, a batch of rows for each file that is read, and the ids of rows as bitmaps.
 
     Args:
         uri: the table.
-        sample: how many data files of the newest version are read, spread evenly over all, and likewise of older
-            vectors and of change files; None for all of them, 0 to look at the log alone.
+        sample: the number of data files of the newest version to read, spread evenly over all, and likewise of older
+            deletion vectors and of change files; None for all, 0 for the log alone.
         storage_options: as for :class:`~refdelta.DeltaTable`.
-        progress: called as it goes on with what is counted, how many of these are done, and how many there are.
-        outside: as for :class:`~refdelta.DeltaTable`; without it, files of other folders are not looked at.
+        progress: called with the kind of object, the number done and the total.
+        outside: as for :class:`~refdelta.DeltaTable`; without it, files of other folders are not checked.
 
     Returns:
-        The findings, each by the clause that is broken; ``report.sound`` says whether there is no error.
+        The report; ``report.sound`` is True if it has no error.
 
     Raises:
         TableNotFoundError: there is no log.
         StoreError: the store cannot be read.
         InvalidArgumentError: ``sample`` is negative.
+
+    Example:
+        >>> report = refdelta.verify("flights")
+        >>> report.sound
+        True
+        >>> [str(finding) for finding in report.findings]
+        []
     """
     if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 0):
-        raise InvalidArgumentError(f"sample is a number of files, or None for all, not {sample!r}")
+        raise InvalidArgumentError(f"sample must be a number of files, or None for all, not {sample!r}")
     store = with_others(open_location(uri, storage_options), outside, storage_options)
     return verify_store(store, sample=sample, progress=progress)
 
@@ -84,7 +93,7 @@ def verify(
 def verify_store(
     store: Store, *, sample: int | None = SAMPLE, progress: Callable[[str, int, int], None] | None = None
 ) -> Report:
-    """As :func:`verify`, of the table in a store."""
+    """Check the table in a store; see :func:`verify`."""
     report = Report(store.uri)
     log = list_log(store)
     report.newest = log.newest
@@ -105,20 +114,17 @@ def _silent(what: str, done: int, total: int) -> None:
     del what, done, total
 
 
-# --- the log, commit by commit ------------------------------------------------------------------------------------
-
-
-Progress = "Callable[[str, int, int], None]"
+# --- the log, commit by commit ---------------------------------------------------------------------------------------
 
 
 class LogWalk:
-    """Goes through a log from its oldest version to its newest.
+    """The walk through a log from its oldest version to its newest.
 
     Args:
         store: the table's folder.
         log: its files.
         report: takes the findings.
-        progress: told after each commit: what is counted, how many are done, how many there are.
+        progress: called after each commit with the kind of object, the number done and the total.
     """
 
     def __init__(self, store: Store, log: LogFiles, report: Report, progress: Callable[[str, int, int], None]):
@@ -131,7 +137,7 @@ class LogWalk:
         self.vectors: dict[tuple[str, str], OldVector] = {}
 
     def run(self) -> State | None:
-        """Look at everything; the state of the newest version, or None where it cannot be known."""
+        """Check the whole log. Returns the state of the newest version, or None if it cannot be known."""
         first = min(self.log.commits, default=None)
         start = self._begin(first)
         for version in sorted(v for v in self.log.commits if v < start):
@@ -142,10 +148,10 @@ class LogWalk:
         self._hint()
         return self.state if sound else None
 
-    # --- where it begins -------------------------------------------------------------------------------------------
+    # --- beginning ---------------------------------------------------------------------------------------------------
 
     def _begin(self, first: int | None) -> int:
-        """Take up the first state that can be known; the version from which commits lead on from it."""
+        """Set the first known state. Returns the version of the first commit to apply to it."""
         if first == 0:
             return 0
         bases = sorted(v for v in self.log.checkpoints if first is None or v >= first - 1)
@@ -153,11 +159,11 @@ class LogWalk:
             for checkpoint in self.log.checkpoints[version]:
                 if self._based_on(checkpoint):
                     if version > 0 and version not in self.log.commits:
-                        message = "the commit of the oldest checkpoint is gone"
+                        message = "the commit of the oldest checkpoint is missing"
                         self.report.find("check-7", message, version=version, file=commit_key(version))
                     return version + 1
         if first is not None:
-            message = "the versions before are gone, and no checkpoint covers them"
+            message = "the commits before are missing, and no checkpoint covers them"
             self.report.find("check-7", message, version=first, file=commit_key(first))
             return max(self.log.commits) + 1
         return 0
@@ -182,7 +188,7 @@ class LogWalk:
         return CheckpointCheck(self.store, checkpoint, self.log, self.report).read()
 
     def _alone(self, version: int) -> None:
-        """A commit before the first known state: only what it says by itself."""
+        """Check a commit before the first known state, only by itself."""
         commit = read_commit(self.store, version, self.report)
         if commit is not None:
             self.report.checked["commits"] += 1
@@ -195,19 +201,19 @@ class LogWalk:
         stamp = getattr(info, "fields", {}).get("inCommitTimestamp")
         self.state.timestamp = stamp if isinstance(stamp, int) else None
 
-    # --- the commits -----------------------------------------------------------------------------------------------
+    # --- commits -----------------------------------------------------------------------------------------------------
 
     def _commits(self, start: int) -> bool:
         newest, version = self.log.newest, start
         while version <= newest:
             if version not in self.log.commits:
-                version = self._behind_gap(version)
+                version = self._after_gap(version)
                 if version < 0:
                     return False
                 continue
             commit = read_commit(self.store, version, self.report)
             if commit is None:
-                self.report.skip(f"{commit_key(version)}, which went while the log was read")
+                self.report.skip(f"{commit_key(version)}: it was removed while the log was read")
                 return False
             self._commit(commit)
             version += 1
@@ -215,9 +221,9 @@ class LogWalk:
         self._whole_state()
         return True
 
-    def _behind_gap(self, version: int) -> int:
-        """Note that a commit is missing; the version from which a checkpoint lets the walk go on, or -1."""
-        self.report.find("log-2", "the commit is missing, and later versions are there", version=version)
+    def _after_gap(self, version: int) -> int:
+        """Report a missing commit. Returns the version after the next checkpoint, where the walk continues, or -1."""
+        self.report.find("log-2", "the commit is missing, and later versions exist", version=version)
         for base in sorted(v for v in self.log.checkpoints if v >= version):
             for checkpoint in self.log.checkpoints[base]:
                 self.state = State()
@@ -251,7 +257,7 @@ class LogWalk:
                 check_clustering_domain(state, line.action, commit.key, line.number, report)
         self._passed()
 
-        changed = what_changed(commit, before, state)
+        changed = version_change(commit, before, state)
         if changed is not None:
             self.changes.append(changed)
 
@@ -277,17 +283,17 @@ class LogWalk:
             self._compacted(first, key)
 
     def _compacted(self, first: int, key: str) -> None:
-        """Hold a compacted file against the commits that it covers, read again."""
+        """Compare a compacted file with the commits that it covers, which are read again."""
         last = self.state.version
         file = read_commit(self.store, last, self.report, key=key)
         commits = [read_commit(self.store, v, self.report) for v in range(first, last + 1) if v in self.log.commits]
         if file is None or None in commits or len(commits) != last - first + 1:
-            self.report.skip(f"{key}, of which some commits are gone")
+            self.report.skip(f"{key}: some of its commits are missing")
             return
         self.report.checked["compacted files"] += 1
         for line in file.lines:
             if type(line.action).__name__ in ("CommitInfo", "Cdc"):
-                message = "a compacted file has neither commitInfo nor cdc"
+                message = "the compacted file has a commitInfo or a cdc action"
                 self.report.find("log-9", message, version=last, file=key, line=line.number)
         right, own = State(), State()
         for commit in commits:
@@ -296,10 +302,12 @@ class LogWalk:
         own.step(last, file.actions)
         for kind in ("protocol", "metadata"):
             if (getattr(own, kind) is None) != (getattr(right, kind) is None):
-                self.report.find("log-8", f"its {kind} is missing, or too much", version=last, file=key)
+                self.report.find(
+                    "log-8", f"the {kind} action is missing, or is not in the commits", version=last, file=key
+                )
         compare_states(own, right, None, lambda text: self.report.find("log-8", text, version=last, file=key))
 
-    # --- behind the last -------------------------------------------------------------------------------------------
+    # --- after the last commit ---------------------------------------------------------------------------------------
 
     def _whole_state(self) -> None:
         schema = None
@@ -323,15 +331,19 @@ class LogWalk:
         hint = parse_last_checkpoint(data)
         if hint is None:
             checksum = _checksum_of(data)
-            what = "its checksum does not match" if checksum else "it is not what the specification describes"
-            self.report.find("check-6", what, file=key)
+            message = "its checksum does not match" if checksum else "it does not have the specified form"
+            self.report.find("check-6", message, file=key)
             return
         found = self.log.checkpoints.get(hint.version, [])
         if not found:
-            self.report.find("check-17", f"it names version {hint.version}, of which there is no checkpoint", file=key)
+            self.report.find("check-17", f"it names version {hint.version}, which has no checkpoint", file=key)
             return
         if hint.parts is not None and all(len(one.keys) != hint.parts for one in found):
-            self.report.find("check-17", f"it says {hint.parts} parts, which the checkpoint has not", file=key)
+            self.report.find(
+                "check-17",
+                f"it says {hint.parts} parts, and the checkpoint of version {hint.version} has another number",
+                file=key,
+            )
 
 
 def _checksum_of(data: bytes) -> bool:

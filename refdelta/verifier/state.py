@@ -1,4 +1,4 @@
-"""The state of a table at a version by the plain definition of reconciliation, and the comparison of two states."""
+"""The state of a table at a version, by the plain definition of reconciliation, and the comparison of two states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class FileTotals:
-    """What the live files add up to."""
+    """Totals over the live files: their number and bytes, their deletion vectors and the rows deleted by these."""
 
     files: int = 0
     size: int = 0
@@ -32,7 +32,7 @@ class FileTotals:
     deleted: int = 0
 
     def take(self, add: Add, sign: int) -> None:
-        """Count a file in (1) or out (-1)."""
+        """Add a file to the totals (sign 1), or subtract it (sign -1)."""
         self.files += sign
         self.size += sign * add.size
         if add.deletion_vector is not None:
@@ -45,12 +45,12 @@ class State(Replay):
 
     Attributes:
         version: the version; -1 before the first.
-        sums: over the live files.
-        live_at: path to the keys of the live files that have it; more than one only where the log breaks the rules.
-        paths: every path that any version has had, to the place in ``schemas`` of the one it was written under.
-        schemas: the schemas that the table has had, in their order; the rows of a file stay as its first add brought
-            them.
-        timestamp: the in-commit timestamp of the version; None where it has none, or where that is not known.
+        sums: totals over the live files.
+        live_at: path to the keys of the live files with that path; more than one only where the log is invalid.
+        paths: every path of every version so far, to the index in ``schemas`` of the schema with which its file was
+            written.
+        schemas: the schemas of the table, in order. A file keeps the schema of the version that first added it.
+        timestamp: the in-commit timestamp of the version; None if it has none, or if it is not known.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class State(Replay):
         self.timestamp: int | None = None
 
     def step(self, version: int, actions: Iterable[AnyAction]) -> None:
-        """Apply the commit of a version, or a checkpoint as the first of all."""
+        """Apply the commit of a version, or a checkpoint from which the state begins."""
         actions = list(actions)
         keys = {file_key(action) for action in actions if isinstance(action, (Add, Remove))}
         for key in keys:
@@ -91,7 +91,7 @@ class State(Replay):
             del self.live_at[key[0]]
 
     def live(self, path: str) -> list[Add]:
-        """The live files of a path of the log."""
+        """The live files with a path as the log writes it."""
         return [self.files[key] for key in self.live_at.get(same_path(path), ())]
 
     def schemas_of_files(self) -> list[str]:
@@ -99,11 +99,11 @@ class State(Replay):
         return [self.schemas[place] for place in sorted({self.paths[path] for path in self.live_at})]
 
     def supports(self, feature: str) -> bool:
-        """Whether the protocol has a feature."""
+        """True if the protocol supports a feature."""
         return self.protocol is not None and feature in features_of(self.protocol)
 
     def property(self, name: str) -> object:
-        """A property of the table, typed; its default before the first metaData, or where it makes no sense."""
+        """A typed property of the table; its default before the first metaData, or if its text is invalid."""
         configuration = (self.metadata.configuration if self.metadata is not None else None) or {}
         try:
             return get(configuration, name)
@@ -111,12 +111,12 @@ class State(Replay):
             return get({}, name)
 
     def is_on(self, name: str) -> bool:
-        """Whether a property is true."""
+        """True if a property is true."""
         return self.property(name) is True
 
 
 def rows_of(add: Add) -> int | None:
-    """How many live rows a file has by the log; None where it does not say."""
+    """The number of live rows of a file by the log; None if the log does not have it."""
     count = physical_rows(add)
     if count is None or add.deletion_vector is None:
         return count
@@ -124,7 +124,7 @@ def rows_of(add: Add) -> int | None:
 
 
 def physical_rows(add: Add) -> int | None:
-    """``numRecords`` of a file; None where there is none."""
+    """``numRecords`` of a file; None if its statistics do not have it."""
     stats = load_stats(add.stats)
     count = stats.get("numRecords") if isinstance(stats, dict) else None
     return count if isinstance(count, int) and not isinstance(count, bool) else None
@@ -140,24 +140,24 @@ _FILE_FIELDS = (
 
 
 def compare_states(own: State, right: State, written_ms: int | None, find: Callable[[str], None]) -> None:
-    """Say where one state is not as the other.
+    """Report the differences of two states of one version.
 
     Args:
-        own: the state that is looked at.
-        right: the state as the commits give it.
-        written_ms: when the first was written, in milliseconds since 1970: what had expired by then may be missing.
-            None where nothing may.
-        find: takes what is wrong.
+        own: the state to check, of a checkpoint or of a compacted file.
+        right: the state that the commits give.
+        written_ms: when the first was written, in milliseconds since 1970: tombstones and transactions that had
+            expired by then may be missing. None if nothing may be missing.
+        find: takes the message of a finding.
     """
     if (
         own.protocol is not None
         and right.protocol is not None
         and protocol_facts(own.protocol) != protocol_facts(right.protocol)
     ):
-        find(f"its protocol is {own.protocol}, by the commits {right.protocol}")
+        find(f"its protocol is {own.protocol}; the commits give {right.protocol}")
     if own.metadata is not None and right.metadata is not None:
         for name in metadata_differences(own.metadata, right.metadata):
-            find(f"its metaData has another {name} than the commits")
+            find(f"{name} of its metaData differs from the commits")
     _files(own, right, find)
     _tombstones(own, right, written_ms, find)
     retention = right.property("delta.setTransactionRetentionDuration")
@@ -166,7 +166,7 @@ def compare_states(own: State, right: State, written_ms: int | None, find: Calla
 
 
 def protocol_facts(protocol: Protocol) -> tuple[Any, ...]:
-    """What a protocol says, whatever the order of its lists."""
+    """A protocol as a value that does not depend on the order of its lists."""
     reader, writer = protocol.reader_features, protocol.writer_features
     return (
         protocol.min_reader_version,
@@ -177,7 +177,7 @@ def protocol_facts(protocol: Protocol) -> tuple[Any, ...]:
 
 
 def metadata_differences(one: Metadata, other: Metadata) -> list[str]:
-    """The fields in which two metaData actions differ; what is absent equals what is empty."""
+    """The fields in which two metaData actions differ; absent and empty are equal."""
     found = []
     for item in msgspec.structs.fields(one):
         if item.name in ("extra", "format"):
@@ -188,7 +188,7 @@ def metadata_differences(one: Metadata, other: Metadata) -> list[str]:
 
 
 def add_differences(one: Add, other: Add) -> list[str]:
-    """The fields in which two adds of one logical file differ, but for dataChange."""
+    """The fields, except dataChange, in which two adds of one logical file differ."""
     found = [name for name in _FILE_FIELDS if getattr(one, name) != getattr(other, name)]
     if values(one.partition_values) != values(other.partition_values):
         found.append("partitionValues")
@@ -207,7 +207,7 @@ def _vector(add: Add) -> Any:
 
 
 def values(partition_values: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Partition values, the two spellings of null as one."""
+    """Partition values, with the empty string as null (PROTOCOL.md, "Partition Value Serialization")."""
     return {name: value or None for name, value in partition_values.items()}
 
 
@@ -217,23 +217,23 @@ def _files(own: State, right: State, find: Callable[[str], None]) -> None:
     for key, add in own.files.items():
         other = right.files.get(key)
         if other is None:
-            find(f"the file {add.path!r} is not live by the commits")
+            find(f"the file {add.path!r} is live here, and not live by the commits")
             continue
         names = add_differences(add, other) if add is not other else []
         if names:
-            find(f"the file {add.path!r} has another {', '.join(names)} than the commits")
+            find(f"{', '.join(names)} of the file {add.path!r} differ from the commits")
 
 
 def _tombstones(own: State, right: State, written_ms: int | None, find: Callable[[str], None]) -> None:
     for key, remove in own.tombstones.items():
         if key not in right.tombstones:
-            find(f"the tombstone of {remove.path!r} is none by the commits")
+            find(f"the tombstone of {remove.path!r} is not in the commits")
     retention = right.property("delta.deletedFileRetentionDuration")
     kept_from = None if written_ms is None or not isinstance(retention, int) else written_ms - retention
     for key in right.tombstones.keys() - own.tombstones.keys():
         remove = right.tombstones[key]
         if kept_from is None or (remove.deletion_timestamp or 0) > kept_from:
-            find(f"the tombstone of {remove.path!r} is missing, and has not expired")
+            find(f"the tombstone of {remove.path!r} has not expired, and is missing")
 
 
 def _named(
@@ -241,12 +241,12 @@ def _named(
 ) -> None:
     for name in own.keys() | right.keys():
         if name not in right:
-            find(f"the {what} {name!r} is not there by the commits")
+            find(f"the {what} {name!r} is not in the commits")
         elif name not in own:
             if not may_lack:
                 find(f"the {what} {name!r} is missing")
         elif _plain(own[name]) != _plain(right[name]):
-            find(f"the {what} {name!r} is another one than by the commits")
+            find(f"the {what} {name!r} differs from the commits")
 
 
 def _plain(action: Any) -> Any:

@@ -35,18 +35,18 @@ _MILLISECOND = 1000
 
 
 class ColumnSummary:
-    """What the rows of a file say of one column.
+    """The nulls and bounds of one column over the rows of a file.
 
     Attributes:
         path: its logical path.
-        physical: its physical path, as statistics have it.
+        physical: its physical path, which statistics use.
         type: its type.
-        nulls: nulls in all rows of the file, deleted ones included.
-        live_nulls: nulls in live rows.
-        low: the least live value, as an internal value; NaN aside. None where there is none.
-        high: the greatest.
+        nulls: the number of nulls in all rows of the file, deleted ones included.
+        live_nulls: the number of nulls in live rows.
+        low: the least live value except NaN, as an internal value; None if there is none.
+        high: the greatest live value, likewise.
         nan: whether a live row has NaN.
-        padded: whether rows come with spaces that the file may lack; then spaces at the end count for nothing.
+        padded: whether the reader pads values with spaces that the file may lack; trailing spaces are then ignored.
     """
 
     def __init__(self, path: tuple[str, ...], physical: tuple[str, ...], kind: DataType, *, padded: bool = False):
@@ -58,7 +58,7 @@ class ColumnSummary:
         self.bounded = not is_nested(kind) and kind not in (BINARY, VOID, VARIANT)
 
     def take(self, rows: pa.RecordBatch, live: pa.RecordBatch) -> None:
-        """Take in a batch: all of its rows, and those that are live."""
+        """Add a batch: all of its rows, and those of them that are live."""
         self.nulls += _column(rows, self.path).null_count
         column = _column(live, self.path)
         self.live_nulls += column.null_count
@@ -89,7 +89,7 @@ def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
 
 
 def file_leaves(schema: StructType, partition_columns: Collection[str]) -> list[ColumnSummary]:
-    """The columns of which files have statistics."""
+    """The columns of which files have statistics, as empty summaries."""
     pairs = zip(leaves(schema), leaves(schema, physical=True), strict=True)
     return [
         ColumnSummary(path, physical, item.type, padded=char_length(schema, path) is not None)
@@ -99,13 +99,13 @@ def file_leaves(schema: StructType, partition_columns: Collection[str]) -> list[
 
 
 class StatsCheck:
-    """Holds the statistics of a file against its rows.
+    """The check of the statistics of a file against its rows.
 
     Args:
         stats: the JSON of ``add.stats``.
-        vector: whether some rows of the file are deleted.
-        rows: how many rows it has, deleted ones included.
-        find: takes clause and message of what is wrong.
+        vector: whether the file has a deletion vector.
+        rows: the number of its rows, deleted ones included.
+        find: takes clause and message of a finding.
     """
 
     def __init__(self, stats: dict[str, Any], *, vector: bool, rows: int, find: Callable[[str, str], None]):
@@ -113,7 +113,7 @@ class StatsCheck:
         self.tight = stats.get("tightBounds") is not False
 
     def run(self, leaf: ColumnSummary, live_rows: int) -> None:
-        """Look at one column."""
+        """Check the statistics of one column."""
         self._nulls(leaf, live_rows)
         if leaf.low is None or not leaf.bounded:
             return
@@ -123,7 +123,7 @@ class StatsCheck:
                 continue
             bound = statistic(raw, leaf.type)
             if bound is None:
-                self.find("stats-6", f"{part} of {_name(leaf)} is {raw!r}, no value of {leaf.type}")
+                self.find("stats-6", f"{part} of {_name(leaf)} is {raw!r}, which is not a value of type {leaf.type}")
             elif not (isinstance(bound, float) and math.isnan(bound)):
                 self._bound(leaf, part, bound, upper=upper)
 
@@ -136,7 +136,7 @@ class StatsCheck:
             if said not in (leaf.nulls, leaf.live_nulls):
                 self.find("stats-5", f"nullCount of {name} is {said}, and {leaf.nulls} rows are null")
         elif said == self.rows and leaf.live_nulls != live_rows:
-            self.find("stats-5", f"nullCount of {name} is {said}, all rows; but live ones are not null")
+            self.find("stats-5", f"nullCount of {name} is {said}, the number of all rows, and live rows are not null")
         elif said == 0 and leaf.live_nulls:
             self.find("stats-5", f"nullCount of {name} is 0, and {leaf.live_nulls} live rows are null")
 
@@ -146,18 +146,21 @@ class StatsCheck:
             bound = int(bound)
         elif leaf.padded:
             bound = bound.rstrip(" ")
-            value = value.ljust(len(bound))  # a bound that is cut may end behind spaces: with the last one raised
+            value = value.ljust(len(bound))  # a truncated bound may end in a space, raised by one
         outside = bound < value if upper else bound > value
         if outside and not _rounded(leaf.type, bound, value):
             self.find("stats-1", f"{part} of {_name(leaf)} is {bound!r}, and a live row has {value!r}")
         elif upper and leaf.nan and self.tight:
-            return  # NaN is greater than all values; some writers keep no maximum then, others that of the rest
+            return  # NaN is the greatest value; writers then omit the maximum, or give that of the other values
         elif self.tight and not self.vector and not _reached(leaf.type, bound, value):
-            self.find("stats-3", f"{part} of {_name(leaf)} is {bound!r}, and tight; the value is {value!r}")
+            self.find(
+                "stats-3",
+                f"{part} of {_name(leaf)} is {bound!r} with tight bounds, and the value of the rows is {value!r}",
+            )
 
 
 def _rounded(kind: DataType, bound: Any, value: Any) -> bool:
-    """Whether a value beyond a bound is so only for how the specification lets bounds be cut."""
+    """True if a value lies outside of a bound only because of a truncation that the specification allows."""
     if kind in _TIMES:
         return bool(0 <= value - bound < _MILLISECOND)
     if kind in FRACTIONAL:
@@ -167,7 +170,7 @@ def _rounded(kind: DataType, bound: Any, value: Any) -> bool:
 
 
 _SHORTEST = 8
-"""No engine cuts strings shorter."""
+"""The least length to which engines truncate strings."""
 
 
 def _reached(kind: DataType, bound: Any, value: Any) -> bool:
@@ -177,7 +180,7 @@ def _reached(kind: DataType, bound: Any, value: Any) -> bool:
         return bool(abs(value - bound) < _MILLISECOND)
     if kind in FRACTIONAL:
         return bool(np.float32(bound) == np.float32(value))
-    # A cut string, behind which another character may stand, or whose last one was raised.
+    # A truncated string, perhaps with a character appended, or with its last character raised.
     return kind == STRING and len(bound) >= _SHORTEST and bool(value.startswith(bound[:-1]))
 
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     Bounds = dict[str, Any]
 
 
-_VERSION = 1  # of the form of variants, in the low half of the first byte of their metadata
+_VERSION = 1  # of the variant encoding, in the low four bits of the first byte of the metadata
 
 
 def bare(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with variants as what they are stored as: Arrow computes with that."""
+    """The batch with variants in their storage type, which Arrow can compute with."""
     kinds = [_bare(item.type) for item in batch.schema]
     if kinds == batch.schema.types:
         return batch
@@ -53,17 +53,17 @@ def _bare(kind: pa.DataType) -> pa.DataType:
 
 
 def check_stored(item: StructField, kind: pa.DataType, find: Callable[[str, str], None]) -> None:
-    """Hold the column of a file against the form that is not shredded."""
+    """Check that the variant column of a file is not shredded."""
     if isinstance(kind, pa.ExtensionType):
         kind = kind.storage_type
     names = {inner.name for inner in kind} if pt.is_struct(kind) else set()
     if names != set(STORED.names):
         what = f"a struct of {', '.join(sorted(names))}" if names else f"of type {kind}"
-        find("variant-2", f"the variant {item.name} is {what}, and the table has no variantShredding")
+        find("variant-2", f"the variant column {item.name} is {what}, and the table does not support variantShredding")
 
 
 def check_values(schema: StructType, live: pa.RecordBatch, find: Callable[[str, str], None]) -> None:
-    """Note variants that are none: without bytes, or with metadata of an unknown version."""
+    """Report invalid variants: without a value, or with metadata of an unknown version."""
     for item in schema:
         if item.type != VARIANT:
             continue
@@ -72,29 +72,32 @@ def check_values(schema: StructType, live: pa.RecordBatch, find: Callable[[str, 
         heads = pc.unique(pc.binary_slice(metadata, 0, 1)).to_pylist()
         strange = [head for head in heads if head is None or not head or head[0] & 0xF != _VERSION]
         if strange:
-            find("variant-2", f"the metadata of a variant of {item.name} begins with {strange[0]!r}")
+            find(
+                "variant-2",
+                f"the metadata of a variant in column {item.name} begins with {strange[0]!r}, not version {_VERSION}",
+            )
         elif value.null_count or pc.any(pc.equal(pc.binary_length(value), 0)).as_py():
-            find("variant-2", f"a variant of {item.name} has no value")
+            find("variant-2", f"a variant in column {item.name} has no value")
 
 
-# --- bounds -------------------------------------------------------------------------------------------------------
+# --- bounds ----------------------------------------------------------------------------------------------------------
 
 
 # RFC 9535, "Normalized Paths".
 _STEP: Final = r"\['(?:[^'\\\x00-\x1f]|\\(?:['\\bfnrt]|u00[01][0-9a-f]))*'\]|\[(?:0|[1-9][0-9]*)\]"
 _PATH: Final = re.compile(rf"\$(?:{_STEP})*")
 _NO_PRIMITIVES: Final = (dict, list, type(None))
-_SHORTEST: Final = 8  # no engine cuts strings shorter
+_SHORTEST: Final = 8  # the least length to which engines truncate strings
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 def check_form(stats: dict[str, Any], schema: StructType, find: Find) -> None:
-    """Hold the bounds of a file's variants against what they have to be, whatever its rows are.
+    """Check the form of the bounds of the variants of a file, independently of its rows.
 
     Args:
         stats: the JSON of ``add.stats``.
-        schema: the table's.
-        find: takes clause and message of what is wrong.
+        schema: the schema of the table.
+        find: takes clause and message of a finding.
     """
     for path, item in leaves(schema, physical=True):
         if item.type != VARIANT:
@@ -102,7 +105,10 @@ def check_form(stats: dict[str, Any], schema: StructType, find: Find) -> None:
         low, high = (_bounds(stats, part, path, find) for part in ("minValues", "maxValues"))
         for name in low.keys() & high.keys():
             if _kind(low[name]) != _kind(high[name]):
-                find("stats-7", f"{name} of {'.'.join(path)} is from {low[name]!r} to {high[name]!r}, of two types")
+                find(
+                    "stats-7",
+                    f"the bounds of {name} of {'.'.join(path)} are of two types: {low[name]!r} and {high[name]!r}",
+                )
 
 
 def _bounds(stats: dict[str, Any], part: str, path: Sequence[str], find: Find) -> Bounds:
@@ -112,27 +118,27 @@ def _bounds(stats: dict[str, Any], part: str, path: Sequence[str], find: Find) -
     try:
         found = decode(*parted(b85decode(text.encode().translate(TO_B85))))
     except (ValueError, AttributeError) as error:
-        find("stats-7", f"{part} of {name} is {text!r}, no variant in z85: {error}")
+        find("stats-7", f"{part} of {name} is {text!r}, which is not a variant in Z85: {error}")
         return {}
     if not isinstance(found, dict):
-        find("stats-7", f"{part} of {name} is {found!r}, no object")
+        find("stats-7", f"{part} of {name} is {found!r}, which is not a variant object")
         return {}
     for key, value in found.items():
         if not _PATH.fullmatch(key):
-            find("stats-7", f"{part} of {name} has {key!r}, no normalized path")
+            find("stats-7", f"{part} of {name} has {key!r}, which is not a normalized JSON path")
         elif isinstance(value, _NO_PRIMITIVES):
-            find("stats-7", f"{part} of {name} has {value!r} for {key}, which is no bound")
+            find("stats-7", f"{part} of {name} has {value!r} for {key}, which is not a primitive value")
     return {key: value for key, value in found.items() if _PATH.fullmatch(key)}
 
 
 class VariantRows:
-    """Holds the bounds of one column of variants against the rows of a file.
+    """The check of the bounds of one variant column against the rows of a file.
 
     Args:
         path: the column's logical path.
-        physical: its physical one.
-        stats: the JSON of ``add.stats``; its form was looked at.
-        find: takes clause and message of what is wrong.
+        physical: its physical path.
+        stats: the JSON of ``add.stats``, whose form was checked before.
+        find: takes clause and message of a finding.
     """
 
     def __init__(self, path: Sequence[str], physical: Sequence[str], stats: dict[str, Any], find: Find):
@@ -144,7 +150,7 @@ class VariantRows:
         ]
 
     def take(self, live: pa.RecordBatch) -> None:
-        """Look at some live rows: one by one, since each is an object of its own making."""
+        """Check live rows, one by one: the structure of each may differ."""
         if not self.bounds:
             return
         column = live.column(self.path[0])
@@ -154,7 +160,7 @@ class VariantRows:
             try:
                 value = None if row is None else decode(row["metadata"], row["value"])
             except (ValueError, TypeError):
-                continue  # no variant, which is a finding of its own
+                continue  # an invalid variant, which is a finding already
             for name, steps, low, high in self.bounds:
                 self._hold(name, _at(value, steps), low, high)
 
@@ -166,9 +172,9 @@ class VariantRows:
                 continue
             where = f"{name} of {'.'.join(self.path)}"
             if _kind(bound) != _kind(value):
-                self.find("stats-7", f"{where} has the bound {bound!r}, and a live row {value!r}, of another type")
+                self.find("stats-7", f"{where} has the bound {bound!r}, and a live row has {value!r}, of another type")
             elif (bound < value if upper else bound > value) and not _cut(bound, value):
-                self.find("stats-1", f"{where} has the bound {bound!r}, and a live row {value!r}")
+                self.find("stats-1", f"{where} has the bound {bound!r}, and a live row has {value!r}")
 
 
 def _step(text: str) -> str | int:
@@ -189,14 +195,14 @@ def _at(value: Any, steps: Sequence[str | int]) -> Any:
 
 
 def _kind(value: Any) -> object:
-    """The type of a primitive value. Exact numbers are one, however narrow they are stored."""
+    """The type of a primitive value. Integers and decimals of all widths are one type."""
     if isinstance(value, dt.datetime):
         return dt.datetime, value.tzinfo is None
     return Decimal if type(value) is int else type(value)
 
 
 def _cut(bound: Any, value: Any) -> bool:
-    """Whether a value beyond a bound is so only for how the specification lets bounds be cut."""
+    """True if a value lies outside of a bound only because of a truncation that the specification allows."""
     if isinstance(value, str):
         return len(bound) >= _SHORTEST and value.startswith(bound)
     return isinstance(value, dt.datetime) and bool(dt.timedelta() <= value - bound < _MILLISECOND)
