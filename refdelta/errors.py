@@ -1,35 +1,41 @@
-"""Every error that refdelta raises, in one tree under :class:`DeltaError`.
+"""The errors that refdelta raises, one tree under :class:`DeltaError`, and suggestions for misspelt names.
 
-The first question of a reader of an error is whose fault it is. The tree answers it:
+The class says where the cause is:
 
-* the caller's mistake also subclasses the fitting builtin (``ValueError``, ``FileNotFoundError``, ...);
-* a log or a data file that breaks the protocol is :class:`InvalidLogError` or :class:`DataFileError`, and names the
-  file;
-* a table that needs what this engine lacks is :class:`UnsupportedFeatureError`, and names the feature;
-* another writer's commit is :class:`ConcurrentModificationError`, under the six names that the field knows;
-* the store's trouble is :class:`StoreError`.
+* a mistake of the caller: also a subclass of the fitting builtin (``ValueError``, ``FileNotFoundError``, ...);
+* a log or a data file that breaks the protocol: :class:`InvalidLogError` or :class:`DataFileError`, with the file;
+* a table that needs a feature which this engine lacks: :class:`UnsupportedFeatureError`, with the feature;
+* the commit of another writer: :class:`ConcurrentModificationError`, under the six names of delta-spark;
+* the store: :class:`StoreError`;
+* a bug in refdelta: :class:`InternalError`.
 
-This module imports nothing, so every layer may raise from it.
+This module imports nothing of the project, so every layer may raise from it.
 """
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
 _LONGEST = 1_500
+_SHOWN = 20  # names in a message
 
 
 class DeltaError(Exception):
-    """The root: ``except DeltaError`` catches whatever refdelta raises on purpose.
+    """The root: ``except DeltaError`` catches every error that refdelta raises itself.
 
-    Its message can be shown: what a log or a user wrote may stand in it, but neither floods a terminal nor steers it.
+    The message is safe to print: text from a log or a user is cut to 1,500 characters, control characters are escaped.
     """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not by the constructor, which may take other arguments than the message: errors cross process boundaries.
+        return _rebuild, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -43,7 +49,54 @@ def _seen(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
-# --- the caller's mistakes ---------------------------------------------------------------------------------------
+def _rebuild(cls: type[DeltaError], args: tuple[object, ...], attributes: dict[str, object]) -> DeltaError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class InternalError(DeltaError):
+    """A state that cannot occur unless refdelta itself has a bug. Please report it."""
+
+    def __init__(self, state: str):
+        super().__init__(f"{state}. This is a bug in refdelta: please report this message with its traceback")
+
+
+# --- names that do not exist ---------------------------------------------------------------------------------------
+
+
+def suggestion(name: Any, known: Iterable[str]) -> str:
+    """The end of a message: ``; did you mean 'towns'?`` where a known name is similar in any case, else nothing.
+
+    Compares at most 1,000 names of at most 64 characters, since hostile tables may name many.
+    """
+    from difflib import get_close_matches  # its import costs more than most messages need
+
+    by_lower = {one.lower(): one for one in islice(known, 1_000) if len(one) <= 64}
+    near = get_close_matches(name.lower(), by_lower, 1, 0.7) if isinstance(name, str) and len(name) <= 64 else []
+    return f"; did you mean {str(by_lower[near[0]])!r}?" if near else ""
+
+
+def unknown_name(kind: str, name: Any, known: Iterable[str], *, kinds: str = "", where: str = "") -> str:
+    """The message for a name that does not exist: the most similar name, and the existing ones unless there are many.
+
+    Args:
+        kind: the kind of thing that the name was to be, such as ``column``.
+        name: the name.
+        known: the names that exist, in the order in which to list them.
+        kinds: the plural of ``kind``; with an s unless given.
+        where: the place without the name, such as ``the table``.
+    """
+    names = list(known)
+    similar = suggestion(name, names)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    listed = f"{kinds or kind + 's'}: {', '.join(names[:_SHOWN]) or '(none)'}{more}"
+    end = similar if similar and more else f"{similar} {listed}" if similar else f"; {listed}"
+    return f"{kind} {name!r} does not exist{' in ' if where else ''}{where}{end}"
+
+
+# --- mistakes of the caller --------------------------------------------------------------------------------------
 
 
 class InvalidArgumentError(DeltaError, ValueError):
@@ -55,9 +108,7 @@ class ColumnNotFoundError(InvalidArgumentError):
 
     def __init__(self, column: str, available: Iterable[str], where: str = "the table"):
         self.column = column
-        names = list(available)
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        super().__init__(f"column {column!r} does not exist in {where}; its columns are: {shown}")
+        super().__init__(unknown_name("column", column, available, where=where))
 
 
 class PredicateError(InvalidArgumentError):
@@ -65,7 +116,7 @@ class PredicateError(InvalidArgumentError):
 
 
 class ExpressionError(DeltaError, ArithmeticError):
-    """An expression that has no value for some row: a division by zero, a number too large, a text that is no date."""
+    """An expression without a value for some row: a division by zero, a number too large, a string that is no date."""
 
 
 class SchemaMismatchError(DeltaError, ValueError):
@@ -77,51 +128,47 @@ class UnsupportedTypeError(SchemaMismatchError, TypeError):
 
 
 class ConstraintViolationError(DeltaError, ValueError):
-    """Data that breaks a promise of the table or of the call: nullability, replaceWhere."""
+    """Rows that break a constraint: a NOT NULL column, a CHECK constraint, the condition of ``replaceWhere``."""
 
 
 class TableNotFoundError(DeltaError, FileNotFoundError):
-    """There is no Delta table at this place."""
+    """No Delta table at this location."""
 
 
 class TableAlreadyExistsError(DeltaError, FileExistsError):
-    """There is a Delta table at this place, and the call asked for a new one."""
+    """A Delta table at the location where the call was to create one."""
 
 
 class VersionNotFoundError(DeltaError, LookupError):
-    """A version or a time that the table does not have, or no longer has."""
+    """A version or a time that the table does not have, or has no longer."""
 
 
 class StreamStoppedError(DeltaError):
-    """A commit that a stream of a table does not read past: it removes or changes rows, or changes the table itself.
+    """A commit at which a stream of a table stops: it removes or changes rows, or changes the table itself.
 
     Attributes:
-        version: the commit's.
-        reload: whether a stream that is loaded again goes on with it; else an option is needed, which the message
-            names.
+        version: the version of the commit.
+        reload: whether a restarted stream continues past it; otherwise that takes an option, which the message names.
     """
 
     def __init__(self, message: str, version: int, reload: bool):
         self.version, self.reload = version, reload
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.version, self.reload)
-
 
 class ReadOnlyTableError(DeltaError, ValueError):
     """A write through a handle that is pinned to a version."""
 
 
-# --- the table's faults ------------------------------------------------------------------------------------------
+# --- damaged and unsupported tables ------------------------------------------------------------------------------
 
 
 class InvalidLogError(DeltaError):
     """A log that breaks the protocol.
 
     Attributes:
-        file: the log file, relative to the table's root where it is known.
-        line: its line, counted from 1, where the file has lines.
+        file: the log file, relative to the table's root if that is known.
+        line: the line, counted from 1, if the file has lines.
     """
 
     def __init__(self, reason: str, *, file: str | None = None, line: int | None = None):
@@ -135,7 +182,7 @@ class UnsafePathError(InvalidLogError):
 
 
 class DataFileError(DeltaError):
-    """A data file or deletion vector that is not what the log says it is.
+    """A data file or deletion vector that is not what the log describes.
 
     Attributes:
         file: its path, relative to the table's root.
@@ -147,14 +194,14 @@ class DataFileError(DeltaError):
 
 
 class DataFileNotFoundError(DataFileError, FileNotFoundError):
-    """A file that the log names is not in the store."""
+    """A file that the log names and the store does not have."""
 
 
 class UnsupportedFeatureError(DeltaError):
     """The table needs features that this engine does not have.
 
     Attributes:
-        features: their names as PROTOCOL.md writes them.
+        features: their names as in PROTOCOL.md, "Valid Feature Names in Table Features".
     """
 
     def __init__(self, features: Iterable[str], action: str, hint: str = ""):
@@ -171,7 +218,7 @@ class StoreError(DeltaError, OSError):
 
 
 class NotEnoughMemoryError(DeltaError, MemoryError):
-    """There is not enough memory to read a file. That may be the file's fault, or nobody's."""
+    """Not enough memory to read a file. The file may be hostile, or the machine too small."""
 
 
 # --- commits -----------------------------------------------------------------------------------------------------
@@ -179,17 +226,17 @@ class NotEnoughMemoryError(DeltaError, MemoryError):
 
 @dataclass(frozen=True, slots=True)
 class ConflictDetails:
-    """Why a commit lost to a winner.
+    """The conflict of a commit with another one that was committed first (the winner).
 
     Attributes:
-        rule: the id of the rule in ``refdelta/core/conflicts/rules.py`` that decided.
-        version: the winning version.
-        operation: the winner's operation, as its commitInfo says.
-        files: the paths over which the two disagree, as the log writes them; at most some are kept.
+        rule: the id of the rule in ``refdelta/core/conflicts/rules.py`` that found the conflict.
+        version: the version of the winner.
+        operation: the operation of the winner, from its commitInfo.
+        files: the paths of the files in conflict, as the log writes them; only the first ones.
         advice: one sentence on what the user can do.
-        rows: how many rows of these files both touched, where that is known.
+        rows: the number of rows of these files that both transactions touched, if it is known.
         positions: the first few of these rows by file: their positions in it, counted from 0.
-        fallbacks: why files decided somewhere and not rows.
+        fallbacks: the reasons why conflicts were found by files and not by rows, if they were.
     """
 
     rule: str
@@ -203,15 +250,15 @@ class ConflictDetails:
 
 
 class CommitFailedError(DeltaError):
-    """The commit did not happen; nothing of it is visible."""
+    """A commit that did not happen; nothing of it is visible."""
 
 
 class CommitRetriesExhaustedError(CommitFailedError):
-    """The attempts or the time that the caller allowed are used up; nothing of the commit is visible."""
+    """A commit that used up its attempts or its time; nothing of it is visible."""
 
 
 class ConcurrentModificationError(CommitFailedError):
-    """Another writer's commit conflicts with this one; nothing of it is visible.
+    """A commit that conflicts with one of another writer; nothing of it is visible.
 
     Attributes:
         conflict: the :class:`ConflictDetails`.
@@ -223,23 +270,14 @@ class ConcurrentModificationError(CommitFailedError):
         named = conflict.files[:3]
         files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
-        coarse = f" Files decided, not rows: {'; '.join(conflict.fallbacks)}." if conflict.fallbacks else ""
+        reasons = "; ".join(conflict.fallbacks)
+        coarse = f" Conflicts were found by files, not by rows: {reasons}." if reasons else ""
         super().__init__(f"{message}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # The message is built from its parts; a worker process must be able to hand the error to its parent.
-        return _rebuild_conflict, (type(self), str(self), self.conflict)
 
 
 def _places(positions: Mapping[str, tuple[int, ...]]) -> str:
     some = [f"{', '.join(map(str, found))} in {path}" for path, found in list(positions.items())[:2]]
     return f"at {' and at '.join(some)}"
-
-
-def _rebuild_conflict(cls: type[ConcurrentModificationError], text: str, conflict: ConflictDetails) -> Exception:
-    error = cls.__new__(cls, text)
-    error.args, error.conflict = (text,), conflict
-    return error
 
 
 class ConcurrentAppendException(ConcurrentModificationError):
@@ -267,15 +305,15 @@ class ProtocolChangedException(ConcurrentModificationError):
 
 
 class CommitOutcomeUnknownError(DeltaError):
-    """Nobody can tell whether the commit happened; the message says how to find out. Its files stay in place.
+    """A commit that may or may not have happened; the message says how to find out. Its files stay in place.
 
-    A write with ``app_id`` and ``app_version`` can simply be repeated: where it was committed, it is skipped.
+    A write with ``app_id`` and ``app_version`` can be repeated safely: it is skipped if it was committed.
 
     Attributes:
-        why: what is not known, and what went wrong.
-        version: the version that the commit is, if it happened; it can be no other one.
-        txn_id: ``commitInfo.txnId``, by which its file is known.
-        uri: the table, without credentials, where that is known.
+        why: the reason: the request and its failure.
+        version: the only version that the commit can have, if it happened.
+        txn_id: ``commitInfo.txnId``, which identifies the commit file.
+        uri: the table, without credentials, if it is known.
     """
 
     def __init__(self, why: str, version: int, txn_id: str, uri: str | None = None):
@@ -283,14 +321,11 @@ class CommitOutcomeUnknownError(DeltaError):
         by = "" if uri is None else f", such as by `refdelta log {shlex.quote(uri)} --version {version}`"
         super().__init__(
             f"it is not known whether version {version} was committed: {why}. To find out, look for "
-            f'"txnId":"{txn_id}" in _delta_log/{version:020d}.json once the store answers{by}: there, the commit '
-            "happened; where that file is another writer's, it did not and will not; where there is no such file, a "
+            f'"txnId":"{txn_id}" in _delta_log/{version:020d}.json once the store answers{by}: if it is there, the '
+            "commit happened; if the file has another id, it did not and will not; if there is no such file, a "
             "delayed request may still create it. The data files stay where they are"
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.why, self.version, self.txn_id, self.uri)
 
-
-# The names under which users of delta-spark catch the parent.
+# The parent's name in delta-spark.
 DeltaConcurrentModificationException = ConcurrentModificationError

@@ -31,6 +31,7 @@ from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     InvalidArgumentError,
+    suggestion,
 )
 from refdelta.transaction import background
 from refdelta.transaction.location import open_location
@@ -176,7 +177,7 @@ def race(
 
 def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float | None, uri: str, threads: bool) -> Mix:
     if mix not in {*Mix}:
-        raise InvalidArgumentError(f"mix is one of {', '.join(Mix)}, not {mix!r}")
+        raise InvalidArgumentError(f"mix is one of {', '.join(Mix)}, not {mix!r}{suggestion(mix, Mix)}")
     if writers < 1:
         raise InvalidArgumentError(f"a race needs a writer, not {writers}")
     if (commits is None) == (seconds is None):

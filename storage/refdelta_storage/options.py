@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from refdelta_storage.base import Store
-from refdelta_storage.errors import InvalidOptionError, redact
+from refdelta_storage.errors import InvalidOptionError, redact, unknown_option
 from refdelta_storage.local import LocalStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -94,8 +94,7 @@ def _only(options: dict[str, Any], where: str, known: Mapping[str, Callable[[str
     """The options, checked and converted; an unknown one is named with those that are known."""
     for name in options:
         if name not in known:
-            choice = f"it knows {', '.join(known)}" if known else "it has none"
-            raise InvalidOptionError(f"unknown option {name!r} for {where}: {choice}")
+            raise unknown_option(name, known, where)
     return {name: known[name](name, value) for name, value in options.items()}
 
 

@@ -13,7 +13,7 @@ from refdelta_storage.azure import PROMISES as AZURE_PROMISES
 from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
-from refdelta_storage.errors import InvalidOptionError, holds_login, redact
+from refdelta_storage.errors import InvalidOptionError, holds_login, redact, unknown_option
 from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.options import truth
 from refdelta_storage.probe import Probed
@@ -157,8 +157,7 @@ class Protocol:
         for name, value in options.items():
             option = by_name.get(name.lower())
             if option is None and self.strict and name not in own and name not in _COMMON:
-                known = sorted(own | set(by_name) | {"put_if_absent"})
-                raise InvalidOptionError(f"unknown option {name!r} for {self.name}; known: {', '.join(known)}")
+                raise unknown_option(name, sorted(own | set(by_name) | {"put_if_absent"}), self.name)
             target = (name,) if option is None else option.target
             converted = value if option is None else option.convert(name, value)
             if target:

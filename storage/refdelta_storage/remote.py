@@ -296,7 +296,8 @@ class RemoteStore(Store):
 
     async def _insist(self, request: Callable[[], Awaitable[_T]]) -> _T:
         until = time.monotonic() + self._patience.total
-        for sent in itertools.count():
+        sent = 0
+        while True:
             try:
                 return await request()
             except _CERTAIN:
@@ -307,7 +308,7 @@ class RemoteStore(Store):
                     raise
             pause = min(FIRST_PAUSE * 2**sent, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
-        raise AssertionError
+            sent += 1
 
     def _each(
         self,

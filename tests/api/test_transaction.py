@@ -253,7 +253,7 @@ def test_isolation_may_be_stricter_than_the_tables_and_is_noted(tmp_path, path):
     write_deltalake(strict, ids(1), configuration={"delta.isolationLevel": "Serializable"})
     with pytest.raises(errors.InvalidArgumentError, match="weaker than the table's"):
         DeltaTable(strict).begin(isolation="WriteSerializable")
-    with pytest.raises(errors.InvalidArgumentError, match="isolation level 'SnapshotIsolation' is none of"):
+    with pytest.raises(errors.InvalidArgumentError, match="isolation level 'SnapshotIsolation' does not exist"):
         table.begin(isolation="SnapshotIsolation")
 
 

@@ -78,7 +78,7 @@ def test_the_level_matters_and_any_spelling_does(cli):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--explain", "UPDATE", "DANCE"), "'DANCE' is none of INSERT, UPDATE"),
+        (("--explain", "UPDATE", "DANCE"), "'DANCE' does not exist; operations: INSERT, UPDATE"),
         (("--explain", "UPDATE"), "--explain"),
         (("--explain", "UPDATE", "DELETE", "--isolation", "Snapshot"), "Snapshot"),
         (("--isolation", "Serializable"), "--explain"),

@@ -128,7 +128,7 @@ def test_a_file_that_is_no_scenario_is_told_with_its_name(fails, scenario, text,
 
 def test_a_scenario_that_is_not_there(fails, scenario):
     path = scenario(TABLE + GOOD)
-    assert "no scenario 'x'" in fails("crosscheck", "--scenario", path, "--only", "x")
+    assert "scenario 'x' does not exist; scenarios: s, " in fails("crosscheck", "--scenario", path, "--only", "x")
     assert "Java" in fails("crosscheck", "--scenario", path, "--only", "s@Serializable")
 
 

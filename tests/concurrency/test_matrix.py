@@ -157,7 +157,7 @@ def test_rows_decide_with_deletion_vectors_only():
 
 @pytest.mark.parametrize("operation", ["SELECT", "", "UPSERT"])
 def test_what_is_not_known_is_refused(operation):
-    with pytest.raises(InvalidArgumentError, match="is none of"):
+    with pytest.raises(InvalidArgumentError, match="does not exist; operations: INSERT, "):
         explain(operation, "INSERT")
     with pytest.raises(InvalidArgumentError, match="isolation level"):
         explain("INSERT", "INSERT", "chaos")

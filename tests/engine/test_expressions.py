@@ -66,7 +66,7 @@ def test_names_of_two_tables(sql, meaning, expected):
 def test_names_that_are_not_clear():
     with pytest.raises(PredicateError, match=r"'id' is ambiguous: it may be t\.id and s\.id"):
         parse_expression("id", BOTH)
-    with pytest.raises(ColumnNotFoundError, match="'nope' does not exist in s; its columns are: id, amount"):
+    with pytest.raises(ColumnNotFoundError, match="'nope' does not exist in s; columns: id, amount"):
         parse_expression("s.nope", BOTH)
     with pytest.raises(ColumnNotFoundError, match="'nope' does not exist in t and s"):
         parse_predicate("nope = 1", BOTH)

@@ -150,7 +150,7 @@ def test_columns_are_found_in_any_case():
     assert schema.field("ID").name == "Id"
     assert "NAME" in schema
     assert schema.find("x") is None
-    with pytest.raises(ColumnNotFoundError, match="'x' does not exist in the table; its columns are: Id, name"):
+    with pytest.raises(ColumnNotFoundError, match="'x' does not exist in the table; columns: Id, name"):
         schema.field("x")
 
 

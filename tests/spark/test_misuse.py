@@ -69,7 +69,7 @@ def readings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: read(u.spark, u.uri, columns="id"), WRONG, "list of names"
     yield lambda u: read(u.spark, u.uri, columns=[u.f.col("id")]), WRONG, "columns is a list of names"
     yield lambda u: read(u.spark, u.uri, columns=["id", "ID"]), WRONG, "twice"
-    yield lambda u: read(u.spark, u.uri, columns=["nope"]), COLUMN, "its columns are: id, s"
+    yield lambda u: read(u.spark, u.uri, columns=["nope"]), COLUMN, "columns: id, s"
     yield lambda u: read(u.spark, u.uri, filter=u.f.col("id") > 1), WRONG, "SQL text, not Column"
     yield lambda u: read(u.spark, u.uri, filter=""), PREDICATE, "cannot be parsed"
     yield lambda u: read(u.spark, u.uri, filter="id >"), PREDICATE, "line 1, column 4"

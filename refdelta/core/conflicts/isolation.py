@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, unknown_name
 
 
 class IsolationLevel(enum.Enum):
@@ -30,7 +30,7 @@ class IsolationLevel(enum.Enum):
         for level in cls:
             if level.value.lower() == name.lower():
                 return level
-        raise InvalidArgumentError(f"isolation level {name!r} is none of {', '.join(level.value for level in cls)}")
+        raise InvalidArgumentError(unknown_name("isolation level", name, [level.value for level in cls]))
 
     def at_least(self, other: IsolationLevel) -> bool:
         """Whether this level promises all that the other does."""

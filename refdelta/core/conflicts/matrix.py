@@ -12,7 +12,7 @@ from typing import Literal as OneOf
 
 from refdelta.core.conflicts.examples import QUERY, REARRANGING, UPDATING, Layout, conflict
 from refdelta.core.conflicts.isolation import IsolationLevel
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, unknown_name
 
 Verdict = OneOf["never", "can", "always"]
 
@@ -178,7 +178,7 @@ def explain(
 def _known(operation: str) -> str:
     name = " ".join(operation.upper().replace("_", " ").split())
     if name not in OPERATIONS:
-        raise InvalidArgumentError(f"operation {operation!r} is none of {', '.join(OPERATIONS)}")
+        raise InvalidArgumentError(unknown_name("operation", operation, OPERATIONS))
     return name
 
 

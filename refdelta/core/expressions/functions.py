@@ -32,7 +32,7 @@ from refdelta.core.table.types import (
     VOID,
     DataType,
 )
-from refdelta.errors import ExpressionError, PredicateError
+from refdelta.errors import ExpressionError, PredicateError, suggestion
 
 # --- what functions take -----------------------------------------------------------------------------------------
 
@@ -99,7 +99,8 @@ def _alike(name: str, args: tuple[Value, ...]) -> Typed:
 def _unit(value: Value, name: str, allowed: Sequence[str]) -> Literal:
     known = calendar_math.UNITS.get(str(value.value).lower()) if isinstance(value, Literal) else None
     if known not in allowed:
-        raise PredicateError(f"{name} takes one of {', '.join(allowed)} as a constant, not {value}")
+        near = suggestion(value.value, allowed) if isinstance(value, Literal) else ""
+        raise PredicateError(f"{name} takes one of {', '.join(allowed)} as a constant, not {value}{near}")
     return Literal(known, STRING)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from refdelta.errors import InvalidArgumentError, InvalidLogError
+from refdelta.errors import InvalidArgumentError, InvalidLogError, suggestion, unknown_name
 
 FEATURE_PREFIX: Final = "delta.feature."
 CONSTRAINT_PREFIX: Final = "delta.constraints."
@@ -54,7 +54,7 @@ def _one_of(*names: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         value = by_lower.get(text.strip().lower())
         if value is None:
-            raise ValueError(f"must be one of {', '.join(names)}")
+            raise ValueError(f"must be one of {', '.join(names)}{suggestion(text.strip(), names)}")
         return value
 
     return read
@@ -257,7 +257,8 @@ def _checked(key: str, value: str) -> str | None:
         return None
     row = PROPERTIES.get(lower)
     if row is None:
-        raise InvalidArgumentError(f"there is no table property {key!r}")
+        settable = [one.name for one in _ROWS if one.settable]
+        raise InvalidArgumentError(unknown_name("table property", key, settable, kinds="table properties"))
     if not row.settable:
         raise InvalidArgumentError(f"property {row.name} is not for users to set")
     try:

@@ -24,7 +24,7 @@ from refdelta.core.table.features import (
 from refdelta.core.table.iceberg_compat import check_compatible
 from refdelta.core.table.properties import PROTOCOL_KEYS, get, requested_features
 from refdelta.core.table.types import StructType, schema_json
-from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError, unknown_name
 
 _BY_LOWER: Final = {name.lower(): row for name, row in REGISTRY.items()}
 
@@ -166,7 +166,7 @@ def known_feature(name: str) -> str:
     """A feature's name as the registry spells it. Raises ``InvalidArgumentError`` where there is none."""
     row = _BY_LOWER.get(name.lower())
     if row is None:
-        raise InvalidArgumentError(f"there is no table feature {name!r}")
+        raise InvalidArgumentError(unknown_name("table feature", name, REGISTRY))
     return row.name
 
 

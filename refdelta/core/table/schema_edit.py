@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
-from refdelta.errors import ColumnNotFoundError
+from refdelta.errors import ColumnNotFoundError, InternalError
 
 Path = tuple[str, ...]
 
@@ -49,7 +49,7 @@ def part_type(data_type: DataType, name: str) -> DataType:
             return data_type.element
         case MapType():
             return data_type.key if name == "key" else data_type.value
-    raise TypeError(f"{data_type} has no parts")
+    raise InternalError(f"the type {data_type} is no struct, array or map, and has no part {name!r}")
 
 
 def edited(schema: StructType, path: Path, change: Callable[[DataType, str], DataType]) -> StructType:
@@ -62,7 +62,7 @@ def edited(schema: StructType, path: Path, change: Callable[[DataType, str], Dat
     """
     result = _edited(schema, path, change)
     if not isinstance(result, StructType):
-        raise TypeError("a schema is a struct")
+        raise InternalError(f"the change of {'.'.join(path)} turned the schema into {result}")
     return result
 
 
@@ -75,7 +75,7 @@ def with_part(data_type: DataType, name: str, part: DataType) -> DataType:
             return replace(data_type, element=part)
         case MapType():
             return replace(data_type, key=part) if name == "key" else replace(data_type, value=part)
-    raise TypeError(f"{data_type} has no parts")
+    raise InternalError(f"the type {data_type} is no struct, array or map, and has no part {name!r}")
 
 
 def with_field(struct: StructType, name: str, change: Callable[[StructField], StructField]) -> StructType:

@@ -16,6 +16,7 @@ from refdelta.errors import (
     InvalidArgumentError,
     InvalidLogError,
     UnsupportedFeatureError,
+    unknown_name,
 )
 
 if TYPE_CHECKING:
@@ -319,7 +320,8 @@ def type_named(name: str) -> DataType:
     try:
         return _primitive(_SQL_NAMES.get(folded, folded), "it")
     except (_BadSchemaError, UnsupportedFeatureError):
-        raise InvalidArgumentError(f"there is no primitive type {name!r}") from None
+        known = [*_PRIMITIVES, "decimal(p,s)", *_SQL_NAMES]
+        raise InvalidArgumentError(unknown_name("primitive type", name, known)) from None
 
 
 def _type_to_json(data_type: DataType) -> Any:

@@ -39,7 +39,7 @@ from refdelta.core.table.types import (
     VOID,
     StructType,
 )
-from refdelta.errors import PredicateError
+from refdelta.errors import PredicateError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,8 @@ def _term(term: Any, schema: StructType) -> Predicate:
         return Not(IsNull(column)) if op == "is not" else IsNull(column)
     known = {"==": "=", "!=": "<>"}.get(op, op)
     if known not in FLIPPED:
-        raise PredicateError(f"filter on {name}: there is no operator {term[1]!r}")
+        operators = [*FLIPPED, "!=", "in", "not in", "is", "is not"]
+        raise PredicateError(f"filter on {name}: {unknown_name('operator', term[1], operators)}")
     literal = python_literal(value, name)
     if literal.value is None and known in ("=", "<>"):
         return IsNull(column) if known == "=" else Not(IsNull(column))

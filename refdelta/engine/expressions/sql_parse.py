@@ -76,12 +76,15 @@ class SqlText:
         text = self.sql if len(self.sql) <= 200 else self.sql[:200] + "..."
         return f"{self.what} {text!r}"
 
-    def unsupported(self, node: exp.Expr, what: str | None = None) -> PredicateError:
-        """The error that this part of it is not known here; ``what`` names it, where its kind does not say enough."""
+    def unsupported(self, node: exp.Expr, what: str | None = None, advice: str = "") -> PredicateError:
+        """The error for a part that is not supported; ``what`` names it, where its kind does not say enough, and
+        ``advice`` ends the message.
+        """
         fragment = _short(written(node))
         kind = "the function" if isinstance(node, exp.Func) else type(node).__name__
         name = _short(what) if what else f"{NAMES.get(type(node), kind)} ({fragment})"
-        advice = SUBQUERY_ADVICE if what is None and isinstance(node, SUBQUERIES) else ""
+        if what is None and isinstance(node, SUBQUERIES):
+            advice = SUBQUERY_ADVICE
         return PredicateError(f"{name} is not supported here{self.place(node)}{advice}")
 
     def place(self, node: exp.Expr) -> str:

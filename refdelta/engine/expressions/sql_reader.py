@@ -52,7 +52,7 @@ from refdelta.engine.expressions.sql_words import (
     is_decimal,
     number_literal,
 )
-from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion
 
 # Levels of the tree: whoever walks it needs some frames for each, and Python has about a thousand.
 _MAX_DEPTH = 150
@@ -338,7 +338,8 @@ class Reader:
             return self._shorthand(name, [self._value(arg) for arg in args])
         name = ALIASES.get(name, name)
         if name not in FUNCTIONS:
-            raise self.text.unsupported(node)
+            advice = suggestion(name, [*FUNCTIONS, *ALIASES, *SHORTHANDS, *CAST_FUNCTIONS, *CLOCKS])
+            raise self.text.unsupported(node, advice=advice)
         return Call(name, tuple(self._value(arg) for arg in args))
 
     def _shorthand(self, name: str, args: list[Value]) -> Value:

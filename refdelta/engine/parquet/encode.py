@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
 from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
 from refdelta.engine.parquet.layout import CODECS
-from refdelta.errors import DataFileError, StoreError
+from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
 
@@ -152,7 +152,9 @@ class Encoder:
             The keys of all, for the caller to delete: one whose completion failed may be there nevertheless.
         """
         with self._changed:
-            self._error = self._error or RuntimeError("the write was given up")
+            self._error = self._error or InternalError(
+                "rows were written to Parquet files after their write was aborted"
+            )
             self._changed.wait_for(lambda: not self._tasks)
         self._shut_down()
         for file in self.files:

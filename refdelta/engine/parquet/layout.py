@@ -33,7 +33,7 @@ from refdelta.engine.arrow.arrays import with_names
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.partition import partition_strings
 from refdelta.engine.parquet.dictionaries import with_dictionaries
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError, unknown_name
 
 PartitionKey = tuple[str | None, ...]
 
@@ -196,7 +196,7 @@ def codec_of(name: str | None) -> str:
     """
     codec = (name or "snappy").lower()
     if codec not in CODECS:
-        raise InvalidArgumentError(f"delta.parquet.compression.codec = {name!r}: choose one of {', '.join(CODECS)}")
+        raise InvalidArgumentError(unknown_name("delta.parquet.compression.codec", name, CODECS, kinds="codecs"))
     return codec
 
 

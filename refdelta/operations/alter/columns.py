@@ -39,7 +39,13 @@ from refdelta.core.table.types import (
 from refdelta.engine.arrow.schema import delta_type, from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, SchemaMismatchError
+from refdelta.errors import (
+    ColumnNotFoundError,
+    ConstraintViolationError,
+    InternalError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+)
 from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
 from refdelta.operations.alter.names import dotted, split_path
 from refdelta.operations.dml.rewrite import find_matches
@@ -360,7 +366,7 @@ def _field(schema: StructType, path: Path) -> StructField:
 
 def _struct(data_type: DataType) -> StructType:
     if not isinstance(data_type, StructType):
-        raise TypeError(f"{data_type} has no fields")
+        raise InternalError(f"the type {data_type} is no struct, and has no fields")
     return data_type
 
 

@@ -11,7 +11,7 @@ from refdelta.core.expressions.expression import Comparison, Condition, Literal,
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.types import BOOLEAN
 from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.errors import ConstraintViolationError, InvalidArgumentError
+from refdelta.errors import ConstraintViolationError, InvalidArgumentError, unknown_name
 from refdelta.operations.alter.change import change_table
 from refdelta.operations.dml.rewrite import find_matches
 from refdelta.operations.write.row_rules import constraints
@@ -76,8 +76,8 @@ def drop_constraint(txn: Transaction, snapshot: Snapshot, name: str, *, raise_if
     known = _find(snapshot, wanted)
     if known is None:
         if raise_if_not_exists:
-            names = ", ".join(constraints(snapshot.metadata.configuration)) or "(none)"
-            raise InvalidArgumentError(f"the table has no constraint {wanted!r}; it has: {names}")
+            names = constraints(snapshot.metadata.configuration)
+            raise InvalidArgumentError(unknown_name("constraint", wanted, names, where="the table"))
         return
     configuration = snapshot.metadata.configuration or {}
     key = CONSTRAINT_PREFIX + known[0]

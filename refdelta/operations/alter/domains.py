@@ -12,7 +12,7 @@ import msgspec
 
 from refdelta.core.log.actions import DomainMetadata
 from refdelta.core.table.features import features_of
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.alter.change import change_table, in_json
 
 if TYPE_CHECKING:
@@ -46,15 +46,16 @@ def set_domain(
         )
     if not isinstance(configuration, str | None):
         raise InvalidArgumentError(
-            f"the configuration of a metadata domain is a text, JSON or whatever, not {type(configuration).__name__}"
+            f"the configuration of a metadata domain must be a string, not {type(configuration).__name__}"
         )
     if any(isinstance(action, DomainMetadata) and action.domain == domain for action in txn.staged):
         raise InvalidArgumentError(f"the transaction has set the metadata domain {domain!r} already")
     before = snapshot.domains.get(domain)
     if configuration is None:
         if before is None:
-            known = ", ".join(sorted(snapshot.domains)) or "(none)"
-            raise InvalidArgumentError(f"there is no metadata domain {domain!r} to remove; there are: {known}")
+            raise InvalidArgumentError(
+                unknown_name("metadata domain", domain, sorted(snapshot.domains), where="the table")
+            )
         staged = msgspec.structs.replace(before, removed=True)
     else:
         staged = DomainMetadata(domain=domain, configuration=configuration, removed=False)

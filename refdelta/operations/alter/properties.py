@@ -10,7 +10,7 @@ import msgspec
 from refdelta import arguments
 from refdelta.core.table.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
 from refdelta.core.table.protocol_choice import asked_features
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.alter.change import change_table, in_json
 from refdelta.operations.alter.property_rules import check_properties
 from refdelta.operations.alter.unmapping import gives_up_mapping, remove_mapping
@@ -70,7 +70,7 @@ def unset_properties(txn: Transaction, snapshot: Snapshot, names: Sequence[str],
             raise InvalidArgumentError(f"property {row.name} is not for users to unset")
         key = row.name if row is not None else name
         if key not in stored and not if_exists:
-            raise InvalidArgumentError(f"the table has no property {name!r}; it has: {', '.join(stored) or '(none)'}")
+            raise InvalidArgumentError(unknown_name("property", name, stored, kinds="properties", where="the table"))
         stored.pop(key, None)
     txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(list(names)), "ifExists": in_json(if_exists)}, {})
     _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))

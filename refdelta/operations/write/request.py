@@ -9,7 +9,7 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.engine.arrow.schema import from_arrow
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, suggestion
 from refdelta.operations.write.target import Target, existing_table, new_table
 
 if TYPE_CHECKING:
@@ -159,4 +159,5 @@ def _json(value: object) -> str:
 
 def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if value not in allowed:
-        raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+        near = suggestion(value, filter(None, allowed))
+        raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}{near}")
