@@ -77,11 +77,12 @@ races: setup servers  ## ten processes that append and change rows of one table 
 puts: setup servers  ## 50 writers in five processes race for one object, 100 times, on disk, S3 and Azure (a minute or two)
 	PYTHONPATH=tests $(BIN)/python tests/storage/races.py
 
-lint: setup  ## ruff, mypy --strict, and which package may import which
+lint: setup  ## ruff, mypy --strict, which package may import which, and habits of writing (.ci/words.py)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign
