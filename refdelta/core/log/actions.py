@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-# The specification's integers have these widths; a log that exceeds one is refused where it is decoded, not in Arrow.
+# The widths of the specification's integers; a log that exceeds one is refused when it is decoded, not in Arrow.
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -19,9 +19,9 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 class Action(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False, forbid_unknown_fields=True
 ):
-    """What all actions share: the fields that the specification does not know, kept for when it is written again.
+    """The base of all actions, with the fields that the specification does not define.
 
-    A struct itself refuses unknown fields; it is the codec that puts them into ``extra``.
+    Decoding a struct refuses unknown fields; the codec puts them into ``extra``, and writes them again from there.
     """
 
     extra: dict[str, Any] | None = None
@@ -129,7 +129,7 @@ class DomainMetadata(Action, frozen=True, kw_only=True, omit_defaults=True, rena
 
     domain: str
     configuration: str
-    # The specification requires it, so it is written even where it is false: no default.
+    # The specification requires it, so it is written even if it is false: no default.
     removed: bool
 
 

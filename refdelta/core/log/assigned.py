@@ -1,9 +1,9 @@
-"""What a commit gets from the version that it becomes: a time and the ids of its rows, which rise with versions
-(PROTOCOL.md, "In-Commit Timestamps", "Row Tracking").
+"""The values of a commit that depend on its version: its timestamp and the ids of its rows (PROTOCOL.md, "In-Commit
+Timestamps", "Row Tracking").
 
-A file's rows have ids counted from its ``baseRowId``. The highest id that was ever given out is the value of a metadata
-domain, so each commit of new files takes the ids that follow those of the versions before it. Neither depends on what a
-transaction read, but on where it lands: after each winner both are given anew.
+Both rise from version to version. The rows of a file have ids counted from its ``baseRowId``, and a metadata domain has
+the highest id assigned so far, so each commit of new files continues from there. After each winner both values are
+assigned again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _MARK: Final = "rowIdHighWaterMark"
 SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 ENABLEMENT = (SINCE_VERSION, SINCE_TIMESTAMP)
-"""The properties that say since when a table has in-commit timestamps."""
+"""The table properties with the version and the time from which on there are in-commit timestamps."""
 
 
 class Enablement(msgspec.Struct, frozen=True):
-    """Since when a table has in-commit timestamps.
+    """The start of in-commit timestamps in a table.
 
     Attributes:
-        version: the first version that has one.
-        timestamp: that version's; None where the table has had them from its creation.
+        version: the first version with one.
+        timestamp: that version's, in milliseconds since 1970; None if the table has had them from its creation.
     """
 
     version: int
@@ -42,14 +42,13 @@ class Enablement(msgspec.Struct, frozen=True):
 
 
 class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of a commit to a table that has in-commit timestamps after it.
+    """The clock for the in-commit timestamp of a commit.
 
     Attributes:
-        now_ms: the time of the first attempt.
-        latest: the timestamp of the version before; before the first of all, or where no commit that was passed over
-            had a later one, that of the version that was read.
-        since: since when the table has them, as before the commit; None where the commit itself brings them.
-        creates: whether the commit creates the table, which then has had them from its creation.
+        now_ms: the time of the first attempt, in milliseconds since 1970.
+        latest: the latest timestamp of the version that was read and the winners; -1 before the first version.
+        since: the start of in-commit timestamps before the commit; None if the commit enables them.
+        creates: whether the commit creates the table.
     """
 
     now_ms: int
@@ -58,17 +57,17 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
     creates: bool = False
 
     def after(self, winner_ms: int | None) -> CommitClock:
-        """The clock after another writer's commit, given the timestamp of that commit."""
+        """The clock after a winner with this timestamp."""
         return (
             self if winner_ms is None or winner_ms <= self.latest else msgspec.structs.replace(self, latest=winner_ms)
         )
 
     def stamp(self, waited_ms: int) -> int:
-        """The timestamp of an attempt so many milliseconds after the first: the time, or just after the version
-        before where clocks disagree.
+        """The timestamp of an attempt ``waited_ms`` milliseconds after the first: the time, and at least one
+        millisecond after the previous version, since clocks disagree.
 
         Raises:
-            InvalidLogError: that version has the last timestamp that there is.
+            InvalidLogError: the previous version has the greatest timestamp of 64 bits.
         """
         stamp = max(self.now_ms + waited_ms, self.latest + 1)
         if stamp >= 2**63:
@@ -76,11 +75,11 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
         return stamp
 
     def noted(self, metadata: Metadata, version: int, stamp: int) -> Metadata:
-        """What the commit says of the table, with the two properties that say since when it has timestamps.
+        """The metadata of the commit, with the two properties for the start of in-commit timestamps.
 
         Args:
-            metadata: as it is staged.
-            version: the version that the commit tries to become.
+            metadata: the staged metadata.
+            version: the version of this attempt.
             stamp: its timestamp.
         """
         if self.creates:
@@ -95,10 +94,10 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(domain: DomainMetadata) -> int:
-    """The highest row id that was given out, as the domain says.
+    """The highest row id assigned so far, from the metadata domain.
 
     Raises:
-        InvalidLogError: it says none.
+        InvalidLogError: the domain has none.
     """
     try:
         content: Any = json.loads(domain.configuration)
@@ -111,35 +110,35 @@ def mark_of(domain: DomainMetadata) -> int:
 
 
 class RowIds(msgspec.Struct, frozen=True):
-    """The row ids that a commit may give to the rows that it adds.
+    """The row ids that are free for the rows that a commit adds.
 
     Attributes:
-        mark: the highest id that was given out; -1 where there is none.
+        mark: the highest id assigned so far; -1 if there is none.
     """
 
     mark: int = -1
 
     @classmethod
     def of(cls, domains: Mapping[str, DomainMetadata]) -> RowIds:
-        """Those of a table with these metadata domains."""
+        """The free ids of a table with these metadata domains."""
         domain = domains.get(DOMAIN)
         return cls() if domain is None else cls(mark_of(domain))
 
     def after(self, marks: Iterable[DomainMetadata]) -> RowIds:
-        """The ids after other writers' commits, given the marks that these set."""
+        """The free ids after winners that set these domains."""
         return RowIds(max([self.mark, *map(mark_of, marks)]))
 
     def assigned(self, actions: Iterable[AnyAction], version: int) -> list[AnyAction]:
-        """The actions with row ids and commit versions for the files that have none, and with the mark where it rises.
+        """The actions with row ids and commit versions for the files without them, and with the new mark if it rises.
 
-        Implements PROTOCOL.md, "Writer Requirements for Row Tracking". A file that is added again keeps its own.
+        Implements PROTOCOL.md, "Writer Requirements for Row Tracking". A file that is added again keeps its values.
 
         Args:
-            actions: those of a commit.
-            version: the version that it is to be.
+            actions: the actions of a commit.
+            version: the version of this attempt.
 
         Raises:
-            InvalidArgumentError: a new file without statistics that say how many rows it has.
+            InvalidArgumentError: a new file without ``numRecords`` in its statistics.
         """
         mark, found = self.mark, list[AnyAction]()
         for action in actions:

@@ -1,6 +1,6 @@
 """Checksums: of a version (PROTOCOL.md, "Version Checksum File") and of a JSON object (PROTOCOL.md, "JSON checksum").
 
-A version checksum is what a version adds up to, for readers to check themselves by.
+A version checksum has the totals of a version, against which readers check what they have replayed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ SIZE_BINS = (
     *(2**20 * size for size in (*range(640, 1409, 64), *range(1536, 2049, 128), *range(2304, 4097, 256))),
     *(2**30 << power for power in range(3, 9)),
 )
-"""Where the bins of sizes of files start that delta-spark counts by; it refuses a checksum with others."""
+"""The lower bounds of delta-spark's bins of file sizes, in bytes; it refuses a checksum with others."""
 
 DELETED_BINS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
-"""Where the bins of PROTOCOL.md, "Deleted Record Counts Histogram Schema" start, in deleted rows; the last has no end.
-"""
+"""The lower bounds of the bins of PROTOCOL.md, "Deleted Record Counts Histogram Schema", in deleted rows."""
 
 
 class _DeletedRecordCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,7 +79,7 @@ class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class _File(msgspec.Struct, kw_only=True, rename="camel"):
-    """The file as it is; the actions in it are decoded apart, so that fields unknown to us are kept."""
+    """The fields of the file; its actions are decoded separately, so that unknown fields are kept."""
 
     table_size_bytes: Int64
     num_files: Int64
@@ -154,7 +153,7 @@ def _bodies(actions: Iterable[Txn | DomainMetadata] | None) -> list[Any] | None:
 
 
 def _body(action: Metadata | Protocol | Txn | DomainMetadata) -> Any:
-    """What is encoded for an action: itself, but for fields that are not its own."""
+    """The value to encode for an action, with the fields in ``extra``."""
     return action if action.extra is None else action_body(action)
 
 

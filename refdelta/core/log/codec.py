@@ -1,11 +1,11 @@
 """Bytes to actions and back (PROTOCOL.md, "Delta Log Entries", "Actions").
 
-Two ways in. The fast one decodes a whole commit into structs that refuse unknown fields. A commit that it refuses is
-decoded again line by line: there unknown fields go into ``extra``, and what is truly wrong is reported with its line.
-Conflict checks have a third, in :mod:`refdelta.core.log.lean`.
+There are two decoders. The fast one decodes a whole commit into structs that refuse unknown fields. A commit that it
+refuses is decoded again line by line: unknown fields go into ``extra``, and errors are reported with their line.
+Conflict checks have a third decoder, in :mod:`refdelta.core.log.lean`.
 
-Blank lines are passed over and the last line needs no line break, as delta-spark reads a commit; unknown actions are
-ignored, as the specification asks.
+Blank lines are skipped and the last line needs no line break, as in delta-spark; unknown actions are ignored, as the
+specification requires.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Line(msgspec.Struct, rename="camel", gc=False):
 _LINES = msgspec.json.Decoder(_Line)
 _LINE = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder()
-# What msgspec raises on bad input; the last is for nesting beyond the stack.
+# The errors of msgspec on bad input; the last is for nesting beyond the stack.
 BAD_INPUT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _T = TypeVar("_T")
@@ -74,7 +74,7 @@ _T = TypeVar("_T")
 
 
 def enough_memory(decode: Callable[[bytes, str], _T]) -> Callable[[bytes, str], _T]:
-    """The same decoder, but where memory does not suffice for what the bytes unfold to, the error names the file."""
+    """The same decoder with an error that names the file if there is not enough memory to decode it."""
 
     @functools.wraps(decode)
     def decoded(data: bytes, file: str) -> _T:
@@ -109,7 +109,7 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
         action = line.add or line.remove or _rare(line)
         if action is None:
             if line.commit_info is None:
-                return _decode_slowly(data, file)  # of an unknown kind, or nothing
+                return _decode_slowly(data, file)  # an unknown action, or none
             actions.append(CommitInfo(line.commit_info))
         elif action.extra is not None:
             return _decode_slowly(data, file)  # the log has a field of that name
@@ -121,8 +121,8 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
 def _whole(data: bytes, lines: Sequence[_Line]) -> bool:
     """Whether there are lines, each is one object, and each object one action.
 
-    msgspec reads two objects on one line, and one over two lines; neither is a commit. Lines that begin
-    or end otherwise (with CR LF, say) also say no here, and the slow way looks closer.
+    msgspec accepts two objects on one line, and one over two lines; neither is a commit. Lines with other ends (such
+    as CR LF) also give False, and are left to the slow decoder.
     """
     begins = data.count(b"\n{") + data.startswith(b"{")
     ends = data.count(b"}\n") + data.endswith(b"}")
@@ -143,7 +143,7 @@ def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sid
 
 
 def decode_line(line: bytes, file: str) -> AnyAction | None:
-    """As :func:`decode_action`, of bytes that are one line of a commit which was decoded before: quicker."""
+    """Same as :func:`decode_action`, but faster, for one line of a commit that was decoded before."""
     try:
         found = _LINES.decode(line)
     except BAD_INPUT:
@@ -153,7 +153,7 @@ def decode_line(line: bytes, file: str) -> AnyAction | None:
 
 
 def _decode_slowly(data: bytes, file: str) -> list[AnyAction]:
-    """Line by line: unknown fields are kept, and an error says where it is."""
+    """Decode line by line: unknown fields are kept, and an error has its line."""
     actions: list[AnyAction] = []
     seen = False
     for number, line in enumerate(data.split(b"\n"), start=1):
@@ -243,10 +243,10 @@ def _reason(error: Exception) -> str:
 
 
 def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
-    """A file that holds one JSON object, such as a version checksum. Unknown fields are passed over.
+    """Decode a file that holds one JSON object, such as a version checksum. Unknown fields are ignored.
 
     Raises:
-        InvalidLogError: it holds something else.
+        InvalidLogError: the file holds something else.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -258,13 +258,13 @@ def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
 
 
 def encode_commit(actions: Iterable[AnyAction]) -> bytes:
-    """A commit's file: one action a line, each line ended; a commitInfo comes first, the others keep their order.
+    """The content of a commit file: one action a line, the commitInfo first, the others in their order.
 
-    The commitInfo stands first on every table: in-commit timestamps ask for it, and it costs nothing elsewhere.
+    The commitInfo is first on every table: in-commit timestamps require it, and it costs nothing elsewhere.
 
     Raises:
-        InvalidArgumentError: an action holds what no reader would take, such as a number for a text: it came from a
-            caller, and would be the end of the table.
+        InvalidArgumentError: an action has a value of a wrong type from a caller, such as a number for a string: no
+            reader could read the table afterwards.
     """
     ordered = sorted(actions, key=lambda action: not isinstance(action, CommitInfo))
     return b"".join(_readable(action) + b"\n" for action in ordered)
@@ -273,7 +273,7 @@ def encode_commit(actions: Iterable[AnyAction]) -> bytes:
 def _readable(action: AnyAction) -> bytes:
     try:
         line = encode_action(action)
-        # Callers say nothing of what stands in the actions of files, and these are many.
+        # The fields of file actions do not come from callers, and there are many of these actions.
         if isinstance(action, (Protocol, Metadata, Txn, DomainMetadata)):
             decode_action(line, "the commit")
     except (TypeError, InvalidLogError) as error:
@@ -290,6 +290,6 @@ def encode_action(action: AnyAction) -> bytes:
 
 
 def action_body(action: FileOrTableAction) -> dict[str, Any]:
-    """What stands behind the action's key in the log: its fields by their names there, and those in ``extra``."""
+    """The value of an action's key in the log: its fields by their names there, and those in ``extra``."""
     fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(action, extra=None))
     return fields if action.extra is None else {**action.extra, **fields}

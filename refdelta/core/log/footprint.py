@@ -1,7 +1,6 @@
-"""The footprint of a commit: what it does to the table, as far as another transaction may mind.
+"""The footprint of a commit: its effects on the table that can matter to another transaction.
 
-Both sides of a rule are folded the same way: the winner from the bytes of its log file, the transaction from the
-actions that it stages.
+Both sides of a rule have one: the winner from the bytes of its log file, the transaction from its staged actions.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from refdelta.core.log.lean import FileLine, LeanCommit, LeanInfo, decode_lean, 
 from refdelta.core.log.paths import same_path, same_paths
 
 READ_PREDICATES = "readPredicates"
-"""The field of commitInfo in which this engine records what a transaction read: SQL texts, of which every row that was
-read satisfies one. A transaction that read nothing says so by ``isBlindAppend``.
+"""The field of commitInfo in which this engine records the reads of a transaction: a list of SQL predicates, one of
+which is true for every row that was read. A transaction that read nothing sets ``isBlindAppend`` instead.
 """
 
 READ_DOMAINS = "readDomains"
-"""The field of commitInfo in which this engine records which metadata domains a transaction read; a list of names. Of a
-commit without it they are unknown, unless it is a blind append.
+"""The field of commitInfo in which this engine records the metadata domains that a transaction read: a list of names.
+Without it they are unknown, unless the commit is a blind append.
 """
 
 VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
@@ -35,15 +34,15 @@ VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
 _ANY_TIME = 2**63 - 1
 
 _LOOKED_UP = 4
-"""So many files of a commit are looked up one by one; for more, all of it is decoded."""
+"""Up to this number of files of a commit are looked up one by one; for more, the whole commit is decoded."""
 
 
 class CommitFile:
-    """The content of a commit file, from which is read what was left out when it was folded.
+    """The content of a commit file, for the fields that its footprint leaves out.
 
     Args:
-        data: its bytes.
-        name: what it is called, for errors.
+        data: the bytes.
+        name: the name of the file, for errors.
     """
 
     __slots__ = ("_adds", "_all", "data", "name")
@@ -54,7 +53,7 @@ class CommitFile:
         self._all = False
 
     def actions(self) -> list[AnyAction]:
-        """All actions, with all that they say."""
+        """All actions with all their fields."""
         return decode_commit(self.data, self.name)
 
     def whole(self, add: Add, among: int) -> Add:
@@ -70,30 +69,29 @@ class CommitFile:
 
 
 class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What the rules need of a commit.
+    """The parts of a commit that the conflict rules need.
 
     Attributes:
-        version: its version; for a transaction that is still to commit, the version that it read.
+        version: the version of the commit; for a transaction before its commit, the version that it read.
         operation: ``commitInfo.operation``.
-        txn_id: ``commitInfo.txnId``: who wrote it.
-        read_version: ``commitInfo.readVersion``: what it saw.
-        read_predicates: what it read, as its commitInfo records it; None where it does not say.
-        read_domains: the metadata domains that it read, likewise.
-        level: ``commitInfo.isolationLevel``: the level that it asked for.
-        changes_protocol: it has a protocol action, whatever that says.
+        txn_id: ``commitInfo.txnId``.
+        read_version: ``commitInfo.readVersion``: the version that the transaction read.
+        read_predicates: the recorded reads (:data:`READ_PREDICATES`); None if the commit has none.
+        read_domains: the recorded reads of metadata domains (:data:`READ_DOMAINS`), likewise.
+        level: ``commitInfo.isolationLevel``.
+        changes_protocol: whether it has a protocol action, even an equal one.
         metadata: its metaData action.
-        app_ids: the application ids for which it records a version.
-        domains: the metadata domains that it sets or removes, but for the one of row tracking.
-        row_marks: that one, which says which row ids were given out: it is merged, and no conflict.
-        adds: its add actions, without statistics where they come from a log file.
+        app_ids: the application ids of its txn actions.
+        domains: the metadata domains that it sets or removes, except the one of row tracking.
+        row_marks: the actions of the domain of row tracking, which are merged and never conflict.
+        adds: its add actions, without statistics if they come from a log file.
         removes: its remove actions, likewise.
-        paths: those of its adds, then those of its removes, as :func:`~refdelta.core.log.paths.same_path` has them.
-        only_files: it has no actions but of files, with the row ids that these take, and commitInfo.
-        says_blind_append: ``commitInfo.isBlindAppend`` is true. A foreign commit that does not say so is not blind.
+        paths: the paths of its adds and then of its removes, normalized by :func:`~refdelta.core.log.paths.same_path`.
+        only_files: whether it has only file actions, the mark of their row ids, and commitInfo.
+        says_blind_append: ``commitInfo.isBlindAppend`` is true. A commit of another engine without it is not blind.
         in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
-        row_places: ``commitInfo.rowPlaces``: where the rows of its inputs are, as a compaction of this engine records
-            it.
-        source: the commit file that it comes from.
+        row_places: ``commitInfo.rowPlaces``, in which a compaction of this engine records where it moved rows.
+        source: the commit file, if it comes from one.
     """
 
     version: int
@@ -119,12 +117,12 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def added_data(self) -> tuple[Add, ...]:
-        """The adds that bring data in, as opposed to those that rearrange it."""
+        """The adds with ``dataChange``."""
         return tuple(add for add in self.adds if add.data_change)
 
     @functools.cached_property
     def removed_data(self) -> tuple[Remove, ...]:
-        """The removes that take data out. One that does not say counts as one that does, as in delta-spark."""
+        """The removes with ``dataChange``, which is true unless it is given, as in delta-spark."""
         return tuple(remove for remove in self.removes if remove.data_change is not False)
 
     @property
@@ -134,17 +132,18 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def writes_values(self) -> bool:
-        """Whether it writes what another transaction can read, and rest other writes on: rows, the values of metadata
-        domains, the versions of applications.
+        """Whether it writes values that other transactions can read and derive writes from: rows, metadata domains,
+        versions of applications.
         """
         return bool(self.domains or self.app_ids) or self.changes_data
 
     @functools.cached_property
     def deletes_files_before(self) -> int | None:
-        """The time, in milliseconds since 1970, before which a file must have become unreferenced to be physically
-        deleted: of the VACUUM of which the commit is the start or the end. None for other commits.
+        """For VACUUM START and VACUUM END, the time in milliseconds since 1970 before which a file must have become
+        unreferenced to be physically deleted. None for other commits.
 
-        VACUUM END does not say the retention, and a VACUUM whose start says none, or no time, may delete any file.
+        The greatest time, so that any file may be deleted, if the retention or the time of the commit is unknown, as
+        in every VACUUM END.
         """
         if self.operation not in {VACUUM_START, VACUUM_END}:
             return None
@@ -166,7 +165,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def changes_metadata(self) -> bool:
-        """Whether it has a metaData action, whatever that says."""
+        """Whether it has a metaData action, even an equal one."""
         return self.metadata is not None
 
     @property
@@ -191,10 +190,10 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def new_rows(self) -> tuple[Add, ...]:
-        """The adds that may hold rows that the table did not hold before.
+        """The adds that may hold rows which the table did not have before.
 
-        A path that is added again with another deletion vector holds rows that were there. Where its vector grew, none
-        came back; that it did is certain where rows were hidden and none can have been uncovered, as by RESTORE.
+        Excludes files that are added again with a larger deletion vector: their rows were there before. RESTORE can
+        uncover rows, so its adds are all included.
         """
         return tuple(add for add in self.adds if self.brings_rows(add))
 
@@ -203,7 +202,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return add.data_change and not self.only_hides(add)
 
     def only_hides(self, add: Add) -> bool:
-        """Whether one of the adds is of a path that was there, with a vector that surely only grew."""
+        """Whether one of the adds replaces the same file with a deletion vector that certainly only grew."""
         if add.deletion_vector is None or self.operation in {None, "RESTORE"}:
             return False
         removed = self.removed.get(same_path(add.path))
@@ -213,17 +212,17 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return add.deletion_vector.cardinality > before
 
     def with_statistics(self, add: Add, among: int = 1) -> Add:
-        """One of the adds, with what was left out when the log file was folded.
+        """One of the adds with its statistics and tags.
 
         Args:
             add: the add.
-            among: about how many of them it is wanted.
+            among: the approximate number of adds for which the caller asks.
         """
         return add if self.source is None else self.source.whole(add, among)
 
 
 def retention_ms(info: Mapping[str, Any]) -> int | None:
-    """The retention of a VACUUM, in milliseconds, as the commitInfo of its start says; None where it says none."""
+    """The retention in the commitInfo of a VACUUM START, in milliseconds; None if there is none."""
     parameters = info.get("operationParameters")
     if not isinstance(parameters, dict):
         return None
@@ -234,7 +233,7 @@ def retention_ms(info: Mapping[str, Any]) -> int | None:
 
 
 def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:
-    """Fold actions. Actions of kinds that no rule looks at (cdc, sidecar, ...) leave no trace."""
+    """The footprint of actions. Actions that no rule uses (cdc, sidecar, ...) are ignored."""
     adds: list[Add] = []
     removes: list[Remove] = []
     infos: list[LeanInfo] = []
@@ -253,7 +252,7 @@ def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:
 
 
 def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] = ()) -> Footprint:
-    """Fold the content of a commit file.
+    """The footprint of a commit file.
 
     Args:
         version: the file's version.
@@ -262,17 +261,17 @@ def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] 
         lines: its lines, if it was decoded before.
 
     Raises:
-        InvalidLogError: the file is not what PROTOCOL.md, "Delta Log Entries", says; names file and line.
+        InvalidLogError: the file breaks PROTOCOL.md, "Delta Log Entries"; with file and line.
     """
     return _folded(version, of_lines(lines) or decode_lean(data, file), CommitFile(data, file))
 
 
 def fold_together(version: int, commits: Sequence[Sequence[FileLine]]) -> tuple[Footprint, list[LeanInfo]] | None:
-    """Fold commits in a row into one, which has all their files, and of other things those of the last one; and what
-    their commitInfos say. None where one of them has other actions than of files.
+    """One footprint of consecutive commits, with the files of all and the commitInfo of the last one; and all their
+    commitInfos. None if one of them has other actions than of files.
 
     Args:
-        version: of the last one.
+        version: the version of the last one.
         commits: the lines of each.
     """
     found = of_lines(list(itertools.chain.from_iterable(commits))) if all(commits) else None
@@ -306,7 +305,7 @@ _NO_INFO = LeanInfo()
 
 
 def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:
-    """What those actions of a commit mean that are not of files."""
+    """The fields of a footprint that come from other actions than of files."""
     domains = [action for action in actions if isinstance(action, DomainMetadata)]
     marks = tuple(domain for domain in domains if domain.domain == ROW_TRACKING and not domain.removed)
     return {
@@ -324,7 +323,7 @@ def _text(value: Any) -> str | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """A field of free JSON, or None where it is of another type."""
+    """A field of free JSON if it is an integer, else None."""
     return value if type(value) is int else None
 
 

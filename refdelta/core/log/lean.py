@@ -1,8 +1,8 @@
-"""A commit as conflict checks need it: without statistics, tags and unknown fields, which are most of its bytes.
+"""Fast decoding of a commit for conflict checks: without statistics, tags and unknown fields, which are most of it.
 
-A transaction that was open for long meets thousands of commits, each of which it has to look at. So this decodes each
-line into what a rule looks at, and passes over the rest without making anything of it. A commit that it does not
-understand at once is decoded by :func:`~refdelta.core.log.codec.decode_commit`, which says what is wrong where.
+A long transaction has to check thousands of commits. So each line is decoded into only the fields that rules use, and
+the rest is skipped. A commit that this decoder refuses goes to :func:`~refdelta.core.log.codec.decode_commit`, whose
+errors have file and line.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from refdelta.core.log.codec import BAD_INPUT, decode_commit, decode_line, enoug
 
 
 def _passed_over(name: str) -> Any:
-    """A field that is not looked at: it has a name that stands in no log."""
+    """A field that is not decoded: no log has a field of its encoded name."""
     return msgspec.field(default=None, name=f"({name})")
 
 
 class LeanAdd(Add, frozen=True, kw_only=True, gc=False, rename="camel", forbid_unknown_fields=False):
-    """An add whose statistics, tags and unknown fields were passed over."""
+    """An add without its statistics, tags and unknown fields."""
 
     extra: dict[str, Any] | None = _passed_over("extra")
     stats: str | None = _passed_over("stats")
@@ -32,7 +32,7 @@ class LeanAdd(Add, frozen=True, kw_only=True, gc=False, rename="camel", forbid_u
 
 
 class LeanRemove(Remove, frozen=True, kw_only=True, gc=False, rename="camel", forbid_unknown_fields=False):
-    """A remove, likewise."""
+    """A remove without its statistics, tags and unknown fields."""
 
     extra: dict[str, Any] | None = _passed_over("extra")
     extended_file_metadata: bool | None = _passed_over("extendedFileMetadata")
@@ -42,7 +42,7 @@ class LeanRemove(Remove, frozen=True, kw_only=True, gc=False, rename="camel", fo
 
 
 class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What conflict checks need of commitInfo: free JSON, so any of it may be of any type."""
+    """The fields of commitInfo for conflict checks. It is free JSON: each may be of any type."""
 
     operation: Any = None
     txn_id: Any = None
@@ -56,9 +56,7 @@ class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class LeanCommit(msgspec.Struct, frozen=True, gc=False):
-    """What conflict checks need of a commit, or of several: adds and removes, commitInfos, and the other actions, each
-    in the order of the log.
-    """
+    """The actions of one or several commits for conflict checks, each kind in the order of the log."""
 
     adds: list[Add]
     removes: list[Remove]
@@ -75,9 +73,7 @@ class RowMark(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class FileLine(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """A line of a commit that has nothing but actions of files, the mark of their row ids and commitInfo, as nearly all
-    have.
-    """
+    """A line of a commit that has only file actions, the mark of their row ids and commitInfo, as most commits."""
 
     add: LeanAdd | None = None
     remove: LeanRemove | None = None
@@ -103,37 +99,34 @@ _FILES_AND_INFO = frozenset({"add", "remove", "commitInfo"})
 
 @enough_memory
 def decode_lean(data: bytes, file: str) -> LeanCommit:
-    """A commit as conflict checks need it.
+    """Decode a commit for conflict checks.
 
     Args:
         data: the whole file.
         file: its key, for messages.
 
     Raises:
-        InvalidLogError: as :func:`~refdelta.core.log.codec.decode_commit`, for what it looks at.
+        InvalidLogError: as :func:`~refdelta.core.log.codec.decode_commit`, for the fields that are decoded.
     """
     return of_lines(file_lines(data)) or _with_others(data, file)
 
 
 def file_lines(data: bytes) -> list[FileLine]:
-    """The lines of a commit that has nothing but actions of files and commitInfo; none for another one, or what is no
-    commit.
-    """
+    """The lines of a commit that has only file actions and commitInfo; an empty list for all other input."""
     try:
-        # One object a line, neither more nor less, is what makes a commit: so line by line. (Bytes that are split
-        # beforehand have each line in a place of its own, which takes longer.)
+        # Line by line, since a commit has exactly one object a line. (Splitting the bytes first would copy each line.)
         return list(map(_decode_file_line, io.BytesIO(data)))
     except (*BAD_INPUT, MemoryError):
         return []
 
 
 def of_lines(lines: Sequence[Any]) -> LeanCommit | None:
-    """What lines of one or more commits come to; None where there are none, or one has not one action.
+    """The actions of lines of one or more commits; None for no lines, or a line without exactly one action.
 
     Args:
-        lines: of :func:`file_lines`.
+        lines: from :func:`file_lines`.
     """
-    # A line with one action is in one of these lists, an empty one in all of them, and a fuller one in none.
+    # A line with one action is in one of these lists, one without is in all of them, one with several in none.
     adds = [line.add for line in lines if line.remove is line.commit_info]
     removes = [line.remove for line in lines if line.add is line.commit_info]
     infos = [line.commit_info for line in lines if line.add is line.remove]
@@ -145,7 +138,7 @@ def of_lines(lines: Sequence[Any]) -> LeanCommit | None:
 
 
 def _with_marks(lines: Sequence[Any], marked: Sequence[Any]) -> LeanCommit | None:
-    """What lines come to some of which are marks of row ids."""
+    """The actions of lines of which some are marks of row ids."""
     if any((line.add, line.remove, line.commit_info) != (None, None, None) for line in marked):
         return None
     files = of_lines([line for line in lines if line.domain_metadata is None])
@@ -154,7 +147,7 @@ def _with_marks(lines: Sequence[Any], marked: Sequence[Any]) -> LeanCommit | Non
 
 
 def _with_others(data: bytes, file: str) -> LeanCommit:
-    """Of a commit that has other actions than of files."""
+    """Decode a commit that has other actions than of files."""
     try:
         lines = list(map(_decode, io.BytesIO(data)))
     except BAD_INPUT:
@@ -178,13 +171,12 @@ def _of_actions(actions: list[Any]) -> LeanCommit:
 
 
 def lean_info(fields: dict[str, Any]) -> LeanInfo:
-    """Of the fields of a commitInfo those that conflict checks need."""
+    """The fields of a commitInfo for conflict checks."""
     return msgspec.convert(fields, LeanInfo)
 
 
 def whole_add(data: bytes, file: str, path: str) -> Add | None:
-    """An add of a commit with all that the log says of it; None where there is none of that path. Where there are two,
-    the last one.
+    """The last add of this path in a commit, with all its fields; None if there is none.
 
     Args:
         data: the whole file.
@@ -198,6 +190,6 @@ def whole_add(data: bytes, file: str, path: str) -> Add | None:
         if isinstance(action, Add) and action.path == path:
             return action
         end = begin
-    # It may be spelled otherwise there.
+    # The path may be escaped differently there.
     found = [add for add in decode_commit(data, file) if isinstance(add, Add) and add.path == path]
     return found[-1] if found else None

@@ -1,11 +1,9 @@
-"""Names: of the files of the log, and of the data files that actions point at.
+"""The names of log files, and the paths of data files in actions (PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log
+Compaction Files", "Version Checksum File", "Add File and Remove File").
 
-PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files", "Version Checksum
-File", "Add File and Remove File".
-
-Keys are a store's: relative to the table's folder, ``/``-separated, decoded. A path in an action is a percent-encoded
-URI reference; :func:`data_key` is the one place where it becomes a key, and where it is kept inside the table: nothing
-that the log says reaches an object of another folder, be it to read, to write or to delete. SECURITY.md has the policy.
+Keys are those of a store: relative to the table's folder, ``/``-separated, decoded. A path in an action is a
+percent-encoded URI reference. Only :func:`data_key` turns it into a key, and refuses paths outside of the table: no log
+can make this engine read, write or delete an object of another folder. SECURITY.md has the policy.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from refdelta.errors import InvalidLogError, UnsafePathError
 
 LOG: Final = "_delta_log"
 SIDECARS: Final = f"{LOG}/_sidecars"
-# Versions have 20 digits and stay below 2**63, so the key of every versioned file of the log begins so; the sidecars'
-# keys do not.
+# Versions have 20 digits and are below 2**63, so all versioned log files have this prefix, and no sidecar has it.
 VERSIONED: Final = f"{LOG}/0"
 MAX_VERSION: Final = 2**63 - 1
 
@@ -30,10 +27,10 @@ LogKind = Literal["commit", "classic", "multipart", "uuid", "compacted", "checks
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """What the name of a log file says.
+    """The parsed name of a log file.
 
     Attributes:
-        kind: which of the files it is; ``classic``, ``multipart`` and ``uuid`` are checkpoints.
+        kind: the kind of file; ``classic``, ``multipart`` and ``uuid`` are checkpoints.
         version: the table's version; the first one of a compacted file; -1 for ``_last_checkpoint``.
         hi: the last version of a compacted file, else the version.
         part: the number of this part of a multi-part checkpoint, from 1.
@@ -104,8 +101,8 @@ def parse_log_name(name: str) -> LogName | None:
     """Read a key, or a name within ``_delta_log``.
 
     Returns:
-        None for whatever is not a file that readers of a table use: files in subfolders, temporary files, other names,
-        versions above 2**63 - 1, parts of a checkpoint that number themselves wrongly.
+        None for all other files: in subfolders, temporary files, other names, versions above 2**63 - 1, parts of a
+        checkpoint with impossible numbers.
     """
     name = name.removeprefix(f"{LOG}/")
     if name == "_last_checkpoint":
@@ -139,23 +136,24 @@ def _log_name(match: re.Match[str], version: int, hi: int) -> LogName | None:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# What a URI's path may hold as it is (RFC 2396, `pchar`), less the colon, which would make the first segment a scheme.
+# The characters that need no encoding in the path of a URI (RFC 2396, `pchar`), without the colon, which would make the
+# first segment a scheme.
 _URI_SAFE: Final = "/-_.!~*'()@&=+$,"
-# Schemes under which the field's engines name the same store.
+# Schemes by which engines name the same store.
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "gcs": "gs"}
 
 
 ELSEWHERE: Final = "\0"
-"""A key that begins so, and no other, is one of another folder: the folder's number among those of a :class:`Place`,
-a slash, and the key there. No path of a log can spell it.
+"""The first character of a key in another folder; the number of the folder in :attr:`Place.others`, a slash and the key
+there follow. No path in a log can contain it.
 """
 
 
 class Place(str):
-    """Where a table is, and the other folders of which its log may name objects, because the caller said so.
+    """The URI of a table, with the other folders of which its log may name objects, by permission of the caller.
 
     Attributes:
-        others: where those are.
+        others: the URIs of these folders.
     """
 
     __slots__ = ("others",)
@@ -176,12 +174,12 @@ def encode_path(key: str) -> str:
 
 
 def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
-    """The key that a path of an ``add``, ``remove``, ``cdc`` or deletion vector means.
+    """The key for a path of an ``add``, ``remove``, ``cdc`` or deletion vector.
 
     Args:
-        raw_path: as the log writes it, relative or absolute, percent-encoded.
-        table_uri: where the table is, as its store says it; a plain path is taken as ``file:``. With a :class:`Place`,
-            an absolute path may lead into one of its other folders too.
+        raw_path: the path in the log, relative or absolute, percent-encoded.
+        table_uri: the URI of the table; a plain path is taken as ``file:``. With a :class:`Place`, an absolute path may
+            lead into one of its other folders too.
         file: the log file, for the message.
 
     Raises:
@@ -210,7 +208,7 @@ def data_key(raw_path: str, table_uri: str, *, file: str | None = None) -> str:
 
 
 def _inside(place: str, path: str, folder: str) -> str | None:
-    """What an absolute path is called within a folder, or None where it is not in there."""
+    """An absolute path relative to a folder, or None if it is outside."""
     there, base = _split(folder)
     if "://" in folder:
         base = _decode(base, None)
@@ -219,9 +217,9 @@ def _inside(place: str, path: str, folder: str) -> str | None:
 
 
 def absolute_uri(raw_path: str, table_uri: str) -> str:
-    """The absolute URI of what an action names; one that is absolute already stays as it is.
+    """The absolute URI of a path in an action; an absolute one is returned unchanged.
 
-    A local one is ``file:/a``, as Hadoop spells it: delta-spark compares texts where it gives a file a deletion vector.
+    A local one is ``file:/a``, as in Hadoop: delta-spark compares URIs as strings when it adds a deletion vector.
     """
     if _SCHEME.match(raw_path):
         return raw_path
@@ -234,15 +232,15 @@ def absolute_uri(raw_path: str, table_uri: str) -> str:
 
 
 ODD_PATH: Final = r"%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./"
-"""A path of the log that matches this may be another spelling of a path that looks different: see :func:`same_path`."""
+"""Matches the paths that :func:`same_path` may change."""
 
 
 def same_path(raw_path: str) -> str:
-    """The form in which two paths of the log are compared: equal for the spellings of one URI.
+    """The normalized form of a path in the log, equal for all spellings of one URI.
 
-    Engines differ in what they percent-encode, in whether a local absolute path carries its scheme (``/a``,
-    ``file:/a``, ``file:///a``), and in empty and ``.`` segments. As in delta-spark, a relative path stays another one
-    than the absolute path of the same file.
+    Engines differ in the characters that they percent-encode, in the scheme of local absolute paths (``/a``,
+    ``file:/a``, ``file:///a``), and in empty and ``.`` segments. As in delta-spark, the relative and the absolute path
+    of one file stay different.
     """
     place, path = "", unquote(raw_path)
     if raw_path.startswith("/") or _SCHEME.match(raw_path):
@@ -254,9 +252,9 @@ def same_path(raw_path: str) -> str:
 
 
 def same_paths(raw_paths: list[str]) -> list[str]:
-    """:func:`same_path` of each; most are as they should be, which is seen of all of them together."""
+    """:func:`same_path` of each. Most are in that form already, which is checked for all of them at once."""
     together = "\n".join(raw_paths)
-    # None begins with "/" where each is behind it.
+    # None begins with "/" if each is greater than that character.
     odd = any(mark in together for mark in ("%", ":", "//", "./")) or min(raw_paths, default="0") < "0"
     return list(map(same_path, raw_paths)) if odd else raw_paths
 
@@ -276,7 +274,7 @@ def sidecar_key(path: str, table_uri: str = "") -> str:
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """Scheme and authority as one comparable string, and the path as it stands; a plain path is a local one."""
+    """Scheme and authority as one comparable string, and the path unchanged; a plain path is a local one."""
     match = _SCHEME.match(uri)
     scheme, rest = (match[1].lower(), uri[match.end() :]) if match else ("file", uri)
     authority = ""
@@ -300,10 +298,10 @@ def _decode(path: str, file: str | None) -> str:
 
 
 def _clean(key: str, raw: str, file: str | None) -> str:
-    """Without empty and ``.`` segments; ``..`` may leave the folder, and is refused, not resolved.
+    """The key without empty and ``.`` segments. ``..`` may leave the folder: it is refused, not resolved.
 
-    A key that is absolute once it is decoded is refused too, and so is ``..`` between backslashes: some systems and
-    services take those for slashes.
+    Refuses also keys that are absolute after decoding, and ``..`` between backslashes, which some systems and services
+    treat as slashes.
     """
     # Nearly every path of a log takes this way out.
     if (

@@ -1,7 +1,7 @@
 """Reconciliation: from the actions of commits to the state of the table (PROTOCOL.md, "Action Reconciliation").
 
-This is the plain definition. The engine does the same for files in columns, in ``refdelta/engine/log/state.py``, and a
-property-based test holds the two equal.
+This is the reference. The engine does the same with columns of files, in ``refdelta/engine/log/state.py``; a
+property-based test compares the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FileKey = tuple[str, str | None]
 
 
 def file_key(action: Add | Remove) -> FileKey:
-    """The identity of a logical file: its path as ``same_path`` has it, and the id of its deletion vector or None."""
+    """The identity of a logical file: its normalized path and the id of its deletion vector, or None."""
     vector = action.deletion_vector
     return same_path(action.path), None if vector is None else vector.unique_id
 
@@ -38,17 +38,16 @@ def file_key(action: Add | Remove) -> FileKey:
 class Replay:
     """The state of a table, built by applying commits from the oldest to the newest.
 
-    Of all references to one thing the newest decides: to a logical file by its :func:`file_key`, to an application's
-    transaction by its id, to a domain by its name.
+    The newest action counts for each logical file (:func:`file_key`), application id and metadata domain.
 
     Attributes:
         protocol: the newest protocol; None before the first.
         metadata: the newest metaData; None before the first.
         txns: application id to its newest ``txn``.
-        domains: domain to its newest ``domainMetadata``; domains that were removed are not in it.
-        files: the live files, in the order of their newest reference.
+        domains: domain to its newest ``domainMetadata``, without removed domains.
+        files: the live files, in the order of their newest action.
         tombstones: the removed files that were not added again, likewise.
-        commit_info: the commitInfo of the last commit; earlier ones say nothing of the state.
+        commit_info: the commitInfo of the last commit.
     """
 
     def __init__(self) -> None:
@@ -93,14 +92,14 @@ class Replay:
 
 
 def validate_commit(actions: Iterable[AnyAction], version: int | None = None) -> None:
-    """Hold a commit that is about to be written against what PROTOCOL.md asks of each one.
+    """Check a commit before it is written against the requirements of PROTOCOL.md on every commit.
 
     Args:
         actions: the commit's actions.
-        version: the version that it makes, where that is known: the first one must bring protocol and metaData.
+        version: its version, if that is known: the first one needs protocol and metaData.
 
     Raises:
-        InvalidLogError: naming the rule that it breaks. Nothing is to be written then.
+        InvalidLogError: the rule that it breaks. Nothing is to be written then.
     """
     found: dict[type, list[Any]] = defaultdict(list)
     for action in actions:

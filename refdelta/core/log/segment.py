@@ -1,7 +1,8 @@
-"""Which files make a version of the table (PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Log Compaction Files").
+"""The log files from which a version is built (PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Log Compaction
+Files").
 
-A pure function of a listing. The listing may start anywhere at or before the checkpoint that is to be used;
-``_last_checkpoint`` is only a hint at where that is, and nothing here believes it.
+A segment is a function of a listing, which may start anywhere at or before the checkpoint to use. ``_last_checkpoint``
+is only a hint at that start.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ class LogFile(msgspec.Struct, frozen=True):
     Attributes:
         key: its key in the store.
         size: in bytes.
-        mtime_ms: its modification time, in milliseconds since 1970; None for a commit of our own that no listing has
-            shown yet.
+        mtime_ms: its modification time, in milliseconds since 1970; None for an own commit that was not listed yet.
         version: the version that it belongs to; the first one of a compacted file.
-        hi: the last version that it covers: ``version``, but for compacted files.
+        hi: the last version that it covers; differs from ``version`` for compacted files only.
     """
 
     key: str
@@ -51,12 +51,11 @@ class LogSegment(msgspec.Struct, frozen=True):
 
     Attributes:
         version: the version.
-        checkpoint: the newest complete checkpoint at or before it; None where all commits are read.
+        checkpoint: the newest complete checkpoint at or before it; None if all commits are read.
         commits: commits and compacted files after the checkpoint, oldest first, each version once.
-        checksum: the version checksum of just this version.
-        last_commit: the version's own commit, which has its commitInfo; None where cleanup took it.
-        listed: the newest commit that a listing has shown: ``last_commit``, unless that is our own. By it the log is
-            known again.
+        checksum: the version checksum of this version.
+        last_commit: the commit of the version, with its commitInfo; None if cleanup deleted it.
+        listed: the newest commit that was listed: ``last_commit``, unless that is an own one. It identifies the log.
     """
 
     version: int
@@ -67,12 +66,12 @@ class LogSegment(msgspec.Struct, frozen=True):
     listed: LogFile | None
 
     def with_our_commits(self, sizes: Iterable[int]) -> LogSegment:
-        """The segment with the commits of the next versions, of which no more than their sizes in bytes is known."""
+        """The segment with own commits of the next versions, by their sizes in bytes."""
         ours = tuple(LogFile(commit_key(v), size, None, v, v) for v, size in enumerate(sizes, self.version + 1))
         return LogSegment(ours[-1].version, self.checkpoint, self.commits + ours, None, ours[-1], self.listed)
 
     def shown(self, size: int, mtime_ms: int) -> LogSegment | None:
-        """The segment once the store has shown the version's own commit. None: that has another size in bytes."""
+        """The segment after the store has listed the own commit. None if that has another size in bytes."""
         last = self.last_commit
         if last is None or last.size != size:
             return None
@@ -81,7 +80,7 @@ class LogSegment(msgspec.Struct, frozen=True):
 
 
 NO_LOG = LogSegment(-1, None, (), None, None, None)
-"""What a new table's log is made of."""
+"""The segment of a new table."""
 
 
 def build_segment(
@@ -95,17 +94,17 @@ def build_segment(
 
     Args:
         listing: key, size in bytes and modification time in milliseconds of files under ``_delta_log``, in any order;
-            what is not a log file (staged commits, sidecars, temporary files) is passed over.
-        version: the version that is wanted; None is the newest.
-        use_compacted: whether a compacted file may stand for the commits that it covers.
-        unreadable: keys of checkpoint files that turned out to be damaged: their checkpoints do not count.
+            other files (staged commits, sidecars, temporary files) are ignored.
+        version: the wanted version; None is the newest.
+        use_compacted: whether a compacted file may replace the commits that it covers.
+        unreadable: keys of damaged checkpoint files: their checkpoints do not count.
 
     Returns:
         None if the listing holds neither a commit nor a checkpoint.
 
     Raises:
-        VersionNotFoundError: the version is not there yet, or not any more.
-        InvalidLogError: a commit is missing that should be there; the message names the version.
+        VersionNotFoundError: the version does not exist yet, or no longer.
+        InvalidLogError: a commit is missing; with its version.
     """
     files = _Files(listing, unreadable)
     newest = files.newest()
@@ -150,7 +149,7 @@ def _check_contiguous(files: _Files, start: int, version: int, checkpoint: Check
 
 
 class _Files:
-    """A listing, sorted by what the names say."""
+    """A listing, sorted by kind and version of the files."""
 
     def __init__(self, listing: Iterable[tuple[str, int, int]], unreadable: Collection[str]) -> None:
         self.commits: dict[int, LogFile] = {}
@@ -235,12 +234,12 @@ def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
     """Read ``_last_checkpoint``.
 
     Returns:
-        None for one that is corrupt, names a key twice or fails its checksum: a reader does without the hint.
+        None if it is corrupt, has a key twice or a wrong checksum: a reader ignores it then.
     """
     try:
         stored = json.loads(data, object_pairs_hook=unique_keys)
         hint = msgspec.convert(stored, LastCheckpoint)
-        msgspec.json.encode(hint)  # half of a surrogate pair is no text
+        msgspec.json.encode(hint)  # fails for half of a surrogate pair, which is no character
         if hint.version < 0:
             return None
         checksum = stored.get("checksum")

@@ -1,7 +1,4 @@
-"""The statistics of a data file as the log has them (PROTOCOL.md, "Per-file Statistics").
-
-They are an aid: what cannot be read is not there.
-"""
+"""The statistics of data files in the log (PROTOCOL.md, "Per-file Statistics"). Unreadable ones count as missing."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ class FileStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
 
     Attributes:
         num_records: rows in the file, those that a deletion vector hides included.
-        tight_bounds: whether the bounds are reached by rows that are live; False after a deletion vector was written.
-            Absent means True.
+        tight_bounds: whether live rows reach the bounds; False after a deletion vector was written. Absent means True.
         min_values: lower bounds by column.
         max_values: upper bounds by column.
-        null_count: nulls by column; with wide bounds meaningful only where it is 0 or ``num_records``.
+        null_count: nulls by column; with wide bounds meaningful only if it is 0 or ``num_records``.
     """
 
     num_records: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
@@ -42,11 +38,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def parse_stats(text: str | None) -> FileStats | None:
-    """The statistics in ``add.stats``; None where there are none, or where they are not what the specification
-    describes.
-
-    Statistics are an aid: a file whose statistics cannot be read is a file without statistics.
-    """
+    """The statistics in ``add.stats``; None if there are none, or if they do not follow the specification."""
     if not text:
         return None
     try:
@@ -59,15 +51,14 @@ _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def widened(text: str | None, num_records: int | None = None) -> str | None:
-    """Statistics of a file of which some rows are hidden from now on: bounds still hold, but need not be reached
-    (``tightBounds``).
+    """The statistics of a file after rows of it were hidden: the bounds hold but may be wide (``tightBounds``).
 
     Args:
-        text: ``add.stats`` as it was. What it says of values stays as it is, character by character.
-        num_records: rows in the file, the hidden ones included; for statistics that do not say it.
+        text: the old ``add.stats``. Its other members are kept, character by character.
+        num_records: rows in the file, the hidden ones included; for statistics without it.
 
     Returns:
-        The new ``add.stats``; None where there is nothing to say.
+        The new ``add.stats``; None if it would be empty.
     """
     try:
         found = _RAW.decode(text) if parse_stats(text) is not None and text else {}
@@ -85,6 +76,6 @@ _NULL = msgspec.Raw(b"null")
 
 
 def num_records(add: Add) -> int | None:
-    """How many rows a file has, hidden ones included, as its statistics say."""
+    """The number of rows of a file, hidden ones included, from its statistics; None if they lack it."""
     found = parse_stats(add.stats)
     return None if found is None else found.num_records

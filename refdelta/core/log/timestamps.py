@@ -1,7 +1,7 @@
-"""When a version was committed (PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance Information").
+"""The times of commits (PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance Information").
 
-Where in-commit timestamps are on, a commit says so itself; elsewhere, and for the versions before they were turned on,
-it is the modification time of its file, made to rise as delta-spark does it, since copying a table may shuffle those.
+With in-commit timestamps the commit has its time. Without them, and for the versions before they were enabled, it is
+the modification time of the commit file, made strictly rising as in delta-spark, since copying a table changes it.
 All times are in milliseconds since 1970, UTC.
 """
 
@@ -51,7 +51,7 @@ def rising(commits: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def commit_timestamps(
     commits: Iterable[tuple[int, int]], since: Enablement | None, read: Callable[[int], int]
 ) -> list[tuple[int, int]]:
-    """When each of some versions was committed.
+    """The times of some commits, as (version, time).
 
     Args:
         commits: version and modification time of the commits, oldest version first.
