@@ -1,6 +1,6 @@
-"""The commit protocol: the loop, its effects, what it is given and what it gives back.
+"""The commit protocol: :func:`commit_loop` yields effects, which the caller carries out.
 
-:func:`commit_loop` commits; a shell carries out its effects, those of the log by a :class:`Committer`.
+A :class:`Committer` carries out the effects on the log.
 """
 
 from refdelta.core.commit.budget import Limits, RowBudget

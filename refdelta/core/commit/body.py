@@ -1,8 +1,8 @@
-"""The bytes that are put: made anew where a winner changed what there is to say, and the same until then.
+"""The commit body: the bytes of the commit file.
 
-A put whose outcome is open is repeated with the same bytes, so they change only after a settled loss. On a table with
-in-commit timestamps, or row ids, they change after each loss, since both rise with versions; so do changes of type
-that note their version, as the preview of type widening has it.
+A put with an unknown outcome is repeated with the same bytes, so they change only after a certain loss, if the winner
+changes the actions to write. In-commit timestamps, row ids, and the versions that the preview of type widening records
+change after each loss.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from refdelta.core.rows.relocation import record
 
 @dataclass(slots=True)
 class CommitBody:
-    """A commit as it is to be put next.
+    """The commit for the next attempt.
 
     Attributes:
         prepared: the transaction.
-        state: how it stands.
-        stale: whether ``data`` is of an earlier state.
+        state: its state after the winners so far.
+        stale: whether ``data`` must be encoded again.
         data: the content of the commit file.
     """
 
@@ -40,7 +40,7 @@ class CommitBody:
     data: bytes = b""
     clock: CommitClock | None = field(init=False)
     row_ids: RowIds | None = field(init=False)
-    # The deletion vectors that were written, by the path of the file that they are for.
+    # The deletion vectors that were written, by the paths of their data files.
     _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,13 +48,13 @@ class CommitBody:
 
     @property
     def brings_timestamps(self) -> bool:
-        """Whether it turns in-commit timestamps on for a table that has versions without them."""
+        """Whether it enables in-commit timestamps on a table that has versions without them."""
         return self.clock is not None and self.clock.since is None and not self.clock.creates
 
     def after(self, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
-        """Record the timestamps of winners that do not conflict, and the row ids that they gave out.
+        """Record the timestamps of winners that do not conflict, and the row ids that they assigned.
 
-        Raises ``InvalidLogError`` for marks that say nothing of these.
+        Raises ``InvalidLogError`` for a row mark without a row id.
         """
         self.stale = self.stale or self.prepared.metadata_at is not None
         if self.row_ids is not None:
@@ -65,11 +65,11 @@ class CommitBody:
 
     @property
     def descriptors(self) -> tuple[DeletionVectorDescriptor, ...]:
-        """The deletion vectors that it names and that were written for it."""
+        """The deletion vectors that were written for it."""
         return tuple(descriptor for _, descriptor in self._vectors.values())
 
     def unwritten(self) -> dict[str, BitMap64]:
-        """The deletion vectors that are still to be written before the commit can be encoded, by path."""
+        """The deletion vectors that must be written before the commit can be encoded, by path."""
         if not self.stale:
             return {}
         wanted, known = self.state.vectors_wanted(), self._vectors
@@ -77,20 +77,20 @@ class CommitBody:
         return {path: rows for path, rows in wanted.items() if path not in self._vectors}
 
     def written(self, vectors: Mapping[str, BitMap64], descriptors: Sequence[DeletionVectorDescriptor]) -> None:
-        """Record where vectors were written, in their order."""
+        """Record the descriptors of written vectors, in the same order."""
         for (path, rows), descriptor in zip(vectors.items(), descriptors, strict=True):
             self._vectors[path] = rows, descriptor
 
     def encode(self, version: int, waited_ms: int = 0) -> None:
-        """Encode the state as ``data``, once nothing is :meth:`unwritten`.
+        """Encode the state as ``data``. No vector may be :meth:`unwritten`.
 
         Args:
-            version: the version that it is to be.
+            version: the version of this attempt.
             waited_ms: milliseconds since the first attempt.
 
         Raises:
-            InvalidLogError: it would break the rules of a commit.
-            InvalidArgumentError: it has a file to which no row ids can be given.
+            InvalidLogError: the commit would break the protocol.
+            InvalidArgumentError: a file without ``numRecords`` in a table with row tracking.
         """
         if not self.stale:
             return

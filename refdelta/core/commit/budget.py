@@ -1,7 +1,7 @@
-"""When a commit gives up, and how much of winners' data it may look at before that.
+"""The limits of a commit: attempts, time, and how much data of winners it may read to match rows.
 
-Looking at rows costs reads of data files. Where it may not, files decide instead, and the reason is kept: the result,
-or the error, says it.
+Matching rows costs reads of data files. Beyond the budget conflicts are decided by files, and the result or the error
+has the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from refdelta.core.log.statistics import num_records
 from refdelta.errors import InvalidArgumentError
 
 _LOCATED_BYTES = 48
-"""The approximate number of bytes that it takes to find a row by its id."""
+"""The approximate number of bytes of memory for locating one row by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,9 @@ class RowBudget:
     """The limits on reading winners' data files. Deletion vectors are not counted.
 
     Attributes:
-        size: bytes of the data files, together.
-        attempts: how often, once for each winner.
-        seconds: how long, together.
+        size: bytes of all data files that are read.
+        attempts: the number of reads, one for each winner.
+        seconds: the time for all reads.
     """
 
     size: int = 2**30
@@ -34,13 +34,13 @@ class RowBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to give up. Conflict-free transactions lose races only, so the defaults are generous.
+    """The limits of the commit loop. Transactions without conflicts only lose races, so the defaults are generous.
 
     Attributes:
-        max_attempts: how many versions to try to win.
-        max_seconds: how long to go on, counted from the first effect.
-        max_repeats: how often to repeat a put, or a read, that the store leaves without a certain answer.
-        budget: how much of winners' data may be looked at, so that rows decide and not files.
+        max_attempts: the number of versions to try.
+        max_seconds: the time, counted from the first effect.
+        max_repeats: the number of repeats of a put or a read without a certain answer of the store.
+        budget: the limits on reading data of winners, by which conflicts are decided by rows and not by files.
     """
 
     max_attempts: int = 10_000
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(slots=True)
 class RowCheckBudget:
-    """The rest of a :class:`RowBudget`."""
+    """The remaining part of a :class:`RowBudget`."""
 
     budget: RowBudget
     _size: int = 0
@@ -63,7 +63,7 @@ class RowCheckBudget:
     _seconds: float = 0.0
 
     def refusal(self, files: Iterable[Add]) -> str | None:
-        """Why these files cannot be looked at; None where they can."""
+        """The reason why these files may not be read; None if they may."""
         budget = self.budget
         if self._size + sum(add.size for add in files) > budget.size:
             return f"the rows of winners' new files are beyond the budget of {budget.size:,} bytes"
@@ -76,13 +76,13 @@ class RowCheckBudget:
         return None
 
     def spend(self, files: Iterable[Add], seconds: float) -> None:
-        """Take note that these files were looked at, for so long."""
+        """Count the reads of these files and their time."""
         self._size += sum(add.size for add in files)
         self._attempts += 1
         self._seconds += seconds
 
     def too_many_to_locate(self, files: Sequence[Add], *, limited: bool = True) -> str | None:
-        """The reason why rows cannot be looked for by their ids in these files; None where they can.
+        """The reason why rows may not be located by their ids in these files; None if they may.
 
         Args:
             files: the files.

@@ -1,7 +1,7 @@
-"""The interface of a log, by which bytes become a version.
+"""The interface of a log, which makes bytes a version.
 
-That of file systems puts a file where none is; that of a catalog asks it. The loop knows neither: it names versions,
-and a committer finds them. See ``docs/examples/foreign_engine.py`` for one over a SQLite file.
+The committer of file systems puts a file if it is absent; that of a catalog asks the catalog. The loop only uses
+versions. ``docs/examples/foreign_engine.py`` has a committer over a SQLite file.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Committer(Protocol):
     """The log of one table. A method that raises has changed nothing."""
 
     def commit(self, version: int, data: bytes) -> Committed | Exists | Unknown:
-        """Make these bytes this version, if nothing is it yet.
+        """Make these bytes this version, if it does not exist yet.
 
         Returns:
-            ``Committed`` where they are it now; ``Exists`` where the version is there already, with the commits from it
-            on where the reply brings them along; ``Unknown`` where that is open, as when no reply came. An error
-            that is raised says that they are not it and never will be.
+            ``Committed`` on success; ``Exists`` if the version exists already, optionally with the commits from it on;
+            ``Unknown`` if the outcome is not known, such as without a reply. Raises an error only if it is certain that
+            the bytes are not the version and never will be.
         """
 
     def exists(self, version: int) -> bool:
@@ -50,17 +50,17 @@ class Committer(Protocol):
         """The commits of ``first`` to ``last``, both included; None for one that does not exist."""
 
     def withdraw(self, version: int) -> None:
-        """Take back the commit of this version, which is ours and belongs to no table."""
+        """Delete the commit of this version, which is ours and belongs to no table."""
 
     def time_ms(self, version: int) -> int:
-        """When this version was committed, as readers see it, in milliseconds since 1970."""
+        """The time of this version for readers, in milliseconds since 1970."""
 
 
 def carry_out(effect: Effect, committer: Committer) -> Reply | None:
-    """Carry out an effect on the log; None for an effect that is of something else: rows, vectors, time.
+    """Carry out an effect on the log; None for other effects: rows, vectors, time.
 
     Raises:
-        Exception: what the committer raises; the loop is to be sent :class:`~refdelta.core.commit.effects.Failed`.
+        Exception: the error of the committer; send the loop :class:`~refdelta.core.commit.effects.Failed`.
     """
     match effect:
         case TryCommit(version, data):

@@ -1,6 +1,4 @@
-"""What the commit loop asks of the world, and what the world may answer: the alphabet of
-:mod:`refdelta.core.commit.loop`.
-"""
+"""The effects of the commit loop (:mod:`refdelta.core.commit.loop`), and the replies to them."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ class VersionExists(msgspec.Struct, frozen=True):
 
 
 class TryCommit(msgspec.Struct, frozen=True):
-    """Make these bytes this version, if nothing is it yet. Reply: :class:`Committed`, :class:`Exists`,
-    :class:`Unknown`, or :class:`Failed` where it is certain that nothing was committed.
+    """Make these bytes this version, if it does not exist yet. Reply: :class:`Committed`, :class:`Exists`,
+    :class:`Unknown`, or :class:`Failed` if it is certain that nothing was committed.
     """
 
     version: int
@@ -46,11 +44,11 @@ class NewestVersion(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait, the longer the higher ``count`` is, and at random. Reply: :class:`Elapsed`.
+    """Wait for a random time that grows with ``count``. Reply: :class:`Elapsed`.
 
     Attributes:
-        count: how often this has been the reason in a row, from 1.
-        reason: another writer won, or the store leaves an outcome open.
+        count: the number of consecutive pauses for this reason, from 1.
+        reason: another writer won, or the store gave no certain answer.
     """
 
     count: int
@@ -58,16 +56,15 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class CommitTime(msgspec.Struct, frozen=True):
-    """When was this version committed, as readers see it: where versions have no in-commit timestamps, that is made of
-    the modification times of their files (PROTOCOL.md, "Commit Provenance Information"). Reply: :class:`Time` or
-    :class:`Failed`.
+    """The time of this version for readers. Without in-commit timestamps it follows from the modification times of
+    commit files (PROTOCOL.md, "Commit Provenance Information"). Reply: :class:`Time` or :class:`Failed`.
     """
 
     version: int
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """Take back the commit of this version, which is ours and belongs to no table. Reply: :class:`Yes` or
+    """Delete the commit of this version, which is ours and belongs to no table. Reply: :class:`Yes` or
     :class:`Failed`.
     """
 
@@ -81,25 +78,25 @@ class ReadVectors(msgspec.Struct, frozen=True):
 
 
 class WriteVectors(msgspec.Struct, frozen=True):
-    """Write deletion vectors, which a commit is about to name. Reply: :class:`Descriptors` or :class:`Failed`."""
+    """Write deletion vectors for a commit. Reply: :class:`Descriptors` or :class:`Failed`."""
 
     bitmaps: tuple[BitMap64, ...]
 
 
 class MatchRows(msgspec.Struct, frozen=True):
-    """Is one of these rows, which a winner brought, one that the transaction would have read? Reply:
-    :class:`Matches` or :class:`Failed`.
+    """Would the transaction have read one of these rows, which a winner added? Reply: :class:`Matches` or
+    :class:`Failed`.
     """
 
     rows: tuple[AddedRows, ...]
 
 
 class LocateRows(msgspec.Struct, frozen=True):
-    """Where are the rows of these files, by their ids? Reply: :class:`Relocations` or :class:`Failed`.
+    """Locate the rows of these files by their ids. Reply: :class:`Relocations` or :class:`Failed`.
 
     Attributes:
-        inputs: files that a winner rearranged, as its log has them.
-        outputs: the files in which their rows are now.
+        inputs: files that were rearranged, by their remove actions.
+        outputs: the files with their rows.
     """
 
     inputs: tuple[Remove, ...]
@@ -129,17 +126,17 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Exists(msgspec.Struct, frozen=True):
-    """The version was there already. It may be ours, of a request whose reply was lost.
+    """The version exists already. It may be ours, from a request whose reply was lost.
 
     Attributes:
-        winners: the commits from this version on, as far as the reply brought them along.
+        winners: the first commits from this version on, if the reply has some.
     """
 
     winners: tuple[bytes, ...] = ()
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """The bytes may be that version, may come to be it, or not."""
+    """The bytes may be that version, may become it later, or not."""
 
     cause: BaseException | None = None
 
@@ -149,15 +146,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Yes(Answer, frozen=True):
-    """It is so; it is done."""
+    """True, or done."""
 
 
 class No(Answer, frozen=True):
-    """It is not so."""
+    """False."""
 
 
 class Commits(msgspec.Struct, frozen=True):
-    """The commits that were asked for, in order; None for one that does not exist."""
+    """The requested commits, in order; None for one that does not exist."""
 
     data: tuple[bytes | None, ...]
 
@@ -181,36 +178,32 @@ class Elapsed(msgspec.Struct, frozen=True):
 
 
 class Vectors(msgspec.Struct, frozen=True):
-    """The vectors that were asked for, in order: the positions that each of them hides."""
+    """The requested vectors, in order: the positions that each of them hides."""
 
     bitmaps: tuple[BitMap64, ...]
 
 
 class Descriptors(msgspec.Struct, frozen=True):
-    """Where the vectors were written, in order."""
+    """The descriptors of the written vectors, in order."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """Whether a row matches, for each file that was asked about, up to the first one that has such a row; and the
-    seconds that it took to find out.
-    """
+    """Whether a row matches, for each requested file up to the first one with such a row; and the seconds spent."""
 
     found: tuple[bool, ...]
     seconds: float
 
 
 class Relocations(msgspec.Struct, frozen=True):
-    """Where the rows of files are, by path as :func:`~refdelta.core.log.paths.same_path` has it; without those files a
-    live row of which was not found.
-    """
+    """The places of the rows of files, by normalized path; without files of which a live row was not found."""
 
     moves: Mapping[str, RelocationById]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The store refused or failed, and nothing was changed by this effect. The error is what the user is to see."""
+    """The store refused or failed, and this effect changed nothing. The error is the one for the user."""
 
     error: Exception
 

@@ -10,23 +10,22 @@ The shell (``refdelta/transaction/driver.py``, or a model checker) carries out e
                                                                          TryCommit(newest+1)
                             nothing there: a delayed put may yet land -> after a pause the same bytes at N+1 again
 
-A put whose outcome is open is settled before the next version is tried, so at most one version can ever hold this
-transaction: what another writer's commit occupies, a delayed put of ours can no longer fill. That is also why every way
-out of the loop is certain about the outcome, except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says
-how to find out.
+A put with an unknown outcome is settled before the next version is tried, so at most one version can ever hold this
+transaction: a delayed put cannot replace the commit of another writer. Therefore every result of the loop is certain,
+except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says how to find out.
 
 **A put at N+1 counts only where N exists.** ``TryCommit`` alone cannot tell a version that is still to come from one
 that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put stands
 between two ``VersionExists(N)``:
 
 * the one before it fails the commit of a stale handle with nothing written;
-* the one after it is for a process that was suspended in between for so long that cleanup went past it. A commit of
-  ours whose next version is missing although newer ones exist is dead: it is withdrawn, and the commit
-  failed. Where that cannot be decided, the outcome is unknown.
+* the one after it is for a process that was suspended in between for so long that cleanup deleted N. If the next
+  version is missing although newer ones exist, the commit belongs to no table: it is withdrawn, and the commit failed.
+  If that cannot be decided, the outcome is unknown.
 
-The shell may answer ``VersionExists`` from what it saw moments ago: cleanup removes what is hours old at least
-(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only where a handle is old or the put was slow. On a disk of
-this machine the shell looks every time, for a folder may be removed at any moment.
+The shell may answer ``VersionExists`` from a recent request: cleanup deletes only files that are hours old
+(PROTOCOL.md, "Metadata Cleanup"). So it costs a request only if the handle is old or the put was slow. On a local disk
+the shell checks every time, since a folder may be removed at any moment.
 """
 
 from __future__ import annotations
@@ -92,14 +91,14 @@ _CHUNK = 256
 """The most winners that are held in memory at a time."""
 
 _TOGETHER_BYTES = 64 * 2**10
-"""How many bytes of winners are looked at together."""
+"""The number of bytes of winners that are checked together."""
 
 
 def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
     """Commit a transaction, as a generator that yields each :data:`Effect` and is sent its :data:`Reply`.
 
     Returns:
-        What was committed, by ``StopIteration.value``.
+        The outcome, as ``StopIteration.value``.
 
     Raises:
         ConcurrentModificationError: a winner conflicts; nothing was committed.
@@ -107,10 +106,10 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         CommitFailedError: the handle is too old; nothing was committed.
         InvalidLogError: a winner's file is broken or missing; nothing was committed.
         CommitOutcomeUnknownError: it may have been committed or not.
-        InvalidLogError: what is staged breaks the rules of a commit; nothing was written.
-        InvalidArgumentError: what is staged sets the mark of row ids, which commits work out by themselves; it has a
-            file to which no row ids can be given.
-        Exception: the error of a :class:`Failed` reply, where it is certain that nothing was committed.
+        InvalidLogError: the staged actions break the protocol; nothing was written.
+        InvalidArgumentError: the staged actions set the domain of row tracking, which commits compute; or a file
+            without ``numRecords`` in a table with row tracking.
+        Exception: the error of a :class:`Failed` reply, if it is certain that nothing was committed.
     """
     return _Loop(prepared, limits or Limits(), prepared.read_version).run()
 
@@ -121,10 +120,10 @@ class _Loop:
 
     Attributes:
         prepared: the transaction.
-        limits: how often and how long to go on.
-        base: the version after which the next put goes. All versions up to it were seen and do not conflict.
-        waited: seconds since the first effect, when that was last asked.
-        in_doubt: whether a put at base+1 may have been carried out, or may yet be, for all we know.
+        limits: the limits.
+        base: the version before the next put. All versions up to it were checked and do not conflict.
+        waited: seconds since the first effect, at the last pause.
+        in_doubt: whether a put at base+1 may have been carried out, or may be later.
     """
 
     prepared: PreparedCommit
@@ -136,14 +135,14 @@ class _Loop:
     body: CommitBody = field(init=False)
     vectors: VectorReads = field(init=False)
     budget: RowCheckBudget = field(init=False)
-    # Why files decided somewhere and not rows, in order.
+    # The reasons why conflicts were decided by files and not by rows, in order.
     reasons: dict[str, None] = field(default_factory=dict)
     attempts: int = 0
     puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
     # Winners after the next one that the committer has sent along.
     sent_along: tuple[bytes, ...] = ()
-    # How many bytes a winner has, by those that were seen last.
+    # The mean size of the winners that were read last, in bytes.
     winner_bytes: int = 1
 
     def __post_init__(self) -> None:
@@ -169,8 +168,8 @@ class _Loop:
                 return self._committed(recovered=self.in_doubt)
             self.in_doubt = False
             yield from self._step_over(winner)
-            # The pause comes before the look at the log. After it, the put would go to a version that others have taken
-            # meanwhile, and a transaction that has lost often, and so waits long, would lose for ever.
+            # The pause comes before reading the log. With the pause after it, the put would go to a version that others
+            # have taken meanwhile, and a transaction that lost often, and so waits long, would always lose.
             used_up = self.attempts >= self.limits.max_attempts
             over = used_up or (yield from self._out_of_time(Pause(self.attempts, "lost")))
             if (yield from self._catch_up()):
@@ -182,7 +181,7 @@ class _Loop:
 
     def _encode(self) -> Generator[Effect, Reply, None]:
         if self.body.brings_timestamps and self.base >= 0:
-            # Versions without in-commit timestamps have other times, which its own must exceed.
+            # Its timestamp must exceed the times of versions without in-commit timestamps.
             before = yield from self._insist(CommitTime(self.base), Time)
             self.body.after([before.ms], ())
         vectors = self.body.unwritten()
@@ -207,7 +206,7 @@ class _Loop:
     # --- one version ---
 
     def _settle(self, version: int) -> Generator[Effect, Reply, Footprint | None]:
-        """Put at this version until it is certain whose it is. Returns the winner, or None where it is ours."""
+        """Put at this version until its owner is certain. Returns the winner, or None if it is ours."""
         for repeat in range(1, self.limits.max_repeats + 1):
             yield from self._confirm_base()
             self.puts += 1
@@ -222,8 +221,8 @@ class _Loop:
                 case Failed():
                     pass
                 case Unknown() | Exists():
-                    # A store says Exists of our own commit, too, where it resent a request by itself: nothing is
-                    # certain before it is read.
+                    # A store that resent a request by itself replies Exists to our own commit, too: only reading it
+                    # is certain.
                     self.in_doubt = True
                     sent = reply.winners if isinstance(reply, Exists) else ()
                 case _:
@@ -236,7 +235,7 @@ class _Loop:
                     return winner
                 yield from self._confirm_created(version)
                 return None
-            # Nothing there, or the store does not say. The next version is not for us before this one is settled.
+            # No commit, or no answer. The next version must not be tried before this one is settled.
             if repeat < self.limits.max_repeats and (yield from self._out_of_time(Pause(repeat, "undecided"))):
                 break
         raise self._outcome_unknown(version, "the store gave no certain answer")
@@ -267,14 +266,14 @@ class _Loop:
         self._passed(1, [winner.in_commit_timestamp], winner.row_marks)
 
     def _passed(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
-        """Go on after so many winners, which do not conflict."""
+        """Advance by this number of winners, which do not conflict."""
         self.body.after(timestamps, row_marks)
         self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
         self.base += count
 
     def _pass_by(self, winners: Sequence[Sequence[FileLine]]) -> bool:
-        """Step over winners at once, if that is possible: they have nothing but files, none of which concerns the
-        transaction. Of all their files together that is seen quicker than of each winner's.
+        """Step over several winners at once, if they have only files, none of which concerns the transaction. One check
+        of all their files is faster than one for each winner.
         """
         found = fold_together(self.base + len(winners), winners)
         if found is None:
@@ -289,8 +288,8 @@ class _Loop:
         return True
 
     def _vectors_of(self, following: Sequence[bytes], winner: int) -> Iterator[DeletionVectorDescriptor]:
-        """The vectors that the next winners gave to files of which rows are known, of each winner once."""
-        # A winner that cannot be read is the error when it is its turn.
+        """The vectors of the next winners for known files, of each winner once."""
+        # A winner that cannot be read raises its error when it is checked.
         with contextlib.suppress(InvalidLogError):
             for version, data in enumerate(following, winner + 1):
                 if version > self.vectors.ahead_to:
@@ -305,7 +304,7 @@ class _Loop:
         match (yield from ask(MatchRows(rows), Matches)):
             case Matches(found, seconds):
                 self.budget.spend(files, seconds)
-                # The files after one with a row that matches were not asked.
+                # The files after one with a matching row were not read.
                 facts.matches.update((file_key(add), at < len(found) and found[at]) for at, add in enumerate(files))
             case Failed(error):
                 self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
@@ -345,7 +344,7 @@ class _Loop:
                 return True
             self.vectors.ahead.clear()
             if len(winners) < len(found.data):
-                # Cleanup may have come past; it begins with the oldest.
+                # Cleanup may have deleted it; it begins with the oldest.
                 yield from self._confirm_base()
                 raise InvalidLogError(
                     f"version {self.base + 1} is missing, though version {newest} exists",
@@ -354,14 +353,14 @@ class _Loop:
         return False
 
     def _step_over_all(self, winners: Sequence[bytes]) -> Generator[Effect, Reply, bool]:
-        """Step over winners in a row, likewise."""
+        """Step over consecutive winners. Returns True, with ``base`` before it, if one of them is ours."""
         self.winner_bytes = max(1, sum(map(len, winners)) // max(1, len(winners)))
         count = max(1, _TOGETHER_BYTES // self.winner_bytes)
         for start in range(0, len(winners), count):
             some = winners[start : start + count]
             lines = list(map(file_lines, some))
             if self._pass_by(lines):
-                lines.clear()  # so that the next ones come to the same place in memory
+                lines.clear()  # so that the next ones reuse its memory
                 continue
             for number, data in enumerate(some):
                 winner = self._footprint(self.base + 1, data, lines[number])
@@ -379,14 +378,14 @@ class _Loop:
     # --- becoming certain ---
 
     def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
-        """Ask again where the store fails; in the end its error is the outcome, unless a put of ours is in doubt."""
+        """Repeat an effect if the store fails; finally raise its error, or an unknown outcome if a put is in doubt."""
         repeat = 0
         while True:
             reply = yield from ask(effect, kind)
             if not isinstance(reply, Failed):
                 return reply
             repeat += 1
-            # A file that does not exist will not come to exist; everything else may be a store in trouble.
+            # A missing file stays missing; all other errors may be temporary.
             passing = not isinstance(reply.error, DataFileNotFoundError) and repeat < self.limits.max_repeats
             if passing and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
                 continue
@@ -407,7 +406,7 @@ class _Loop:
 
     def _confirm_base(self) -> Generator[Effect, Reply, None]:
         if self.base < 0 and self.in_doubt:
-            # The log may have stopped being empty by our own put.
+            # Our own put may have made the log non-empty.
             return
         if not isinstance((yield from self._insist(VersionExists(self.base), Answer)), No):
             return
@@ -416,7 +415,7 @@ class _Loop:
         if self.base < 0:
             first = yield from self._insist(ReadCommits(0, 0), Commits)
             if first.data[0] is not None:
-                # The put will lose to it, and the rules will say so with all details.
+                # The put will lose to it, and the rules raise an error with all details.
                 return
             raise CommitFailedError(
                 "there is a table at this place already, whose first versions were cleaned up; nothing was committed"

@@ -1,4 +1,4 @@
-"""What goes into the commit loop, and what comes out."""
+"""The input and the result of the commit loop."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class PreparedCommit:
 
     Attributes:
         read_version: the snapshot's version; -1 to create the table.
-        read_set: what it read of that snapshot.
-        actions: what it does, without commitInfo.
-        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"). They stay as they are
-            over all attempts: ``readVersion`` tells what was read, not over which version the commit landed. Where
-            they have an ``isolationLevel``, it becomes the one that is used; what was read is added to them.
-        txn_id: unique to this transaction for all time; recorded as ``commitInfo.txnId``. By it the loop knows its
-            own file.
-        level: the level that it asks for.
-        table: the table of the snapshot, over which its predicates are asked; None where it creates the table.
-        changes: the rows that it takes out of files, and the files that it rearranges.
-        rests_on: metadata domains whose values its metaData action may make wrong.
-        clock: the time of the commit, where the table has in-commit timestamps after it.
-        row_ids: the row ids that it may give out, where new files of the table get some.
-        group_metrics: the ``operationMetrics`` of a commit that rearranges files, by the groups that are left of it.
-            None where those of ``commit_info`` hold for them too.
-        metadata_at: what its metaData action says where it becomes a version, as one does that notes the version of a
-            change of type; None where it says the same at each.
-        name_of: what the log calls the commit of a version, for errors.
+        read_set: its reads in that snapshot.
+        actions: its actions, without commitInfo.
+        commit_info: the fields of commitInfo (PROTOCOL.md, "Commit Provenance Information"), the same for all attempts:
+            ``readVersion`` is the version that was read. An ``isolationLevel`` is replaced by the level that is used,
+            and the reads are added.
+        txn_id: a globally unique id of this transaction, recorded as ``commitInfo.txnId``. The loop identifies its own
+            commit by it.
+        level: its isolation level.
+        table: the table that it read; None if it creates the table.
+        changes: its row-level changes: deletes, and files that it rearranges.
+        rests_on: metadata domains whose values its metaData action may invalidate.
+        clock: the clock for the in-commit timestamp, if the table has them after the commit.
+        row_ids: the free row ids, if new files get some.
+        group_metrics: gives the ``operationMetrics`` for the groups that are not dropped; None to keep those of
+            ``commit_info``.
+        metadata_at: gives the metaData action for a version, if it records the version of a change of type; None if it
+            is the same for all versions.
+        name_of: gives the name of the commit file of a version, for errors.
     """
 
     read_version: int
@@ -62,18 +62,16 @@ class CommitOutcome:
     """A commit that happened.
 
     Attributes:
-        version: the version that it is. None: there was nothing left to commit, as each group of files that it came to
-            rearrange had lost an input to a winner.
-        attempts: how many versions were tried, this one included.
-        rebased_over: the winners' versions over which it was moved, ascending.
-        recovered: whether the store's answer had been lost, and the file was found to be ours.
-        puts: how many puts it took.
-        vectors: the deletion vectors that it wrote and names.
+        version: its version; None if nothing was committed since all groups to rearrange were dropped.
+        attempts: the number of versions that were tried, this one included.
+        rebased_over: the versions of the winners that it passed, ascending.
+        recovered: whether the reply of the store was lost, and the commit was found by its id.
+        puts: the number of puts.
+        vectors: the deletion vectors that it wrote.
         groups: the groups of files that it rearranged.
-        unused: data files that were written for it and that it does not name.
-        fallbacks: why files decided somewhere and not rows.
-        log: the commits after the version that was read, its own the last one; None where the
-            shell did not hold them all.
+        unused: data files that were written but not committed.
+        fallbacks: the reasons why conflicts were decided by files and not by rows.
+        log: the commits after the version that was read, up to its own; None if the shell does not have them all.
     """
 
     version: int | None

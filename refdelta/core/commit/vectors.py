@@ -1,11 +1,9 @@
-"""The deletion vectors of winners: read before their turn where that saves a round trip, and followed where VACUUM
-removed their files before a transaction reached their winner.
+"""Reads of the deletion vectors of winners: ahead of time to save round trips, and replacements for missing ones.
 
-No reader of the table needs a vector that a later commit replaced, but a transaction that passes the winners one by one
-asks for each. Vectors only grow, except by RESTORE. So a later vector of the same file hides all rows that the missing
-one hid, and the comparison with the later one decides for both: a row that is in neither is in no one's way, and a row
-that the later one hides is gone in any case. Where growth is not certain, no other vector can stand for the missing
-one, and the file counts as removed.
+VACUUM may have deleted a vector that a later commit replaced, but a transaction that checks the winners one by one
+needs each. Vectors only grow, except by RESTORE. So a later vector of the same file hides all rows of the missing one,
+and can replace it in the check: a row in neither does not conflict, and a row that the later one hides is removed in
+any case. If growth is not certain, the missing vector cannot be replaced, and the file counts as removed.
 """
 
 from __future__ import annotations
@@ -36,21 +34,21 @@ from refdelta.errors import DataFileNotFoundError, InvalidLogError
 R = TypeVar("R", bound=Reply)
 
 CHUNK_BYTES = 4 * 2**20
-"""How many bytes of commits are held in memory at a time, where they are as long as those before them."""
+"""The approximate number of bytes of commits in memory at a time."""
 
 _VECTOR_BYTES = 32 * 2**20
-"""How many bytes of deletion vectors are read before their turn."""
+"""The number of bytes of deletion vectors that are read ahead."""
 
 
 class Insist(Protocol):
-    """Asks again where the store fails, and raises its error in the end."""
+    """Repeats an effect if the store fails, and finally raises its error."""
 
     def __call__(self, effect: Effect, kind: type[R], /) -> Generator[Effect, Reply, R]:
         """The reply, of its kind."""
 
 
 def ask(effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R | Failed]:
-    """Yield an effect and see that the reply is of its kind: a shell that mixes them up must not pass for an answer."""
+    """Yield an effect and check the type of the reply, which a faulty caller may mix up."""
     reply = yield effect
     if isinstance(reply, (kind, Failed)):
         return reply
@@ -62,9 +60,9 @@ class Succession:
     """The deletion vectors that winners gave to one file, one after the other.
 
     Attributes:
-        path: the file's path, as :func:`~refdelta.core.log.paths.same_path` has it.
-        vectors: these vectors, the oldest first. Each hides what the one before it hides, and more.
-        only_hides: the same of the oldest one and the vector before it, which is not among them.
+        path: the normalized path of the file (:func:`~refdelta.core.log.paths.same_path`).
+        vectors: these vectors, the oldest first. Each hides more rows than the one before it.
+        only_hides: whether the oldest one hides more rows than the vector before it, which is not in the list.
         is_live: whether the file is live with the last one, in the newest version that was followed.
     """
 
@@ -80,13 +78,13 @@ class Succession:
 
     @property
     def is_replaceable(self) -> bool:
-        """Whether the last vector can stand for those before it."""
+        """Whether the last vector can replace those before it."""
         return self.only_hides and len(self.vectors) > 1
 
     @property
     def is_open(self) -> bool:
-        """Whether later winners matter. An inline vector never goes missing; and two files may have the same one, so
-        that nothing may stand for it.
+        """Whether later winners matter. An inline vector is never missing; and two files may have the same one, so that
+        none may replace it.
         """
         return self.is_live and self.last.storage_type != "i"
 
@@ -120,11 +118,11 @@ class VectorReads:
 
     Attributes:
         insist: see :class:`Insist`.
-        name_of: what the log calls the commit of a version, for errors.
-        ahead: those of the winners at hand that were read before their turn, by their ids.
-        ahead_to: up to which winner.
-        replaced: vectors for which a later one stands, by id: what the later one hides.
-        gone: vectors whose files do not exist, by id: the error that says so.
+        name_of: gives the name of the commit file of a version, for errors.
+        ahead: the vectors of the next winners that were read ahead, by their ids.
+        ahead_to: the version of the last of these winners.
+        replaced: the rows of the replacement for each replaced vector, by the id of the replaced one.
+        gone: the error for each vector whose file does not exist, by its id.
     """
 
     insist: Insist
@@ -141,13 +139,13 @@ class VectorReads:
         following: Iterable[DeletionVectorDescriptor],
         facts: Facts,
     ) -> Generator[Effect, Reply, None]:
-        """Add to the facts what deletion vectors hide, or that they do not exist any more and none can stand for them.
+        """Add deletion vectors to the facts, or the ids of those that do not exist any more and cannot be replaced.
 
         Args:
             needed: the vectors.
             winner: the commit that is being checked.
-            following: those that the next winners gave to files that matter; read along, as far as that is not much.
-            facts: about the winner.
+            following: the vectors of the next winners for known files; the first of them are read at the same time.
+            facts: the facts about the winner.
         """
         found = yield from self._read(needed, following)
         gone = {one.unique_id for one in needed} - found.keys()
@@ -159,10 +157,10 @@ class VectorReads:
     def _read(
         self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[DeletionVectorDescriptor]
     ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
-        """Read deletion vectors, and with them those that the following winners gave to the same files: one round trip
-        for a chunk of winners, not one for each. Returns them by id, without those whose files do not exist.
+        """Read deletion vectors together with those of the following winners: one round trip for a chunk of winners,
+        not one for each. Returns them by id, without those whose files do not exist.
         """
-        # A vector that another one stands for is never read itself, even if it exists: the two would contradict.
+        # A replaced vector is never read itself, even if it exists: it would contradict its replacement.
         known = self.ahead.keys() | self.replaced.keys()
         missing = {one.unique_id: one for one in needed if one.unique_id not in known}
         wanted = missing | _up_to(_VECTOR_BYTES, following) if missing else {}
@@ -171,7 +169,7 @@ class VectorReads:
             if isinstance(found, Vectors):
                 self.ahead.update(zip(wanted, found.bitmaps, strict=True))
                 missing = {}
-            # Else one that is not needed yet may be to blame.
+            # Otherwise the error may come from a vector that is not needed yet.
         if missing:
             self.ahead.update((yield from self._read_existing(missing)))
         there = ((one.unique_id, self.replaced.get(one.unique_id, self.ahead.get(one.unique_id))) for one in needed)
@@ -201,14 +199,14 @@ class VectorReads:
     def _read_successors(
         self, winner: Footprint, names: Collection[str]
     ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
-        """Read the vectors that can stand for vectors whose files do not exist.
+        """Read the replacements of vectors whose files do not exist.
 
         Args:
             winner: the winner that is being checked.
-            names: the ids of the vectors that it takes to check it.
+            names: the ids of the missing vectors.
 
         Returns:
-            What hides the rows, by the id of the vector that is gone; without those for which none can stand.
+            The rows of the replacements, by the id of the missing vector; without those that cannot be replaced.
 
         Raises:
             DataFileNotFoundError: the newest vector of a file does not exist: the table is damaged.
@@ -224,7 +222,7 @@ class VectorReads:
                 break
             if missing <= damaged:
                 raise self.gone[min(missing)]
-            # It may have been replaced, and removed, since the log was read: the log is read once more.
+            # It may have been replaced and removed since the log was read, so the log is read once more.
             damaged |= missing
         for one in files:
             if one.is_replaceable and one.last.unique_id in found:
@@ -251,7 +249,7 @@ class VectorReads:
 
 
 def _up_to(most: int, vectors: Iterable[DeletionVectorDescriptor]) -> dict[str, DeletionVectorDescriptor]:
-    """As many vectors as have this size together, by their ids."""
+    """The first vectors that have at most this size together, by their ids."""
     found: dict[str, DeletionVectorDescriptor] = {}
     size = 0
     for vector in vectors:

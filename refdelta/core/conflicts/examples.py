@@ -1,7 +1,7 @@
-"""Two small commits of given kinds, and whether one may commit over the other: what the matrices ask the rules.
+"""Small commits of two given operations, with which the matrices ask the rules for conflicts.
 
-The table has two files, in two partitions where it has partitions. Two operations are about the same row, about two
-rows of one file, or about two files.
+The table has two files, in two partitions if it has partitions. The operations change the same row, two rows of one
+file, or two files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from refdelta.core.rows.sets import ALL, NONE
 from refdelta.core.rows.touched import Facts
 
 Meeting = OneOf["row", "file", "table"]
-"""What two operations have in common."""
+"""The smallest thing that both operations change."""
 
 UPDATING = ("UPDATE", "DELETE", "MERGE")
 REARRANGING = ("OPTIMIZE", "REORG", "ZORDER")
@@ -47,7 +47,7 @@ _VECTOR = DeletionVectorDescriptor(
 
 
 class _InFirstPartition:
-    """``p = 1``: what partition values tell, where the table has them; else any file may hold such a row."""
+    """``p = 1``, decided by partition values if the table has them; otherwise any file may have such a row."""
 
     text = "p = 1"
     undecidable = None
@@ -71,7 +71,7 @@ class Layout:
 
     Attributes:
         vectors: whether deletion vectors are enabled.
-        row_level: whether rows decide, as on a table with deletion vectors and without partition columns.
+        row_level: whether conflicts are decided by rows, as with deletion vectors and without partition columns.
     """
 
     vectors: bool
@@ -79,14 +79,14 @@ class Layout:
 
 
 def conflict(ours: str, winner: str, level: IsolationLevel, layout: Layout, meeting: Meeting) -> Conflict | None:
-    """What the rules say of an operation that wants to commit over another one.
+    """The conflict of an operation with another one that committed first; None if there is none.
 
     Args:
-        ours: its name.
-        winner: the other's.
+        ours: the name of the operation.
+        winner: the name of the other one.
         level: the isolation level.
-        layout: the table's.
-        meeting: what the two have in common.
+        layout: the kind of table.
+        meeting: the smallest thing that both change.
     """
     state = _state(ours, level, layout)
     theirs = _winner(winner, layout, 2 if meeting == "table" else 1)
@@ -123,14 +123,14 @@ def _group(operation: str, p: int, name: str, layout: Layout) -> Group:
 
 
 def _of_table(operation: str) -> list[AnyAction]:
-    """What it does to the table itself."""
+    """The actions of an operation on the table itself."""
     if operation in {"SET PROPERTIES", "ADD COLUMNS", "REPLACE TABLE"}:
         return [_METADATA]
     return [Protocol(min_reader_version=1, min_writer_version=2)] if operation == "UPGRADE PROTOCOL" else []
 
 
 def _brings_rows(operation: str, layout: Layout) -> bool:
-    # Where files are written anew, what is left of one is in a new file.
+    # Without deletion vectors, the remaining rows of a file are written to a new one.
     return operation in {"INSERT", QUERY, "UPDATE", "MERGE", *REPLACING} or (
         operation == "DELETE" and not layout.vectors
     )

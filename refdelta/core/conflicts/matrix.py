@@ -1,8 +1,8 @@
-"""Which operations conflict: both matrices of the documentation, and what the rules themselves say of each pair.
+"""The conflict matrices: both of the documentation, and the verdicts of the rules for each pair of operations.
 
-The rules are asked about small commits (:mod:`refdelta.core.conflicts.examples`): a pair that meets in a row, one that
-meets in a file, and one that keeps apart. What passes even the first never conflicts; what fails even the last always
-does.
+The rules check small commits (:mod:`refdelta.core.conflicts.examples`): a pair that changes the same row, one that
+changes the same file, and one that changes two files. A pair without a conflict on the same row never conflicts; a pair
+with a conflict on two files always does.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OPERATIONS = (
     "UPGRADE PROTOCOL",
     "REPLACE TABLE",
 )
-"""What :func:`explain` knows. INSERT is a blind append, INSERT FROM QUERY reads the table that it writes to; REORG
-purges deletion vectors, ZORDER is OPTIMIZE with ZORDER BY.
+"""The operations of :func:`explain`. INSERT is a blind append, INSERT FROM QUERY reads the table that it writes to,
+REORG purges deletion vectors, ZORDER is OPTIMIZE with ZORDER BY.
 """
 
 GROUPS = ("INSERT", "UPDATE, DELETE, MERGE", "OPTIMIZE")
@@ -55,21 +55,21 @@ DOCUMENTED: dict[bool, dict[tuple[str, str], str]] = {
         (GROUPS[2], GROUPS[2]): "with deletion vectors: never, unless ZORDER BY is used. Otherwise: can",
     },
 }
-"""What the documentation says, with row-level concurrency and without it."""
+"""The matrices of the documentation: with row-level concurrency and without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whether one operation conflicts with another that won.
+    """The verdict on an operation and a winner.
 
     Attributes:
         ours: the operation that commits second.
         winner: the operation that committed first, unseen by the other.
         isolation: the level.
         verdict: ``never``, ``can`` (it depends on files and rows) or ``always``.
-        rules: the ids of the rules that decide, and see :data:`~refdelta.core.conflicts.rules.RULES`.
-        sentence: why.
-        documented: the documentation's word on this pair; None where it has none.
+        rules: the ids of the rules that find conflicts, see :data:`~refdelta.core.conflicts.rules.RULES`.
+        sentence: the reason.
+        documented: the cell of the documentation for this pair; None if it has none.
     """
 
     ours: str
@@ -88,9 +88,9 @@ class Cell:
     Attributes:
         one: the row.
         other: the column.
-        documented: what the documentation says.
-        verdicts: what the rules say, by the name of the level.
-        with_zorder: likewise where each OPTIMIZE has ZORDER BY; empty for a pair without OPTIMIZE.
+        documented: the cell in the documentation.
+        verdicts: the verdicts of the rules, by the name of the level.
+        with_zorder: the verdicts if OPTIMIZE has ZORDER BY; empty for a pair without OPTIMIZE.
     """
 
     one: str
@@ -104,8 +104,8 @@ def matrix(*, row_level: bool, vectors: bool | None = None) -> list[Cell]:
     """The cells of one of the two matrices, row by row.
 
     Args:
-        row_level: the one for tables with deletion vectors and without partition columns.
-        vectors: whether deletion vectors are enabled; None: where rows decide, since there they must be.
+        row_level: whether to give the matrix for tables with deletion vectors and without partition columns.
+        vectors: whether deletion vectors are enabled; None means the same as ``row_level``, which requires them.
     """
     layout = _layout(row_level, vectors)
     cells = []
@@ -127,7 +127,7 @@ def _layout(row_level: bool, vectors: bool | None) -> Layout:
 
 
 def _verdicts(one: str, other: str, layout: Layout) -> dict[str, Verdict]:
-    """Of two groups of operations, whichever commits first, by level."""
+    """The verdicts on two groups of operations, in either order of commits, by level."""
     found: dict[str, Verdict] = {}
     for level in IsolationLevel:
         pairs = [(a, b) for a in one.split(", ") for b in other.split(", ")]
@@ -144,15 +144,15 @@ def explain(
     row_level: bool = False,
     vectors: bool | None = None,
 ) -> Explanation:
-    """Whether an operation conflicts with another one that committed first, and why.
+    """The verdict on an operation and another one that committed first, with its reason.
 
     Args:
         ours: one of :data:`OPERATIONS`, in any case of letters.
         winner: likewise.
-        isolation: the level's name.
-        row_level: whether rows decide, as on tables with deletion vectors and without partition columns. So it is also
-            which matrix to quote.
-        vectors: whether deletion vectors are enabled; None: where rows decide.
+        isolation: the name of the level.
+        row_level: whether conflicts are decided by rows, as with deletion vectors and without partition columns; also
+            selects the matrix for ``documented``.
+        vectors: whether deletion vectors are enabled; None means the same as ``row_level``.
 
     Raises:
         InvalidArgumentError: an operation or a level that does not exist.
@@ -183,7 +183,7 @@ def _known(operation: str) -> str:
 
 
 def _verdict(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> tuple[Verdict, dict[str, str]]:
-    """The verdict, and of the rules that fire what each says."""
+    """The verdict, and the sentences of the rules that find conflicts, by their ids."""
     apart = conflict(ours, winner, level, layout, "table")
     together = conflict(ours, winner, level, layout, "row")
     fired = {found.rule.id: found.rule.sentence for found in (apart, together) if found is not None}

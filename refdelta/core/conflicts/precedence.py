@@ -1,4 +1,4 @@
-"""Blind appends that were skipped, and what may no longer happen then (concurrency.md, "Blind appends under
+"""Skipped blind appends, and the serial orders that they rule out (concurrency.md, "Blind appends under
 WriteSerializable are not free").
 
 At WriteSerializable a transaction T does not conflict with a blind append I that adds rows T would have read; it takes
@@ -13,7 +13,7 @@ is among them, T has no place: with I itself there is a cycle, and another one m
 shown for earlier transactions holds. Where nothing must move but T, this is the contract's sound rule: T's writes
 touch nothing that a transaction after I read.
 
-What a winner read is in its ``commitInfo.readPredicates``; one that does not say is taken to have read everything.
+The reads of a winner are in its ``commitInfo.readPredicates``; without them it counts as having read everything.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from refdelta.core.log.footprint import Footprint
 from refdelta.errors import DeltaError
 
 _FILES_KEPT = 200_000
-"""How many files of winners are kept to find an order. Above this limit, any predecessor of T is a conflict."""
+"""The number of files of winners that are kept to find an order. Above it, any predecessor of T is a conflict."""
 
 
 @dataclass(slots=True)
 class Effects:
-    """What one transaction read and wrote, as far as the order of transactions is concerned.
+    """The reads and writes of one transaction that matter for the order of transactions.
 
     Attributes:
-        commit: what it wrote.
+        commit: its writes.
         reads: the rows that it read.
         domains: the metadata domains that it read; None for all of them.
         app_ids: the application ids that it read; None for all of them.
@@ -48,27 +48,27 @@ class Effects:
 
     @classmethod
     def of_winner(cls, winner: Footprint, table: ReadTable | None) -> Effects:
-        """Of a commit of the log."""
+        """The effects of a commit in the log."""
         if winner.blind:
             return cls(winner, AnyOf(()))
-        # To set a domain or the version of an application is to have read what was there.
+        # Setting a domain or the version of an application counts as reading the old value.
         domains = None if winner.read_domains is None else winner.read_domains | winner.domains
         app_ids = None if winner.read_domains is None else winner.app_ids
         return cls(winner, AnyOf(_recorded(winner, table)), domains, app_ids)
 
     @property
     def keeps_its_place(self) -> bool:
-        """Whether it asked to stand in the order of the log, so that nothing moves it in front of an append."""
+        """Whether its level is Serializable, so that it may not be moved in front of an append."""
         return self.commit.level == IsolationLevel.SERIALIZABLE.value
 
     def touched_by(self, other: Effects) -> bool:
-        """Whether the other one wrote what this one read: brought such rows, or took such rows away."""
+        """Whether the other one wrote values that this one read: added or removed such rows."""
         commit, reads = other.commit, self.reads
         if _shared(self.domains, commit.domains) or _shared(self.app_ids, commit.app_ids):
             return True
         if any(reads.may_match(add, commit.with_statistics) for add in commit.new_rows):
             return True
-        # What was taken away had been read.
+        # Removed rows had been read by the transaction that removed them.
         return not reads.is_disjoint(other.reads) and any(map(reads.may_match, commit.removed_data))
 
     def precedes(self, later: Effects) -> bool:
@@ -89,7 +89,7 @@ def _recorded(winner: Footprint, table: ReadTable | None) -> tuple[RowPredicate,
     try:
         return tuple(map(table.parse, dict.fromkeys(texts)))
     except DeltaError:
-        # Another engine's field of the same name, or a newer one's words.
+        # A field of another engine with the same name, or a predicate of a newer version.
         return (EVERY_ROW,)
 
 
@@ -133,7 +133,7 @@ class Precedence:
         return None
 
     def _changing(self) -> Iterator[Effects]:
-        """From the newest to the oldest, so that all of a winner's successors are known when it is looked at."""
+        """The winners with writes, from the newest to the oldest: the successors of each come before it."""
         return (effects for effects in reversed(self.since) if effects.commit.writes_values)
 
     def pass_over(self, winner: Footprint, *, skipped: bool) -> None:

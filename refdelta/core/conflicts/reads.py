@@ -1,7 +1,7 @@
-"""What a transaction read (concurrency.md, "What a transaction reads").
+"""The reads of a transaction (concurrency.md, "What a transaction reads").
 
-Whether a winner conflicts depends on what the transaction *read*; a read that is not recorded here is a conflict that
-is not found. The rules need of a predicate no more than :class:`RowPredicate` has, so that each engine brings its own.
+Conflicts depend on the *reads* of a transaction: with a read that is not recorded here, a conflict is missed. The rules
+use predicates only by the interface :class:`RowPredicate`, which each engine implements.
 """
 
 from __future__ import annotations
@@ -18,39 +18,37 @@ from refdelta.core.rows.file_state import ReadFile
 from refdelta.core.rows.sets import ALL, Rows, union
 
 PREDICATE_TEXT = 16_384
-"""How many characters of predicates a commit carries. Longer ones become TRUE: every row; and so they are read, where
-another writer recorded more.
+"""The number of characters of predicates in a commit. Longer ones become TRUE (every row), also when they are read from
+a commit of another writer.
 """
 
 
 class RowPredicate(Protocol):
-    """A condition on the rows of one table, as the rules need it. Two that are equal select the same rows."""
+    """A condition on the rows of one table. Equal ones select the same rows."""
 
     @property
     def text(self) -> str:
-        """The condition in the words that :attr:`ReadTable.parse` understands: SQL, for this engine and others."""
+        """The condition in the syntax of :attr:`ReadTable.parse`: SQL, for this engine and others."""
 
     @property
     def undecidable(self) -> str | None:
-        """Why it cannot be asked of single rows, so that files decide; None where it can."""
+        """The reason why it cannot be evaluated on single rows, so that files decide; None if it can."""
 
     def candidates(self, files: Sequence[Add]) -> Sequence[Add]:
-        """Those of the files that may hold a row which satisfies it, as far as that is quick to see. The files have no
-        statistics; :meth:`may_match` decides.
+        """A fast preselection of the files that may hold a row which satisfies it. The files have no statistics;
+        :meth:`may_match` decides.
         """
 
     def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
-        """Whether a row of the file may satisfy it; in doubt it may.
+        """Whether a row of the file may satisfy it; True in doubt.
 
         Args:
-            file: with partition values; a tombstone that has none may match.
-            with_statistics: gives an add with its statistics, at some cost, where it was folded without them.
+            file: an action with partition values; a tombstone without them may match.
+            with_statistics: gives an add with its statistics, at some cost, if it was decoded without them.
         """
 
     def is_disjoint(self, other: RowPredicate) -> bool:
-        """Whether no row satisfies both; in doubt one does. The other one is of the same engine, or
-        :data:`EVERY_ROW`.
-        """
+        """Whether no row satisfies both; False in doubt. The other one is of the same engine, or :data:`EVERY_ROW`."""
 
 
 class EveryRow:
@@ -68,7 +66,7 @@ class EveryRow:
         return True
 
     def is_disjoint(self, other: RowPredicate) -> bool:
-        """Only from a condition that no row satisfies, which says so itself."""
+        """Whether the other condition is one that no row satisfies."""
         return other is not self and other.is_disjoint(self)
 
 
@@ -104,17 +102,17 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTable:
-    """The table as the transaction saw it, as far as the rules need to know.
+    """The properties of the table that the rules need, in the version that the transaction read.
 
     Attributes:
-        metadata: its metaData. A winner that writes the same again changes nothing; None where any counts as a change.
-        parse: makes a predicate of the text that a winner recorded; raises ``DeltaError`` for what it cannot read. None
-            where no winner's text is to be understood: each is taken to have read everything.
-        one_writer: whether the table admits one writer at a time: it has identity columns, whose values no two
-            transactions may both take (PROTOCOL.md, "Identity Columns").
-        tracks_rows: whether rows keep ids, by which they can be found in whichever files they are.
-        clustered: whether its protocol has the feature of clustered tables. No file of such a table is sorted but by
-            OPTIMIZE without ZORDER BY, which must not conflict where rows are tracked.
+        metadata: its metaData, which a winner may write again unchanged; None if any metaData counts as a change.
+        parse: parses a recorded predicate of a winner; raises ``DeltaError`` if it cannot. None if recorded predicates
+            are ignored: each winner then counts as having read everything.
+        one_writer: whether the table admits one writer at a time, since it has identity columns, whose values only one
+            transaction may take (PROTOCOL.md, "Identity Columns").
+        tracks_rows: whether rows have ids, by which they can be located in any file.
+        clustered: whether its protocol has the feature of clustered tables. There OPTIMIZE without ZORDER BY sorts
+            files, and must not conflict if rows are tracked.
     """
 
     metadata: Metadata | None = None
@@ -126,12 +124,12 @@ class ReadTable:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One read of rows: the rows that satisfy a predicate, and that there are no others.
+    """One read of rows: all rows that satisfy a predicate.
 
     Attributes:
-        predicate: every row that was read satisfies it.
-        finer: whether new rows are asked a finer question than the predicate (the keys of a MERGE). Without one, each
-            row that satisfies the predicate is one that this read would have seen.
+        predicate: the predicate.
+        finer: whether new rows must also satisfy a finer condition (the keys of a MERGE). Otherwise each new row that
+            satisfies the predicate is one that this read would have seen.
     """
 
     predicate: RowPredicate
@@ -144,21 +142,20 @@ EVERYTHING: Final = Read(EVERY_ROW)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What one transaction read of one snapshot: rows, and other resources that commits write. The table's schema and
-    properties do not count: they are read by every transaction.
+    """The reads of one transaction in one snapshot: rows, and other resources that commits write. The schema and the
+    properties of the table are not included: every transaction reads them.
 
     Attributes:
-        version: the snapshot's version; -1 where the transaction creates the table.
-        reads: the reads of rows. Each of them counts: a new row conflicts where any of them would have seen it. Where
-            files were read and there is no read of rows, every row might have been read.
-        files: the files that were read, those in which a row matched, by path as
-            :func:`~refdelta.core.log.paths.same_path` gives it.
-        statistics: by the same paths, the ``stats`` of those files that have them.
+        version: the snapshot's version; -1 if the transaction creates the table.
+        reads: the reads of rows. A new row conflicts if any of them would have seen it. If files were read and there is
+            no read of rows, every row might have been read.
+        files: the files in which a row matched, by normalized path (:func:`~refdelta.core.log.paths.same_path`).
+        statistics: the ``stats`` of these files, likewise, without files that have none.
         app_ids: the application ids whose recorded version was read.
         domains: the metadata domains that were read.
-        every_domain: whether all metadata domains were read, and so was that there are no others.
-        unowned_since: the time, in milliseconds since 1970, since when files that the transaction adds and did not
-            write may have been unreferenced, so that VACUUM may delete them; None where it adds no such file.
+        every_domain: whether all metadata domains were read, and that there are no others.
+        unowned_since: the earliest time, in milliseconds since 1970, at which files that the transaction adds and did
+            not write may have become unreferenced, so that VACUUM may delete them; None if it adds no such file.
     """
 
     version: int
@@ -171,11 +168,11 @@ class ReadSet:
     unowned_since: int | None = None
 
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
-        """This one, and any rows of these files."""
+        """These reads, and all rows of these files."""
         return self.with_rows((file, ALL) for file in files)
 
     def with_rows(self, files: Iterable[tuple[Add | Remove, Rows]]) -> ReadSet:
-        """This one, and of these files these rows."""
+        """These reads, and these rows of these files."""
         found, statistics = dict(self.files), dict(self.statistics)
         for file, rows in files:
             path = same_path(file.path)
@@ -186,10 +183,10 @@ class ReadSet:
         return dataclasses.replace(self, files=found, statistics=statistics)
 
     def with_predicate(self, predicate: RowPredicate, *, finer: bool = False) -> ReadSet:
-        """This one, and a :class:`Read` of the rows that satisfy ``predicate``.
+        """These reads, and a :class:`Read` of the rows that satisfy ``predicate``.
 
         Args:
-            predicate: once is enough.
+            predicate: the predicate; adding it again changes nothing.
             finer: see :class:`Read`.
         """
         read, whole = Read(predicate, finer), Read(predicate)
@@ -200,37 +197,35 @@ class ReadSet:
         return dataclasses.replace(self, reads=(*others, read))
 
     def with_everything(self) -> ReadSet:
-        """This one, and the whole table."""
+        """These reads, and the whole table."""
         return self.with_predicate(EVERY_ROW)
 
     @property
     def whole_table(self) -> bool:
-        """Whether every row was read, and so was that there are no others."""
+        """Whether every row was read, and that there are no others."""
         return EVERYTHING in self.reads
 
     @property
     def blind(self) -> bool:
-        """Whether nothing was read that other transactions write values to, neither rows nor metadata domains: what a
-        blind append must be, besides appending only.
-        """
+        """Whether neither rows nor metadata domains were read, as required of a blind append."""
         return not (self.reads or self.files or self.domains or self.every_domain)
 
     @property
     def rows(self) -> tuple[Read, ...]:
-        """The reads of rows, of which every row that was read satisfies one; none where nothing was read."""
+        """The reads of rows: every row that was read satisfies one. Empty if no row was read."""
         return self.reads or ((EVERYTHING,) if self.files else ())
 
     @property
     def undecidable(self) -> str | None:
-        """Why single rows cannot be asked whether they were read; None where they can."""
+        """The reason why single rows cannot be matched with the reads; None if they can."""
         return next((why for one in self.reads if not one.finer and (why := one.predicate.undecidable)), None)
 
 
 def recorded_reads(predicates: Sequence[RowPredicate], domains: Iterable[str] | None) -> dict[str, Any]:
-    """The fields of commitInfo that say what a transaction read, so that transactions which lose to it need not guess.
+    """The fields of commitInfo that record the reads of a transaction, for the conflict checks of others.
 
     Args:
-        predicates: of which each row that was read satisfies one.
+        predicates: every row that was read satisfies one of these.
         domains: the metadata domains that were read; None for all of them.
     """
     texts = [predicate.text for predicate in predicates]

@@ -1,10 +1,9 @@
-"""What commits read and write: the resources over which two transactions can conflict (concurrency.md, "Reads and
-footprints").
+"""The resources over which two transactions can conflict (concurrency.md, "Reads and footprints").
 
 A commit writes resources by its actions (:data:`ACTIONS`), and an operation reads and writes at most those of
-:data:`OPERATIONS`. What it means for two transactions to meet in one of them is said by :data:`RESOURCES`, and decided
-by the rules of :mod:`refdelta.core.conflicts.rules` that name it. What is not here no two transactions can conflict
-over, so an action or an operation without a row is a mistake: ``tests/concurrency/test_footprints.py`` fails for it.
+:data:`OPERATIONS`. :data:`RESOURCES` describes each, and the rules of :mod:`refdelta.core.conflicts.rules` with its
+name decide conflicts over it. An action or an operation without a row would never conflict, so
+``tests/concurrency/test_footprints.py`` fails for it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from refdelta.core.log.actions import (
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Something that transactions read and write.
+    """A resource that transactions read and write.
 
     Attributes:
-        name: what rules, actions and operations call it.
+        name: its name in rules, actions and operations.
         written: how a commit writes it.
         read: how a transaction reads it.
-        unruled: why no rule asks for it; None where rules do.
+        unruled: the reason why no rule concerns it; None if one does.
     """
 
     name: str
@@ -131,7 +130,7 @@ ACTIONS: Final[dict[type, frozenset[str]]] = {
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What an operation reads and writes at most, beside what every commit does.
+    """The resources that an operation reads and writes at most.
 
     Attributes:
         reads: names of resources.
@@ -146,7 +145,7 @@ EVERY_COMMIT: Final = Operation(
     frozenset({"protocol", "metadata", "identity values", "applications", "commit time"}),
     frozenset({"applications", "commit time"}),
 )
-"""What each operation reads and writes."""
+"""The resources that every operation reads and writes."""
 
 _ROWS = frozenset({"added rows", "removed rows", "moved rows"})
 _TABLE = frozenset({"protocol", "metadata"})
@@ -156,8 +155,8 @@ def _operation(reads: frozenset[str] = frozenset(), writes: frozenset[str] = fro
     return Operation(reads | EVERY_COMMIT.reads, writes | EVERY_COMMIT.writes)
 
 
-# Any statement may set domains beside what it does, and may read rows and domains before. RESTORE, and a WRITE of
-# files that another program has written, rest on these.
+# Any statement may also set domains, and may read rows and domains before. RESTORE, and a WRITE of files that another
+# program has written, depend on these.
 _STATEMENT = _ROWS | {"domains"}
 _CHANGE = _operation(
     _STATEMENT | {"deleted files"}, _ROWS | _TABLE | {"domains", "row ids", "change data", "identity values"}
@@ -214,4 +213,4 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "VACUUM END": _operation(writes=frozenset({"deleted files"})),
     "Empty Commit": _operation(),
 }
-"""By ``commitInfo.operation``, as this engine writes it."""
+"""The operations of this engine, by their ``commitInfo.operation``."""

@@ -1,19 +1,18 @@
 """The conflict rules: one winner's commit against one transaction (concurrency.md, "Validation, winner by winner, in
 this order").
 
-Everything that decides whether a transaction may still commit over a winner is in :data:`RULES`, an ordered table;
-the first rule that fires decides. A transaction is what it read and what it stages
-(:class:`~refdelta.core.conflicts.state.TransactionState`). Winners are checked one by one, in the order of the log:
-folded into one, an OPTIMIZE between two of them would be lost.
+:data:`RULES` is an ordered table; the first rule that fires decides. A transaction is given by its reads and its staged
+actions (:class:`~refdelta.core.conflicts.state.TransactionState`). Winners are checked one by one, in the order of the
+log: merged into one, an OPTIMIZE between two of them would be lost.
 
-:func:`check` is a function of three values and changes none of them. A rule may need to know more first: what deletion
-vectors hold, where rows went, or whether rows of new files answer to what was read. Then the verdict names it; the
-caller finds out, adds it to the :class:`~refdelta.core.rows.touched.Facts`, and asks again.
+:func:`check` is a function of three values and changes none of them. A rule may need further facts: the content of
+deletion vectors, the new places of rows, or whether rows of new files match the reads. Then the verdict names them; the
+caller adds them to the :class:`~refdelta.core.rows.touched.Facts`, and checks again.
 
-Number 6 of the contract fires only where VACUUM may delete files that a transaction brings back. A compaction moves
-rows, and :meth:`~refdelta.core.conflicts.state.TransactionState.advance` follows them, by the places that it records or
-else by the ids of rows. Where they cannot be followed it is a removal of its inputs, for rules 8 and 9. Number 5 is no
-rule: in-commit timestamps and the row ids of new files are given anew after each winner
+Rule 6 of the contract fires only if VACUUM may delete files that a transaction brings back. A compaction moves rows,
+and :meth:`~refdelta.core.conflicts.state.TransactionState.advance` follows them, by their recorded places or by their
+ids. If they cannot be followed, it counts as a removal of its inputs, for rules 8 and 9. Number 5 of the contract is no
+rule: in-commit timestamps and the row ids of new files are assigned again after each winner
 (:mod:`refdelta.core.commit.body`).
 """
 
@@ -35,9 +34,7 @@ from refdelta.core.rows.sets import shown
 from refdelta.core.rows.touched import Facts
 
 FILES_KEPT = 20
-"""How many paths a conflict carries: enough to see what it is about, bounded for winners that touch millions of
-files.
-"""
+"""The number of paths in a conflict. Bounds its size for winners that touch millions of files."""
 
 _REPLACING = frozenset({
     "CREATE TABLE", "CREATE TABLE AS SELECT", "REPLACE TABLE", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE",
@@ -47,12 +44,12 @@ _REPLACING = frozenset({
 
 
 class Dispute(msgspec.Struct, frozen=True):
-    """What a transaction and a winner disagree over.
+    """The finding of a rule: the files and rows in conflict.
 
     Attributes:
-        files: paths, as the log writes them; there may be none.
-        rows: of some of these the rows, where they are known.
-        because: why files decided and not rows, where that is so.
+        files: paths, as the log writes them; may be empty.
+        rows: the rows of some of these files, if they are known.
+        because: the reason why the conflict was decided by files and not by rows, if it was.
     """
 
     files: tuple[str, ...] = ()
@@ -61,20 +58,20 @@ class Dispute(msgspec.Struct, frozen=True):
 
 
 class NeedVectors(msgspec.Struct, frozen=True):
-    """It takes these deletion vectors to decide: for ``Facts.vectors``, or ``Facts.missing``."""
+    """The check needs these deletion vectors: in ``Facts.vectors``, or ``Facts.missing``."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...]
 
 
 class NeedRows(msgspec.Struct, frozen=True):
-    """It takes a look at these rows to decide: for ``Facts.matches``, or ``Facts.refusal``."""
+    """The check needs to match these rows with the reads: in ``Facts.matches``, or ``Facts.refusal``."""
 
     rows: tuple[AddedRows, ...]
 
 
 class NeedPlaces(msgspec.Struct, frozen=True):
-    """It takes to find the rows of files in others, by their ids, to decide: for ``Facts.relocations`` or
-    ``Facts.own_relocations``, and for ``Facts.sought`` in any case.
+    """The check needs the new places of rows, located by their ids: in ``Facts.relocations`` or
+    ``Facts.own_relocations``, and in ``Facts.sought`` in any case.
     """
 
     unlocated: Unlocated
@@ -90,13 +87,13 @@ class Rule(msgspec.Struct, frozen=True):
     """One row of the table.
 
     Attributes:
-        number: the contract's.
-        id: a short name that stays the same over time; ``ConflictDetails.rule``.
-        resource: what both read or wrote, see :mod:`refdelta.core.conflicts.resources`.
-        sentence: what happened, as the error says it.
-        advice: what the user can do, in one sentence.
-        error: the exception's class.
-        test: what it finds, of one winner against one transaction.
+        number: its number in the contract.
+        id: a short stable name; ``ConflictDetails.rule``.
+        resource: the resource of the conflict, see :mod:`refdelta.core.conflicts.resources`.
+        sentence: the message of the error.
+        advice: one sentence on what the user can do.
+        error: the class of the exception.
+        test: the function that checks one winner against one transaction.
     """
 
     number: int
@@ -113,8 +110,8 @@ class Clear:
     """The transaction may commit over this winner.
 
     Attributes:
-        passed: the check, for :meth:`~refdelta.core.conflicts.state.TransactionState.advance`; None where the state
-            stays as it is.
+        passed: the check, for :meth:`~refdelta.core.conflicts.state.TransactionState.advance`; None if the state does
+            not change.
     """
 
     passed: ConflictCheck | None = field(default=None, compare=False, repr=False)
@@ -124,8 +121,8 @@ class Conflict(msgspec.Struct, frozen=True):
     """The transaction may not commit over this winner.
 
     Attributes:
-        rule: the row that decided.
-        details: what the exception carries.
+        rule: the rule that fired.
+        details: the details for the exception.
     """
 
     rule: Rule
@@ -175,7 +172,7 @@ def _same_domain(asked: ConflictCheck) -> Found:
 
 
 def _same_application(asked: ConflictCheck) -> Found:
-    # Recording a version rests on what was recorded before, whether or not the caller remembered to say that it looked.
+    # Recording a version depends on the one before, even if the caller did not record that it read it.
     state, theirs = asked.state, asked.winner.app_ids
     return _PLAIN if theirs and (state.read.app_ids | state.staged.app_ids) & theirs else None
 
@@ -183,13 +180,13 @@ def _same_application(asked: ConflictCheck) -> Found:
 def _files_deleted(asked: ConflictCheck) -> Found:
     since, before = asked.state.read.unowned_since, asked.winner.deletes_files_before
     if asked.winner.operation == VACUUM_END and asked.state.vacuums:
-        # Its start has said what it deletes.
+        # VACUUM START was checked already, with the same files.
         return None
     return _PLAIN if since is not None and before is not None and since < before else None
 
 
 def _with_rows(test: Test) -> Test:
-    """A test that looks at rows: first their places and the deletion vectors must be known."""
+    """A test on rows, which first needs their places and the deletion vectors."""
 
     def first(asked: ConflictCheck) -> Found:
         if asked.unlocated is not None:
@@ -221,7 +218,7 @@ def _files_added(asked: ConflictCheck) -> Found:
 def _read_rows_removed(asked: ConflictCheck) -> Found:
     if asked.state.blind or asked.state.snapshot_isolation:
         return None
-    # Whether data was removed, or moved to where it cannot be followed.
+    # Removed, or moved to where it cannot be followed.
     lost = dict(itertools.islice(asked.touched.lost(), FILES_KEPT))
     found = _paths(lost)
     if found is None:
@@ -232,7 +229,7 @@ def _read_rows_removed(asked: ConflictCheck) -> Found:
 
 
 def _deleted_by_both(asked: ConflictCheck) -> Found:
-    # What we add again must be there still, too: else we would bring it back.
+    # Includes files that we add again: adding a removed file would bring it back.
     return _paths(asked.touched.disputed())
 
 
@@ -288,7 +285,7 @@ RULES: tuple[Rule, ...] = (
         "identity",
         "identity values",
         "another writer committed to the table, whose identity columns admit one writer at a time",
-        "Repeat the operation: it then takes values that nobody has taken.",
+        "Repeat the operation: it then takes values that are still free.",
         errors.MetadataChangedException,
         _identity_columns,
     ),
@@ -358,7 +355,7 @@ RULES: tuple[Rule, ...] = (
         _append_skipped,
     ),
 )
-"""The rules, in the order in which they are asked."""
+"""The rules, in the order in which they are checked."""
 
 
 Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces
@@ -367,13 +364,16 @@ Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces
 def check(
     state: TransactionState, winner: Footprint, facts: Facts | None = None, rules: Sequence[Rule] = RULES
 ) -> Verdict:
-    """Whether a transaction may commit over one winner, after those that it has passed.
+    """Check one winner against a transaction.
 
     Args:
-        state: how the transaction stands.
-        winner: a commit that it did not see, the next one of the log.
-        facts: what was found out about the winner; None where that is nothing beyond what its log file says.
-        rules: the rules to ask.
+        state: the transaction after the winners before this one.
+        winner: the next commit in the log.
+        facts: further facts about the winner; None for those in its log file only.
+        rules: the rules to check.
+
+    Returns:
+        Clear, a conflict, or the facts that the check needs.
     """
     asked = ConflictCheck(state, winner, Facts.of(winner) if facts is None else facts)
     if asked.is_apart:

@@ -1,8 +1,8 @@
 """The state of a transaction after the winners that were checked so far, and the check of the next one.
 
-The reads never change. From winner to winner, the places of the rows change that the transaction knows, and so do the
-actions that it will write and its place in a serial order: :meth:`TransactionState.advance` alone does that. The rules
-ask a :class:`ConflictCheck`, which changes nothing.
+The reads never change. :meth:`TransactionState.advance` moves the state past a winner: it updates the places of known
+rows, the actions to write and the place in the serial order. The rules use a :class:`ConflictCheck`, which changes
+nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:
-    """What a transaction does to rows, apart from the actions that it stages ready to be written.
+    """The row-level changes of a transaction, besides its staged actions.
 
     Attributes:
-        deletes: the rows that it takes out of files.
+        deletes: the rows that it deletes from files.
         groups: the files that it rearranges.
         vectors: whether deletion vectors may be written.
-        row_level: whether rows decide over conflicts, not files.
+        row_level: whether conflicts are decided by rows, not by files.
         now_ms: the time of its tombstones, in milliseconds since 1970.
     """
 
@@ -51,11 +51,11 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows that a winner brought, of which it takes a look to say whether the transaction would have read one.
+    """Rows that a winner added and that must be matched with the reads of the transaction.
 
     Attributes:
-        add: the file that they are in.
-        rows: their positions in the file, counted from 0; None for all that are live.
+        add: their file.
+        rows: their positions in the file, counted from 0; None for all live rows.
     """
 
     add: Add
@@ -64,12 +64,12 @@ class AddedRows:
 
 @dataclass(frozen=True, slots=True)
 class Unlocated:
-    """Files whose rows went elsewhere, without anybody saying where to.
+    """Files whose rows were moved to unknown places.
 
     Attributes:
-        inputs: the files, as the log says or is to say.
-        outputs: the files that hold their rows.
-        group: the number of the group of ours that they are of; None for files that the winner rearranged.
+        inputs: the files, by their remove actions.
+        outputs: the files with their rows.
+        group: the number of their group in this transaction; None for files that the winner rearranged.
     """
 
     inputs: tuple[Remove, ...]
@@ -86,25 +86,25 @@ class TransactionState:
     """One transaction after the winners that were checked.
 
     Attributes:
-        read: what it read.
-        actions: what it stages ready to be written, commitInfo included.
-        level: the level that it asks for.
-        table: the table as it saw it; without it no winner's file is ruled out.
-        changes: what else it does.
-        rests_on: metadata domains whose values its metaData action may make wrong: those that name columns, where it
-            removes or retypes one. It conflicts with transactions that set them, as if it had read them.
-        staged: all of it, folded like a winner's. The files that it removes have the statistics with which they were
-            read, though a remove is written without.
-        rows: asks files for rows that it would have read.
-        blind: whether it read nothing of the table's data, and takes nothing away.
-        snapshot_isolation: whether it only rearranges data. Then it conflicts over the files themselves only, as in
+        read: its reads.
+        actions: its staged actions, commitInfo included.
+        level: its isolation level.
+        table: the table that it read; without it no file of a winner is ruled out.
+        changes: its row-level changes.
+        rests_on: metadata domains that name columns, if its metaData action removes or retypes one. It conflicts with
+            transactions that set them, as if it had read them.
+        staged: its footprint. The files that it removes have the statistics with which they were read, though a remove
+            is written without.
+        rows: the predicates of its reads.
+        blind: whether it read no data of the table, and removes none.
+        snapshot_isolation: whether it only rearranges data. Then it conflicts over its input files only, as in
             delta-spark.
         one_writer: whether the table admits one writer at a time.
-        everything: whether it read the whole table, or may have: files that it removes without saying what it read.
-        domains: the metadata domains that it read or sets, and those that it rests on.
-        precedence: see :mod:`refdelta.core.conflicts.precedence`.
+        everything: whether it read the whole table, or may have: it removes files and recorded no reads.
+        domains: the metadata domains that it read or sets, and ``rests_on``.
+        precedence: the skipped blind appends, see :mod:`refdelta.core.conflicts.precedence`.
         files: the files that it knows.
-        vacuums: how many of the winners that were passed began a VACUUM of which none was the end.
+        vacuums: the number of winners that began a VACUUM which has not ended.
     """
 
     read: ReadSet
@@ -123,7 +123,7 @@ class TransactionState:
     precedence: Precedence = field(init=False)
     files: KnownFiles = field(init=False)
     vacuums: int = 0
-    # What the changes of rows come to, as far as others are concerned.
+    # The file actions of the row-level changes, for conflict checks.
     _changed: tuple[Add | Remove, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class TransactionState:
         self.files = self._known_files(groups, ready)
 
     def _writes_what_it_read(self) -> bool:
-        """Whether it may store what it read in the value of a domain, or under an application id."""
+        """Whether it may store values that it read in a metadata domain, or under an application id."""
         return not self.read.blind and bool(self.staged.domains or self.staged.app_ids)
 
     def _known_files(self, groups: dict[int, CompactionRebase], ready: Footprint) -> KnownFiles:
@@ -160,43 +160,41 @@ class TransactionState:
             drops_sorts=self.follows_sorts,
         )
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def follows_sorts(self) -> bool:
-        """Whether rows that were sorted can be followed, and must be: there the matrices promise that OPTIMIZE never
-        conflicts.
-        """
+        """Whether sorted rows are followed: in clustered tables with row tracking OPTIMIZE must never conflict."""
         return self.table is not None and self.table.tracks_rows and self.table.clustered
 
     @property
     def level_name(self) -> str:
-        """What ``commitInfo.isolationLevel`` says of it."""
+        """The value of ``commitInfo.isolationLevel``."""
         return "SnapshotIsolation" if self.snapshot_isolation else self.level.value
 
     @property
     def predicates(self) -> tuple[RowPredicate, ...]:
-        """Predicates of which each row that it read satisfies one."""
+        """The predicates of its reads: each row that it read satisfies one."""
         return (EVERY_ROW,) if self.everything else tuple(dict.fromkeys(one.predicate for one in self.read.rows))
 
     def has_seen(self, metadata: Metadata) -> bool:
-        """Whether this is the table's metadata as it saw it. No winner that was passed has changed it."""
+        """Whether this is the metadata that it read, which no winner so far has changed."""
         return self.table is not None and self.table.metadata == metadata
 
     def is_apart(self, winner: Footprint) -> bool:
         """See :attr:`ConflictCheck.is_apart`."""
         return ConflictCheck(self, winner, Facts()).is_apart
 
-    # --- going on ---
+    # --- after a winner ---
 
     def advance(self, passed: ConflictCheck) -> bool:
         """Advance past a winner that does not conflict and is not :attr:`apart <ConflictCheck.is_apart>`.
 
         Args:
-            passed: the check by which the rules said that it does not conflict.
+            passed: the check that found no conflict.
 
         Returns:
-            Whether the commit must be encoded anew.
+            Whether the commit must be encoded again.
         """
         winner = passed.winner
         if not self.blind and not self.snapshot_isolation:
@@ -223,35 +221,33 @@ class TransactionState:
             self.precedence.staged.commit = self.staged
         return bool(news)
 
-    # --- what it writes ---
+    # --- its writes ---
 
     @property
     def empty(self) -> bool:
-        """Whether it came to rearrange files, and none of its groups is left."""
+        """Whether it only rearranges files, and all of its groups were dropped."""
         return bool(self.changes.groups) and not (self.files.groups or self.changes.deletes or len(self.actions) > 1)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups that are left of those that it rearranges, with what it removes and adds of each."""
+        """The groups that were not dropped, with the files that it removes and adds of each."""
         return tuple(group.left for group in self.files.groups.values())
 
     @property
     def rearranged(self) -> tuple[Group, ...]:
-        """The same groups as they were staged, with the places of all their rows."""
+        """The same groups unchanged, with the places of all their rows."""
         return tuple(group.group for group in self.files.groups.values())
 
     @property
     def unused(self) -> tuple[Add, ...]:
-        """The files that were written for it and that it does not name: of groups that were dropped, or without a live
-        row.
-        """
+        """The files that were written but are not committed: of dropped groups, or without a live row."""
         left = self.files.groups
         dropped = [group for number, group in enumerate(self.changes.groups) if number not in left]
         outputs = [output.add for group in dropped for output in group.outputs]
         return (*outputs, *(add for group in left.values() for add in group.unused))
 
     def vectors_wanted(self) -> dict[str, BitMap64]:
-        """The deletion vectors that it gives to files, by path. A file of which no row is left gets none."""
+        """The deletion vectors to write, by normalized path. A file without a remaining row gets none."""
         known = ((path, state.hides) for path, state in self.files.states.items() if any_of(state.gone))
         wanted = {path: rows for path, rows in known if rows is not None}
         for group in self.files.groups.values():
@@ -259,10 +255,10 @@ class TransactionState:
         return wanted
 
     def written(self, vectors: Mapping[str, DeletionVectorDescriptor]) -> list[AnyAction]:
-        """All that it does, without commitInfo.
+        """All actions to write, without commitInfo.
 
         Args:
-            vectors: where the deletion vectors are that are :meth:`vectors_wanted`, by path.
+            vectors: the descriptors of the :meth:`vectors_wanted`, by normalized path.
         """
         now_ms = self.changes.now_ms
         found = list(self.actions[1:])
@@ -288,9 +284,7 @@ def _with_statistics(remove: Remove, known: Mapping[str, str]) -> Remove:
 
 
 def _as_actions(changes: RowChanges, groups: Iterable[CompactionRebase]) -> Iterator[Add | Remove]:
-    """What changes of rows come to, as far as others are concerned: rows that are hidden are taken away, and no row is
-    new.
-    """
+    """The file actions of row-level changes for conflict checks: they remove rows and add none."""
     for delete in changes.deletes:
         gone = tombstone(delete.add, now_ms=changes.now_ms, data_change=True)
         yield msgspec.structs.replace(gone, stats=delete.add.stats)
@@ -299,16 +293,16 @@ def _as_actions(changes: RowChanges, groups: Iterable[CompactionRebase]) -> Iter
 
 
 class ConflictCheck:
-    """One winner against one transaction: what the rules ask. It is made for one question, and changes nothing.
+    """One winner and one transaction, with the values that the rules use. It changes neither.
 
     Args:
-        state: how the transaction stands.
-        winner: a commit that it did not see, the next one of the log.
-        facts: what was found out about the winner.
+        state: the transaction after the winners before this one.
+        winner: the next commit in the log.
+        facts: further facts about the winner.
 
     Attributes:
-        touched: what the winner did to the files of which the transaction knows rows.
-        candidates: the winner's adds that may have rows which it would have read, as far as is quick to see.
+        touched: the changes of known files by the winner.
+        candidates: a fast preselection of the winner's adds that may have rows which the transaction would have read.
     """
 
     def __init__(self, state: TransactionState, winner: Footprint, facts: Facts) -> None:
@@ -319,8 +313,8 @@ class ConflictCheck:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the winner's files are surely none that concern the transaction: then no rule fires, and the state
-        after the winner is the state before it. Most winners are such, and this is quick to see.
+        """Whether the winner certainly does not concern the transaction: no rule fires and the state does not change. A
+        fast check, which holds for most winners.
         """
         state, winner = self.state, self.winner
         return (
@@ -332,23 +326,23 @@ class ConflictCheck:
             and not self.candidates
         )
 
-    # --- what it makes of a winner's new rows ---
+    # --- new rows of the winner ---
 
     @property
     def may_skip(self) -> bool:
-        """Whether the level lets it pass over what this winner added, as it stands before it in the serial order."""
+        """Whether its level allows it to skip the winner's rows: it then precedes the winner in the serial order."""
         state = self.state
         return self.winner.blind and state.level is IsolationLevel.WRITE_SERIALIZABLE and not state.staged.changes_table
 
     @property
     def overlooks(self) -> bool:
-        """Whether nothing that the winner added concerns it."""
+        """Whether the rows that the winner added do not concern it."""
         return self.state.blind or self.state.snapshot_isolation or self.may_skip
 
     @functools.cached_property
     def should_have_read(self) -> Sequence[Add]:
-        """The winner's adds with rows that are new and that it may have selected, as far as files tell."""
-        # Most files are of other partitions than those that were read, and that is what is seen the quickest.
+        """The winner's adds with new rows that it may have read, decided by files."""
+        # The preselection first: most files are of other partitions than the reads.
         return list(self._selected(self.candidates))
 
     def _selected(self, adds: Sequence[Add]) -> Iterator[Add]:
@@ -358,16 +352,16 @@ class ConflictCheck:
             if not winner.brings_rows(add):
                 continue
             path, vector = file_key(add)
-            # A file that was read, and is added again as it was, brings nothing.
+            # A file that was read and is added again with the same rows brings nothing.
             if path in states and vector_id(states[path].vector) == vector:
                 continue
             if rows.may_match(add, with_statistics):
                 yield add
 
     def added_rows(self) -> tuple[list[Add], list[AddedRows]]:
-        """By rows: the winner's adds that it should have read for certain, and those whose rows must tell.
+        """The winner's adds that it certainly should have read, and the added rows that must be matched.
 
-        Of a file that was there before, only those rows are asked that its deletion vector hides no more.
+        Of a file that existed before, these are only the rows that its deletion vector no longer hides.
         """
         winner, touched, states, rows = self.winner, self.touched, self.state.files.states, self.state.rows
         asked, certain = list[AddedRows](), list[Add]()
@@ -393,7 +387,7 @@ class ConflictCheck:
         return certain, asked
 
     def why_files(self, paths: Collection[str]) -> str | None:
-        """Why files decided over these paths, where rows might have."""
+        """The reason why these paths were decided by files; None if rows could not have decided."""
         winner, changes, keys = self.winner, self.state.changes, set(map(same_path, paths))
         if not keys.isdisjoint(self.touched.unknown):
             return "VACUUM has removed deletion vectors that it takes to compare rows; other commits had replaced them"
@@ -405,13 +399,11 @@ class ConflictCheck:
             return "the table has partition columns, or rows were not to be compared (row_level)"
         return None
 
-    # --- what it takes to say more ---
+    # --- facts that it needs ---
 
     @functools.cached_property
     def unlocated(self) -> Unlocated | None:
-        """The files whose rows must be found by their ids before it can be said what the winner did to them; None where
-        there is nothing to be found, or no means to.
-        """
+        """The files whose rows must be located by their ids first; None if there are none, or rows have no ids."""
         table = self.state.table
         if table is None or not table.tracks_rows:
             return None
@@ -427,6 +419,6 @@ class ConflictCheck:
 
     @functools.cached_property
     def vectors_needed(self) -> tuple[DeletionVectorDescriptor, ...]:
-        """The deletion vectors that must be read before it can be said what the winner did to rows."""
+        """The deletion vectors that must be read first."""
         by_rows = self.state.changes.row_level and self.winner.removes and not self.overlooks
         return self.touched.vectors_needed(self.should_have_read if by_rows else ())

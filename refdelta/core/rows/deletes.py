@@ -1,7 +1,7 @@
-"""Rows that a transaction takes out of files, and the actions that say so.
+"""Row deletes of a transaction, and the actions that they become.
 
-What is staged is "these rows of this file". It becomes a Remove and an Add with a larger deletion vector, or a Remove
-alone where no row is left, each time the commit is encoded: by then the file may stand otherwise than it was read.
+A transaction stages the rows to delete by file. Each time the commit is encoded they become a Remove and an Add with a
+larger deletion vector, or only a Remove if no row is left: winners may have changed the file since it was read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from refdelta.core.rows.sets import All, Rows, union
 
 @dataclass(frozen=True, slots=True)
 class RowDelete:
-    """Rows of one file that are to go.
+    """Rows of one file to delete.
 
     Attributes:
-        add: the log's entry, as it was read. Its ``stats`` have ``numRecords``, unless all rows go.
-        base: the rows that its deletion vector hid then.
-        rows: the rows to hide, none of which is in ``base``.
+        add: the add action that was read. Its ``stats`` have ``numRecords``, unless all rows are deleted.
+        base: the rows that its deletion vector hid.
+        rows: the rows to hide, none of them in ``base``.
     """
 
     add: Add
@@ -44,18 +44,18 @@ class RowDelete:
             raise ValueError(f"{self.add.path}: a file that gets a deletion vector needs numRecords")
 
     def and_rows(self, other: RowDelete) -> RowDelete:
-        """This one, and the rows of another one of the same file."""
+        """The rows of both deletes, which are of the same file."""
         return RowDelete(self.add, self.base, union(self.rows, other.rows))
 
 
 def tombstone(add: Add, *, now_ms: int, data_change: bool) -> Remove:
-    """The Remove of an entry of the log: it names the entry's deletion vector, else the logical file would live on
-    (PROTOCOL.md, "Remove File").
+    """The Remove of a file. It has the deletion vector of the add, which identifies the logical file (PROTOCOL.md,
+    "Add File and Remove File").
 
     Args:
-        add: the entry.
-        now_ms: when it was removed, in milliseconds since 1970.
-        data_change: whether rows of the table go with it.
+        add: the add action of the file.
+        now_ms: the time of the removal, in milliseconds since 1970.
+        data_change: whether the removal takes rows out of the table.
     """
     return Remove(
         path=add.path,
@@ -72,14 +72,13 @@ def tombstone(add: Add, *, now_ms: int, data_change: bool) -> Remove:
 
 
 def with_vector(add: Add, vector: DeletionVectorDescriptor, *, records: int | None, data_change: bool) -> Add:
-    """The entry with a larger deletion vector. Its bounds still hold, but need not be reached by a live row
-    (PROTOCOL.md, "Per-file Statistics").
+    """The add of a file with a larger deletion vector, and with wide bounds (PROTOCOL.md, "Per-file Statistics").
 
     Args:
-        add: the entry.
-        vector: its vector from now on.
-        records: how many rows the file has, for an entry that does not say; every entry with a vector must.
-        data_change: whether rows of the table go.
+        add: the add action of the file.
+        vector: its new vector.
+        records: the rows of the file, for statistics without ``numRecords``, which files with vectors need.
+        data_change: whether the change takes rows out of the table.
     """
     stats = widened(add.stats, records)
     return msgspec.structs.replace(add, deletion_vector=vector, stats=stats, data_change=data_change)
@@ -87,17 +86,17 @@ def with_vector(add: Add, vector: DeletionVectorDescriptor, *, records: int | No
 
 # --- files that a winner has refreshed ----------------------------------------------------------------------------
 #
-# A winner that adds a file again as it was, to say other words about it (statistics, tags, row ids), conflicts with
-# nothing. What we say about the file takes over its words.
+# A winner that adds a file again with other statistics, tags or row ids conflicts with nothing. Our actions for the
+# file take these over.
 
 
 def known_vectors(staged: Footprint) -> dict[str, str | None]:
-    """The files that a transaction removes or adds again as a whole, each with the id of the deletion vector it had."""
+    """The files that a transaction removes or adds again as a whole, with the ids of their deletion vectors."""
     return {**dict(map(file_key, staged.adds)), **dict(map(file_key, staged.removes))}
 
 
 def take_over(actions: Sequence[AnyAction], news: Mapping[str, Add]) -> list[AnyAction]:
-    """Our actions, with what the winner says about the same files."""
+    """Our actions, with the tags, statistics and row ids that the winner gave the same files, by path."""
     return [_take_over(action, news) for action in actions]
 
 

@@ -1,8 +1,8 @@
-"""Deletion vectors: where they are, and what they hold (PROTOCOL.md, "Deletion Vectors" and "Deletion Vector Format").
+"""Deletion vectors: location and content (PROTOCOL.md, "Deletion Vectors" and "Deletion Vector Format").
 
-A vector is the set of row positions of one data file that are deleted. It is stored inside the log (z85 text), or in a
-file that may hold many, framed by a length and a CRC-32. Every length and count in these bytes is checked here before
-it is believed: pyroaring forgives what the protocol does not.
+A vector is the set of deleted row positions of one data file. It is stored in the log (as z85), or in a file of one or
+several vectors, framed by a length and a CRC-32. All lengths and counts are checked here, since pyroaring accepts
+input that the protocol does not allow.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import DeletionVectorDescriptor
 
 PORTABLE_MAGIC = 1681511377
-# The form that delta-spark kept before the portable one; the specification's own inline example is of this form, all
-# numbers big-endian.
+# The older form of delta-spark. The inline example in the specification has it, with all numbers big-endian.
 NATIVE_MAGIC = 1681511376
 FILE_VERSION = 1
 
 _UUID_TEXT = 20  # z85 characters of 16 bytes
 _NO_RUNS, _WITH_RUNS = 12346, 12347
-_OFFSETS_FROM = 4  # containers from which the offset header is there although runs are, too
+_OFFSETS_FROM = 4  # from this number of containers on there is an offset header even if there are runs
 _BITSET_BYTES = 8192
 _ARRAY_LIMIT = 4096
 _KEY_LIMIT = 2**31
@@ -39,24 +38,24 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 TO_B85, _TO_Z85 = bytes.maketrans(_Z85, _B85), bytes.maketrans(_B85, _Z85)
 _FOREIGN = frozenset(range(256)).difference(_Z85)
-# Five characters of z85 that begin with the last one are more than 32 bits: no text of z85 has them.
+# Five characters of z85 that begin with the last character exceed 32 bits, so z85 never has them.
 _FILLER, _MOST_FILLERS = "#", 3
 
 
 class InlineBytes(msgspec.Struct, frozen=True):
-    """The vector stands in the log itself; ``data`` is for :func:`parse_bitmap`."""
+    """A vector in the log; ``data`` is for :func:`parse_bitmap`."""
 
     data: bytes
 
 
 class RelativeKey(msgspec.Struct, frozen=True):
-    """The vector is in this file of the table, key relative to its root."""
+    """A vector in a file of the table, by its key."""
 
     key: str
 
 
 class AbsoluteUri(msgspec.Struct, frozen=True):
-    """The vector is in a file named by an absolute URI; whether that may be read is for the caller to decide."""
+    """A vector in a file with an absolute URI; the caller decides whether it may be read."""
 
     uri: str
 
@@ -92,9 +91,8 @@ def z85_decode(text: str) -> bytes:
 
 
 def padded_decode(text: str) -> bytes:
-    """As :func:`z85_decode`, and what the ``z85`` crate of Rust writes for bytes that are no multiple of four: one, two
-    or three fillers at the head of the last five characters stand for bytes that are not there. An engine that goes by
-    the specification cannot have written that, so that it has no second meaning.
+    """Same as :func:`z85_decode`, and also decodes the padding of Rust's ``z85`` crate: one, two or three fillers at
+    the beginning of the last five characters stand for missing bytes. It is not valid z85: it has no other meaning.
 
     Raises:
         ValueError: it is neither.
@@ -115,11 +113,11 @@ def padded_decode(text: str) -> bytes:
 
 
 def locate(descriptor: DeletionVectorDescriptor, *, file: str | None = None) -> Location:
-    """Where the vector is (PROTOCOL.md, "Derived Fields").
+    """The location of a vector (PROTOCOL.md, "Derived Fields").
 
     Args:
-        descriptor: as the log has it.
-        file: the log file that it came from, for errors.
+        descriptor: its descriptor in the log.
+        file: the log file, for errors.
 
     Raises:
         InvalidLogError: the descriptor is not valid.
@@ -142,9 +140,7 @@ def locate(descriptor: DeletionVectorDescriptor, *, file: str | None = None) -> 
 
 
 def relative_key(text: str, *, file: str | None = None) -> str:
-    """The key of the file that ``pathOrInlineDv`` of storage type ``u`` names: an optional prefix, then a UUID as
-    z85.
-    """
+    """The key of the file for a ``pathOrInlineDv`` of storage type ``u``: an optional prefix, then a UUID as z85."""
     prefix, encoded = text[:-_UUID_TEXT], text[-_UUID_TEXT:]
     try:
         name = f"deletion_vector_{uuid.UUID(bytes=z85_decode(encoded))}.bin"
@@ -163,7 +159,7 @@ def encode_relative(identity: uuid.UUID, prefix: str = "") -> str:
 
 
 def encode_inline(data: bytes) -> str:
-    """``pathOrInlineDv`` for a vector that stands in the log itself; z85 takes words, so zeros fill up the last one."""
+    """``pathOrInlineDv`` for a vector in the log; z85 encodes words, so the last one is padded with zeros."""
     return z85_encode(data + bytes(-len(data) % 4))
 
 
@@ -172,7 +168,7 @@ def _inline(text: str, size: int, file: str | None) -> bytes:
         data = padded_decode(text)
     except ValueError as error:
         raise InvalidLogError(f"an inline deletion vector that is not z85: {error}", file=file) from None
-    # Text of z85 is a multiple of four bytes, the vector need not be.
+    # z85 encodes multiples of four bytes; the length of the vector need not be one.
     if not size <= len(data) < size + 4:
         raise InvalidLogError(f"an inline deletion vector of {len(data)} bytes that claims {size}", file=file)
     return data[:size]
@@ -182,17 +178,15 @@ def _inline(text: str, size: int, file: str | None) -> bytes:
 
 
 def framed_range(descriptor: DeletionVectorDescriptor) -> tuple[int, int]:
-    """The bytes of the file to fetch, as (start, length): the vector with its length before it and its CRC behind
-    it.
-    """
+    """The bytes of the file to read, as (start, length): the length of the vector, the vector, and its CRC."""
     return descriptor.offset or 0, descriptor.size_in_bytes + 8
 
 
 def unframe(data: bytes, size: int, file: str) -> bytes:
-    """Take a vector out of its frame (PROTOCOL.md, "Deletion Vector File Storage Format").
+    """A vector without its frame (PROTOCOL.md, "Deletion Vector File Storage Format").
 
     Args:
-        data: what :func:`framed_range` asks for: big-endian length, the vector, big-endian CRC-32.
+        data: the bytes of :func:`framed_range`: big-endian length, the vector, big-endian CRC-32.
         size: ``sizeInBytes`` of the descriptor.
         file: the file's name, for errors.
 
@@ -220,12 +214,12 @@ def frame(body: bytes) -> bytes:
 
 
 def parse_bitmap(data: bytes, *, file: str, cardinality: int | None = None) -> BitMap64:
-    """Read a vector, of the portable or the native form (PROTOCOL.md, "Deletion Vector Format").
+    """Parse a vector in the portable or the native form (PROTOCOL.md, "Deletion Vector Format").
 
     Args:
         data: the magic number and the bitmap, without frame.
-        file: where it came from, for errors.
-        cardinality: how many rows the log says it holds, checked where given.
+        file: its file, for errors.
+        cardinality: the number of rows in the log, which is checked if it is given.
 
     Raises:
         DataFileError: the bytes are not a vector, or hold another number of rows.
@@ -242,7 +236,7 @@ def parse_bitmap(data: bytes, *, file: str, cardinality: int | None = None) -> B
 def serialize_bitmap(bitmap: BitMap64) -> bytes:
     """The vector in the portable form, with its magic number; ``sizeInBytes`` is the length of this.
 
-    Rows in sequence are written as runs, which makes the vector of a file that is mostly deleted small.
+    Consecutive rows are written as runs, so that the vector of a mostly deleted file is small.
     """
     compact = bitmap.copy()
     compact.run_optimize()
@@ -250,7 +244,7 @@ def serialize_bitmap(bitmap: BitMap64) -> bytes:
 
 
 class _DamagedError(Exception):
-    """What is wrong with the bytes; never leaves this module."""
+    """The damage found in the bytes; it becomes a ``DataFileError`` in this module."""
 
 
 def _any_form(data: bytes) -> BitMap64:
@@ -279,7 +273,7 @@ def _portable(view: memoryview) -> BitMap64:
         previous = key
         position += 4 + _bitmap_size(view[position + 4 :])
     if position != len(view):
-        raise _DamagedError(f"{len(view) - position} bytes behind its end")
+        raise _DamagedError(f"{len(view) - position} bytes after its end")
     return BitMap64.deserialize(bytes(view))
 
 
@@ -298,7 +292,7 @@ def _native(view: memoryview, order: str) -> BitMap64:
         parts.append(struct.pack("<I", key) + bytes(body))
         position += size
     if position != len(view):
-        raise _DamagedError(f"{len(view) - position} bytes behind its end")
+        raise _DamagedError(f"{len(view) - position} bytes after its end")
     return BitMap64.deserialize(struct.pack("<Q", count) + b"".join(parts))
 
 

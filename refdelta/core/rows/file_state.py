@@ -1,7 +1,7 @@
 """One file of which a transaction knows rows, and the change that a winner made to it.
 
-What is read and what is deleted are kept apart (a MERGE may match a row and leave it alone), and both are carried on:
-into a larger deletion vector, and through a compaction to the places where its record says that the rows are now.
+The rows that were read and the rows that are deleted are separate sets (a MERGE may match a row without changing it).
+Both follow the winners: into larger deletion vectors, and through compactions to the recorded places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def vector_id(vector: DeletionVectorDescriptor | None) -> str | None:
 
 
 def bits(vector: DeletionVectorDescriptor | None, vectors: Vectors) -> BitMap64:
-    """What a deletion vector hides."""
+    """The rows that a deletion vector hides."""
     return NONE if vector is None else vectors[vector.unique_id]
 
 
@@ -55,9 +55,9 @@ class FileState:
         vector: its deletion vector.
         read: the rows that were read; those that are deleted are among them.
         gone: the rows that the transaction deletes.
-        entry: what the log says of it; known where rows are deleted.
-        records: how many rows it has, hidden ones included; known where some of its rows are deleted, and not all.
-        hidden: what ``vector`` hides, where that is known.
+        entry: its add action; given if rows are deleted.
+        records: its number of rows, hidden ones included; given if some of its rows are deleted, but not all.
+        hidden: the rows that ``vector`` hides, if they are known.
     """
 
     vector: DeletionVectorDescriptor | None
@@ -78,31 +78,31 @@ class FileState:
 
     @property
     def hides(self) -> BitMap64 | None:
-        """The deletion vector that the file is to have; None where no row of it is left."""
+        """The deletion vector after the deletes; None if no row is left."""
         if isinstance(self.gone, All) or self.hidden is None:
             return None
         rows = self.hidden | self.gone
         return None if len(rows) == self.records else rows
 
 
-# --- what a winner did to a file ---------------------------------------------------------------------------------
+# --- the change of a file by a winner -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """It was removed, or its rows were moved to where they cannot be traced."""
+    """The file was removed, or its rows were moved to where they cannot be traced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """It was added again with the same rows, and other statistics, tags or row ids."""
+    """The file was added again with the same rows and other statistics, tags or row ids."""
 
     add: Add
 
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """It has another deletion vector."""
+    """The file has another deletion vector."""
 
     add: Add
 
@@ -113,13 +113,13 @@ FileChange: TypeAlias = Gone | Renewed | Revised | Relocation
 def file_change(
     winner: Footprint, path: str, vector: str | None, relocations: Mapping[str, Relocation]
 ) -> FileChange | None:
-    """What a winner did to a file; None where it left it alone.
+    """The change of a file by a winner; None if there is none.
 
     Args:
         winner: the commit.
-        path: the file's path, as :func:`~refdelta.core.log.paths.same_path` has it.
-        vector: the id of the deletion vector with which the file is live.
-        relocations: where the rows of files are that the winner moved, by path.
+        path: the normalized path of the file (:func:`~refdelta.core.log.paths.same_path`).
+        vector: the id of the deletion vector of the live file.
+        relocations: the new places of the rows that the winner moved, by normalized path.
     """
     added = winner.added.get(path)
     if path not in winner.removed:
@@ -130,17 +130,17 @@ def file_change(
     return relocations.get(path) or Gone()
 
 
-# --- what that means for the rows ---------------------------------------------------------------------------------
+# --- the effect on its rows ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a winner did to the rows of a file that a transaction knows.
+    """The effect of a winner on the known rows of a file.
 
     Attributes:
-        lost: rows that the transaction read and that are gone.
-        back: rows that were hidden, and are live again.
-        now: the files that hold what remains of the rows it knows, by path.
+        lost: rows that the transaction read and that were removed.
+        back: rows that were hidden and are live again.
+        now: the files with the remaining known rows, by normalized path.
     """
 
     lost: Rows
@@ -151,7 +151,7 @@ class Outcome:
 def vectors_needed(
     state: FileState, change: FileChange, winner: Footprint
 ) -> Iterator[DeletionVectorDescriptor | None]:
-    """The deletion vectors without which :func:`outcome` cannot say."""
+    """The deletion vectors that :func:`outcome` needs."""
     match change:
         case Revised(add):
             yield add.deletion_vector
@@ -167,7 +167,7 @@ def vectors_needed(
 
 
 def _is_known(state: FileState, vector: DeletionVectorDescriptor | None) -> bool:
-    """Whether it is the file's own vector, and what that hides is known."""
+    """Whether it is the vector of the file, and its rows are known."""
     return state.hidden is not None and vector_id(vector) == vector_id(state.vector)
 
 
@@ -179,15 +179,15 @@ def outcome(
     vectors: Vectors,
     relocations: Mapping[str, Relocation],
 ) -> Outcome:
-    """What a winner did to the rows of a file that a transaction knows.
+    """The effect of a winner on the known rows of a file.
 
     Args:
-        path: the file's path, as :func:`~refdelta.core.log.paths.same_path` has it.
-        state: how it stands.
-        change: what the winner did to it.
+        path: the normalized path of the file.
+        state: its state before the winner.
+        change: its change by the winner.
         winner: the commit.
-        vectors: those that are :func:`vectors_needed`, by their ids.
-        relocations: where the rows of all files are that the winner moved, by path.
+        vectors: the :func:`vectors_needed`, by their ids.
+        relocations: the new places of all rows that the winner moved, by normalized path.
     """
     match change:
         case Renewed():
@@ -206,7 +206,7 @@ def outcome(
 
 
 def _lost(read: Rows, before: BitMap64, after: BitMap64) -> Rows:
-    """Of rows that were read, those that were live and are not any more."""
+    """The rows that were read, were live before, and are hidden after."""
     if not isinstance(read, All) and read.isdisjoint(after):
         return NONE
     return common(read, after - before)
@@ -223,7 +223,7 @@ def _moved(
     if state.hidden is not None and _is_known(state, relocation.vector):
         hidden = state.hidden
     else:
-        # Of rows that were found by their ids there is no vector.
+        # Rows that were found by their ids need no vector.
         hidden = bits(relocation.vector, vectors) if exact else NONE
     read, lost = relocation.follow(state.read, hidden)
     gone, _ = relocation.follow(state.gone, hidden)
@@ -243,6 +243,6 @@ def _moved(
 
 
 def joined(one: FileState, other: FileState) -> FileState:
-    """What is known of one file from two sides: two inputs of a compaction whose rows are in the same output."""
+    """The combined state of an output with known rows of two inputs of a compaction."""
     known = one if one.entry is not None else other
     return replace(known, read=union(one.read, other.read), gone=union(one.gone, other.gone))

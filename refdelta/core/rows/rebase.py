@@ -1,9 +1,9 @@
-"""A compaction of ours on its way through its winners (concurrency.md, "Validation", number 9).
+"""The rebase of a compaction over its winners (concurrency.md, "Validation", number 9).
 
-It reads nothing that data could conflict with: only its inputs matter. One that lost rows to a deletion vector keeps
-its output, which gets a vector for them. One that is gone, that another compaction took, or whose rows came back drops
-its group; the other groups commit. A sort, whose group is all of a partition, would be lost over one file: where its
-rows are found by their ids, those of an input that others removed are hidden in its outputs, too.
+A compaction reads no data, so only changes of its inputs matter. If an input lost rows to a deletion vector, the output
+gets a vector for them. If an input was removed or compacted by a winner, or rows of it came back, its group is dropped
+and the other groups commit. The group of a sort is a whole partition; if row ids locate its rows, the rows of removed
+inputs are hidden in its outputs instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FileChanges: TypeAlias = Mapping[str, FileChange]
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """An input as it stands: what the log says of it, and which of its rows are hidden."""
+    """The current state of an input: its add action and its hidden rows."""
 
     entry: Add
     hidden: BitMap64
@@ -37,15 +37,14 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRebase:
-    """One group, after the winners that were checked.
+    """One group, after the winners that were checked. Paths are normalized.
 
     Attributes:
-        group: as it was staged.
-        inputs: those of its inputs that are there still, as they stand, by path as
-            :func:`~refdelta.core.log.paths.same_path` has it.
-        relocations: where the rows of each input are, likewise; none where rows changed their order and have not been
-            found by their ids.
-        hidden: rows of its outputs that others deleted meanwhile, likewise.
+        group: the staged group.
+        inputs: the current state of the remaining inputs, by path.
+        relocations: the places of the rows of each input, by path; empty if the order of rows changed and they were not
+            located by their ids.
+        hidden: rows of its outputs that winners deleted, by path.
     """
 
     group: Group
@@ -55,7 +54,7 @@ class CompactionRebase:
 
     @classmethod
     def of(cls, group: Group) -> CompactionRebase:
-        """A group as it was staged.
+        """A group before any winner.
 
         Raises:
             ValueError: its places contradict each other.
@@ -66,36 +65,36 @@ class CompactionRebase:
 
     @property
     def scattered(self) -> bool:
-        """Whether the places of its rows are unknown: they were sorted, and not found by their ids yet."""
+        """Whether the places of its rows are unknown: they were sorted, and not located by their ids yet."""
         return self.group.permuted and not self.relocations
 
     def survives(self, change: FileChange, winner: Footprint) -> bool:
-        """Whether it can still be committed after a winner that changed an input like this, where rows are found by
-        their ids. The rows that the winner kept of a file that it removed are in files of its own.
+        """Whether it can still be committed after this change of an input, if its rows are located by their ids. The
+        rows that the winner kept of a removed file are in files of the winner.
         """
         removed = isinstance(change, Gone) and not winner.rearranges
         return isinstance(change, Revised) or (removed and self.group.permuted)
 
     def traceable(self, changes: FileChanges, winner: Footprint) -> bool:
-        """Whether it is worth finding its rows by their ids."""
+        """Whether locating its rows by their ids can save the group."""
         touched = self.touched(changes)
         left = self.inputs.keys() - {path for path, change in touched.items() if isinstance(change, Gone)}
         return bool(left) and all(self.survives(change, winner) for change in touched.values())
 
     def touched(self, changes: FileChanges) -> dict[str, FileChange]:
-        """What a winner did to the inputs, more than to say other words about them."""
+        """The changes of inputs by a winner, except of their statistics, tags and row ids."""
         found = ((path, changes[path]) for path in self.inputs if path in changes)
         return {path: change for path, change in found if not isinstance(change, Renewed)}
 
     def vectors_needed(self, changes: FileChanges) -> Iterator[DeletionVectorDescriptor | None]:
-        """The deletion vectors without which :meth:`after` cannot be computed."""
+        """The deletion vectors that :meth:`after` needs."""
         if not self.scattered:
             for change in self.touched(changes).values():
                 if isinstance(change, Revised):
                     yield change.add.deletion_vector
 
     def after(self, changes: FileChanges, winner: Footprint, vectors: Vectors) -> CompactionRebase | None:
-        """The group after a winner that does not conflict with it; None where it is dropped."""
+        """The group after a winner that does not conflict with it; None if it is dropped."""
         if self.scattered and self.touched(changes):
             return None
         inputs, hidden = dict(self.inputs), dict(self.hidden)
@@ -132,25 +131,25 @@ class CompactionRebase:
 
     @property
     def empty(self) -> frozenset[str]:
-        """The outputs of which no row is left, by path: they are not committed."""
+        """The outputs without a live row, by path: they are not committed."""
         sizes = {same_path(output.add.path): _rows_in(output) for output in self.group.outputs}
         return frozenset(path for path, rows in self.hidden.items() if len(rows) == sizes[path])
 
     @property
     def left(self) -> Group:
-        """What is left of the group as it was staged: the inputs that it removes, and the outputs that it adds."""
+        """The remaining part of the staged group: the inputs that it removes, and the outputs that it adds."""
         inputs = tuple(one for one in self.group.inputs if same_path(one.add.path) in self.inputs)
         outputs = tuple(one for one in self.group.outputs if same_path(one.add.path) not in self.empty)
         return Group(inputs, outputs, self.group.permuted)
 
     @property
     def unused(self) -> list[Add]:
-        """The files of these outputs."""
+        """The files that are not committed."""
         empty = self.empty
         return [output.add for output in self.group.outputs if same_path(output.add.path) in empty]
 
     def actions(self, vectors: Mapping[str, DeletionVectorDescriptor], now_ms: int) -> Iterator[Add | Remove]:
-        """What the log is to say; ``vectors`` are those that are :meth:`wanted`, by path."""
+        """The actions of the group; ``vectors`` are the :meth:`wanted` ones, by path."""
         for known in self.inputs.values():
             yield tombstone(known.entry, now_ms=now_ms, data_change=False)
         empty = self.empty

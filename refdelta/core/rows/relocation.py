@@ -1,10 +1,10 @@
-"""Where the rows of a compaction's inputs are in its outputs, and how a commit records that.
+"""Row relocation: the places of the rows of a compaction's inputs in its outputs, and their record in the commit.
 
 A compaction writes the live rows of its inputs one after the other, in the order of each file. So the place of a row
 follows from its number among the live rows of its input, as the compaction read it: from the record here, and never
 from the removes of the log, whose vectors may have grown since (concurrency.md, "Validation", number 6).
 
-Where there is no record, rows of a table that tracks rows are found by their ids, see :class:`RelocationById`.
+Without a record, rows of tables with row tracking are located by their ids, see :class:`RelocationById`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class CopiedRows(msgspec.Struct, frozen=True):
 
     Attributes:
         path: the input's path, as the log writes it.
-        vector: its deletion vector as the compaction read it; None where it had none.
+        vector: the deletion vector that the compaction read; None if there was none.
         start: the number of the first of these rows among the input's live rows, from 0, in the order of the file.
-        rows: how many rows, one after the other.
+        rows: the number of consecutive rows.
     """
 
     path: str
@@ -44,8 +44,8 @@ class Input(msgspec.Struct, frozen=True):
     """A file that a compaction read.
 
     Attributes:
-        add: the log's entry.
-        base: the rows that its deletion vector hides, as the compaction read it; empty where it has none.
+        add: its add action.
+        base: the rows that its deletion vector hides, as the compaction read it; empty if it has none.
     """
 
     add: Add
@@ -56,9 +56,8 @@ class Output(msgspec.Struct, frozen=True):
     """A file that a compaction wrote.
 
     Attributes:
-        add: its action.
-        places: where its rows are from: the file holds the rows of these, in their order, and no others. Empty where
-            the group is permuted.
+        add: its add action.
+        places: the sources of its rows, all of them and in their order. Empty if the group is permuted.
     """
 
     add: Add
@@ -69,9 +68,9 @@ class Group(msgspec.Struct, frozen=True):
     """Inputs and outputs that belong together: the outputs hold all live rows of the inputs, and only these.
 
     Attributes:
-        inputs: the files that go.
-        outputs: the files that come.
-        permuted: whether rows changed their order (ZORDER), so that only their ids can say where one is.
+        inputs: the files that are removed.
+        outputs: the files that are added.
+        permuted: whether rows were sorted (ZORDER), so that only their ids can locate them.
     """
 
     inputs: tuple[Input, ...]
@@ -80,12 +79,12 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Rows of one input that went to one output, as an input sees it.
+    """Consecutive rows of one input in one output.
 
     Attributes:
-        output: the output's path, as :func:`~refdelta.core.log.paths.same_path` has it.
+        output: the normalized path of the output (:func:`~refdelta.core.log.paths.same_path`).
         start: the number of the first of them among the input's live rows.
-        rows: how many.
+        rows: their number.
         offset: the position of the first of them in the output.
     """
 
@@ -96,11 +95,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Relocation(msgspec.Struct, frozen=True):
-    """Where all rows of one input went.
+    """The new places of all live rows of one input.
 
     Attributes:
         vector: its deletion vector as the compaction read it.
-        spans: in the order of the input; they follow one another, from its first live row on.
+        spans: the places in the order of the input, without gaps, from its first live row on.
     """
 
     vector: DeletionVectorDescriptor | None
@@ -108,26 +107,26 @@ class Relocation(msgspec.Struct, frozen=True):
 
     @property
     def outputs(self) -> Collection[str]:
-        """Where to."""
+        """The normalized paths of the outputs."""
         return {span.output for span in self.spans}
 
     def extent(self, output: str) -> int:
-        """How many rows an output has at least, by those that went there."""
+        """The least number of rows that an output must have."""
         return max((span.offset + span.rows for span in self.spans if span.output == output), default=0)
 
     def within(self, outputs: Container[str]) -> Relocation:
-        """The same, to these outputs only; rows that went to others are lost."""
+        """The relocation to these outputs only; rows in others are lost."""
         return Relocation(self.vector, tuple(span for span in self.spans if span.output in outputs))
 
     def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:
-        """Where rows of the input are now.
+        """The new places of rows of the input.
 
         Args:
             rows: positions in the input, or all rows that the compaction copied.
-            hidden: what ``vector`` hides; not needed for all rows.
+            hidden: the rows that ``vector`` hides; not needed for all rows.
 
         Returns:
-            Positions by output, and how many of the rows are in none of them.
+            The positions by output, and the number of rows that are in none of them.
         """
         found: dict[str, BitMap64] = {}
         if isinstance(rows, All):
@@ -143,13 +142,13 @@ class Relocation(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Rows of an input that went to one output, one by one.
+    """Single rows of an input in one output.
 
     Attributes:
-        output: the output's path, as :func:`~refdelta.core.log.paths.same_path` has it.
-        at: their positions in the input, ascending, as :func:`~refdelta.core.rows.sets.carry` takes them.
+        output: the normalized path of the output.
+        at: their positions in the input, ascending, in the form of :func:`~refdelta.core.rows.sets.carry`.
         to: their positions in the output, likewise.
-        records: how many rows the output has.
+        records: the number of rows of the output.
     """
 
     output: str
@@ -159,8 +158,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class RelocationById(Relocation, frozen=True):
-    """Where all live rows of one input went that have ids by which they were found, in whatever order they are now
-    (PROTOCOL.md, "Row Tracking").
+    """The new places of the live rows of one input, located by their row ids (PROTOCOL.md, "Row Tracking").
 
     Attributes:
         parts: by output.
@@ -170,11 +168,11 @@ class RelocationById(Relocation, frozen=True):
 
     @property
     def outputs(self) -> Collection[str]:
-        """Where to."""
+        """The normalized paths of the outputs."""
         return {part.output for part in self.parts}
 
     def extent(self, output: str) -> int:
-        """How many rows an output has."""
+        """The number of rows of an output."""
         return max((part.records for part in self.parts if part.output == output), default=0)
 
     def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:  # noqa: ARG002
@@ -185,10 +183,10 @@ class RelocationById(Relocation, frozen=True):
 
 
 def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str, Relocation]:
-    """Where the rows of each input are, by its path (as :func:`~refdelta.core.log.paths.same_path` has it).
+    """The new places of the rows of each input, by its normalized path.
 
     Args:
-        outputs: the path of each output, and where its rows are from.
+        outputs: the path of each output, and the sources of its rows.
 
     Raises:
         ValueError: the places contradict each other.
@@ -219,7 +217,7 @@ def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str
 
 
 def record(groups: Iterable[Group]) -> dict[str, Any]:
-    """The fields of commitInfo that say where the rows of these groups went; none where that is unknown."""
+    """The fields of commitInfo with the places of the rows of these groups; empty if all are permuted."""
     outputs = [output for group in groups if not group.permuted for output in group.outputs]
     if not outputs:
         return {}
@@ -231,7 +229,7 @@ def _json(place: CopiedRows) -> dict[str, Any]:
     return {"path": place.path, **vector, "start": place.start, "rows": place.rows}
 
 
-# What a log states is a claim: a range of rows is made of no more than a file may have.
+# Bounds the ranges of rows that a hostile log can name.
 _Rows = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
 
 
@@ -243,8 +241,8 @@ class _Recorded(msgspec.Struct, rename="camel"):
 
 
 def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
-    """Where the rows of the files are now that a winner has compacted, by path, as its record says. Empty where it
-    moves no rows, has no record, or one that is not what this engine writes.
+    """The recorded places of the rows that a winner has compacted, by normalized path of the input. Empty if it moves
+    no rows, or has no valid record.
     """
     if winner.row_places is None or not winner.rearranges:
         return {}

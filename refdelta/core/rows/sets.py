@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_ROWS: Final = 2**31
-"""How many rows a data file may have. A larger number in a log is no number of rows."""
+"""The greatest number of rows in a data file; a larger number in a log is invalid."""
 
 SHOWN: Final = 3
-"""How many positions of a file an error shows."""
+"""The number of positions of a file in an error."""
 
 
 class All(enum.Enum):
-    """Every row of a file that was live when it was read, without saying which ones these are."""
+    """All rows of a file that were live when it was read, without their positions."""
 
     ROWS = "all live rows"
 
@@ -48,7 +48,7 @@ def common(rows: Rows, gone: BitMap64) -> BitMap64:
 
 
 def any_of(rows: Rows) -> bool:
-    """Whether there are any."""
+    """Whether the set is not empty."""
     return isinstance(rows, All) or len(rows) > 0
 
 
@@ -58,16 +58,16 @@ def shown(rows: Mapping[str, BitMap64]) -> dict[str, tuple[int, ...]]:
 
 
 def renumber(rows: BitMap64, hidden: BitMap64, spans: Sequence[tuple[int, int, int]]) -> list[BitMap64]:
-    """Where rows of a file are after its live rows were copied.
+    """The positions of rows in a copy of the live rows of their file.
 
     Args:
         rows: positions in the file.
         hidden: the positions that were not live, and not copied.
-        spans: which live rows went where, as (number of the first among the live rows, how many, position of the first
-            in the copy).
+        spans: the copied parts, as (number of the first row among the live rows, number of rows, position of the first
+            row in the copy).
 
     Returns:
-        For each span the positions in the copy. Rows that are hidden, or in no span, are in none of them.
+        For each span the positions in the copy. Rows that are hidden, or in no span, are left out.
     """
     import numpy as np
 
@@ -86,15 +86,15 @@ def renumber(rows: BitMap64, hidden: BitMap64, spans: Sequence[tuple[int, int, i
 
 
 def carry(rows: Rows, at: bytes, to: bytes) -> BitMap64:
-    """Where rows of a file are of which it is known where each one went.
+    """The positions of rows in another file, by a table of old and new positions.
 
     Args:
-        rows: positions in the file, or all rows that went somewhere.
-        at: positions in the file, ascending, as unsigned 64-bit numbers of this machine.
-        to: for each the position in the other file, likewise.
+        rows: positions in the old file, or all rows in the table.
+        at: the old positions, ascending, as unsigned 64-bit numbers in the byte order of the machine.
+        to: the new position of each, likewise.
 
     Returns:
-        Positions in the other file. Rows that went nowhere are left out.
+        The positions in the other file. Rows that are not in the table are left out.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
 """The files of which a transaction knows rows, and the changes that one winner made to them.
 
 :class:`KnownFiles` changes from winner to winner. :class:`TouchedFiles` compares one winner with them; it is made for
-one question and remembers nothing. What the winner's log file does not say is in :class:`Facts`.
+one check. :class:`Facts` has the facts about the winner that are not in its log file.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from refdelta.core.rows.sets import ALL, NONE, Rows, any_of, union
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """Facts about one winner that its log file does not say.
+    """Facts about one winner that are not in its log file.
 
     The rules name the facts that they lack (``NeedVectors``, ``NeedRows``, ``NeedPlaces``). The caller adds them here,
-    or that they cannot be had, and asks again.
+    or notes that they are not available, and checks again.
 
     Attributes:
         vectors: deletion vectors by their ids.
-        missing: the ids of those that do not exist any more, and for which no other one can stand.
-        relocations: where the rows of files are that the winner moved, by path: by its record, and by their ids.
-        own_relocations: by the number of a group of the transaction, where the rows of its inputs are, by their ids.
-        sought: for which of :class:`~refdelta.core.conflicts.state.Unlocated` rows were looked for, by their ``group``.
-        matches: whether a row of a file is one that the transaction would have read, by the file's key.
-        refusal: why no rows of files are looked at; None where they may be.
-        reasons: why files decided somewhere and not rows, for this winner and those before it; in order, as keys.
+        missing: the ids of deletion vectors that do not exist any more, and that no other one can replace.
+        relocations: the new places of rows that the winner moved, by normalized path: from its record, or by row ids.
+        own_relocations: the places of rows in groups of the transaction, by row ids, by the number of the group.
+        sought: the :class:`~refdelta.core.conflicts.state.Unlocated` whose rows were searched, by their ``group``.
+        matches: whether a file has a row that the transaction would have read, by the file's key.
+        refusal: the reason why no rows of files may be read; None if they may.
+        reasons: the reasons why conflicts were decided by files, for all winners so far; in order, as keys.
     """
 
     vectors: dict[str, BitMap64] = field(default_factory=dict)
@@ -59,20 +59,20 @@ class Facts:
 
 @dataclass(slots=True, kw_only=True)
 class KnownFiles:
-    """The files that a transaction knows, by path as :func:`~refdelta.core.log.paths.same_path` has it.
+    """The files that a transaction knows, by normalized path (:func:`~refdelta.core.log.paths.same_path`).
 
     Attributes:
-        states: files of which it read or deletes rows, as they stand.
-        pinned: files that it removes or adds again as a whole, each with its deletion vector's id. Nothing that happens
-            to them can be followed.
-        groups: those that are left of the groups that it rearranges, by number.
-        inputs: the inputs of these, each with the number of its group.
-        everything: whether it read every file but ``unseen``.
-        unseen: files of appends that it skipped: they are live, and it did not read them.
+        states: the current state of files of which it read or deletes rows.
+        pinned: files that it removes or adds again as a whole, with the ids of their deletion vectors. A change of them
+            by a winner is a conflict.
+        groups: the remaining groups that it rearranges, by number.
+        inputs: the inputs of these, with the number of their group.
+        everything: whether it read every file except ``unseen``.
+        unseen: files of appends that it skipped: they are live, but it did not read them.
         vectors: whether deletion vectors may be written.
-        row_level: whether rows decide over conflicts, not files.
-        drops_sorts: whether a group whose rows changed their order is dropped, like any other, where it cannot follow
-            what a winner did to its inputs; else that is a conflict.
+        row_level: whether conflicts are decided by rows, not by files.
+        drops_sorts: whether a group whose rows were sorted is dropped if a change of its inputs cannot be followed;
+            otherwise that is a conflict.
     """
 
     states: dict[str, FileState]
@@ -89,7 +89,7 @@ class KnownFiles:
         self.inputs = {path: number for number, group in self.groups.items() for path in group.inputs}
 
     def are_left_alone(self, winner: Footprint) -> bool:
-        """Whether the winner did nothing to files that are known."""
+        """Whether the winner changed none of the known files."""
         for known in (self.states, self.pinned, self.inputs):
             if known and not known.keys().isdisjoint(winner.paths):
                 return False
@@ -104,16 +104,16 @@ class KnownFiles:
         return vector_id(self.groups[self.inputs[path]].inputs[path].entry.deletion_vector)
 
     def vectors_in(self, winner: Footprint) -> Iterator[DeletionVectorDescriptor]:
-        """The deletion vectors that a winner, which is still to be checked, gave to files of which rows are known."""
+        """The deletion vectors of known files that a winner changed."""
         for path in (self.states.keys() | self.inputs.keys()) & winner.added.keys():
             vector = winner.added[path].deletion_vector
             if vector is not None:
                 yield vector
 
-    # --- going on ---
+    # --- after a winner ---
 
     def advance(self, touched: TouchedFiles) -> bool:
-        """Advance past a winner that does not conflict. Returns whether the commit must be encoded anew."""
+        """Advance past a winner that does not conflict. Returns whether the commit must be encoded again."""
         relocations = touched.facts.relocations
         if not touched.changes and not (self.everything and relocations):
             return False
@@ -147,7 +147,7 @@ class KnownFiles:
     def _advance_everything(
         self, winner: Footprint, relocations: Mapping[str, Relocation], now: dict[str, FileState]
     ) -> None:
-        """A transaction that read every row knows, in a compacted file, the rows that come from files which it saw."""
+        """Add the rows of compacted files that come from files which the transaction read, if it read every row."""
         moved = self.unseen & relocations.keys()
         mixed = {output for path in moved for output in relocations[path].outputs} | now.keys()
         seen = dict.fromkeys(mixed, NONE)
@@ -170,26 +170,26 @@ class TouchedFiles:
     """The changes that one winner made to the files of which a transaction knows rows.
 
     Args:
-        known: the files; they are left as they are.
+        known: the files; they are not changed.
         winner: the commit.
-        facts: what was found out about it.
+        facts: further facts about it.
 
     Attributes:
-        are_left_alone: whether the winner did nothing to the files.
+        are_left_alone: whether the winner changed none of the files.
     """
 
     def __init__(self, known: KnownFiles, winner: Footprint, facts: Facts) -> None:
         self.known, self.winner, self.facts = known, winner, facts
         self.are_left_alone = known.are_left_alone(winner)
         if self.are_left_alone:
-            # Said here, so that nothing is worked out for such a winner, as nearly all are.
+            # Set here, so that nothing is computed for such a winner: nearly all are of this kind.
             self.changes, self.vectors, self.unknown, self.groups, self.outcomes = {}, facts.vectors, (), {}, {}
 
     # --- the changes ---
 
     @functools.cached_property
     def _logged(self) -> Mapping[str, FileChange]:
-        """The changes to known files, as the log says; other files cost nothing."""
+        """The changes of known files according to the log; other files cost nothing."""
         known, winner = self.known, self.winner
         found: dict[str, FileChange] = {}
         for files in (known.states, known.pinned, known.inputs):
@@ -203,8 +203,8 @@ class TouchedFiles:
 
     @functools.cached_property
     def _decided(self) -> tuple[Mapping[str, FileChange], Mapping[str, BitMap64], frozenset[str]]:
-        """The changes, as far as deletion vectors still exist that show them; these vectors; and the files for which
-        they do not, which count as removed.
+        """The changes, the deletion vectors that show them, and the files whose vectors do not exist any more: these
+        count as removed.
         """
         logged, facts = self._logged, self.facts
         if not facts.missing:
@@ -212,7 +212,7 @@ class TouchedFiles:
         changes, vectors, unknown = dict(logged), dict(facts.vectors), set[str]()
         for path, change in logged.items():
             if path in self.known.states and isinstance(change, Revised) and self.winner.only_hides(change.add):
-                # Of the vector as it was read, it suffices that no row was read that it hides.
+                # The vector that was read is not needed: no row that it hides was read.
                 before = vector_id(self.known.states[path].vector)
                 if before is not None and before in facts.missing:
                     vectors[before] = NONE
@@ -224,12 +224,12 @@ class TouchedFiles:
 
     @functools.cached_property
     def changes(self) -> Mapping[str, FileChange]:
-        """By path; files that are left alone are not in it."""
+        """The changes of files, by normalized path."""
         return self._decided[0]
 
     @functools.cached_property
     def vectors(self) -> Mapping[str, BitMap64]:
-        """The deletion vectors that it takes to decide, by their ids."""
+        """The deletion vectors that show them, by their ids."""
         return self._decided[1]
 
     @functools.cached_property
@@ -239,7 +239,7 @@ class TouchedFiles:
 
     @functools.cached_property
     def groups(self) -> dict[int, CompactionRebase]:
-        """The groups of which inputs were changed, by number, with the places of rows that were found by their ids."""
+        """The groups with changed inputs, by number, with the places of rows that were located by their ids."""
         numbers = {number for path in self._logged if (number := self.known.inputs.get(path)) is not None}
         groups = {number: self.known.groups[number] for number in sorted(numbers)}
         for number, found in self.facts.own_relocations.items():
@@ -248,7 +248,7 @@ class TouchedFiles:
 
     @functools.cached_property
     def outcomes(self) -> dict[str, Outcome]:
-        """The effect on the rows of known files, once all :meth:`vectors_needed` are there."""
+        """The effect on the rows of known files, for which all :meth:`vectors_needed` must be given."""
         return {
             path: file_state.outcome(
                 path,
@@ -263,7 +263,7 @@ class TouchedFiles:
         }
 
     def _followed(self, path: str, change: FileChange) -> FileChange:
-        """A change as far as it can be followed."""
+        """The change, or ``Gone`` if it cannot be followed."""
         if path in self.known.pinned or not self.known.row_level:
             # Rows can move while files decide over conflicts, too; but not those of files that are replaced.
             followed = (Renewed,) if path in self.known.pinned else (Renewed, Relocation)
@@ -273,7 +273,7 @@ class TouchedFiles:
     # --- their meaning ---
 
     def lost(self) -> Iterator[tuple[str, Rows]]:
-        """The files of which rows were read that are gone, as the log writes their paths, and these rows."""
+        """The files with rows that were read and removed, by their paths in the log, and these rows."""
         for path, outcome in self.outcomes.items():
             if any_of(outcome.lost):
                 yield self._written(path), outcome.lost
@@ -284,7 +284,7 @@ class TouchedFiles:
                     yield remove.path, ALL
 
     def disputed(self) -> Iterator[str]:
-        """The files that are replaced as a whole and that it has changed, as the log writes their paths."""
+        """The changed files that the transaction replaces as a whole, by their paths in the log."""
         for path, change in self.changes.items():
             if path in self.known.pinned and not isinstance(change, Renewed):
                 yield self._written(path)
@@ -293,8 +293,8 @@ class TouchedFiles:
                 yield from (group.inputs[path].entry.path for path in group.touched(self.changes))
 
     def back(self, path: str, add: Add) -> BitMap64 | None:
-        """The rows that a file did not show and shows again, added again with another deletion vector. None where the
-        vectors that say so do not exist any more: it may be any row.
+        """The rows of a file that another deletion vector made visible again. None if the vectors do not exist any
+        more: it may be any row.
         """
         before = self.winner.removed[path].deletion_vector
         gone = not self.facts.missing.isdisjoint(map(vector_id, (before, add.deletion_vector)))
@@ -305,7 +305,7 @@ class TouchedFiles:
         return bits(before, self.vectors) - bits(add.deletion_vector, self.vectors)
 
     def unlocated(self) -> list[Remove]:
-        """The files that it has rearranged, without saying where their rows are, and of which that matters."""
+        """The rearranged files whose rows matter and have unknown places."""
         known, winner = self.known, self.winner
         if not winner.rearranges or (self.are_left_alone and not known.everything):
             return []
@@ -314,7 +314,7 @@ class TouchedFiles:
         return [winner.removed[path] for path in sorted(wanted - known.pinned.keys())]
 
     def scattered(self) -> dict[int, CompactionRebase]:
-        """The groups of which it deleted rows whose places are unknown, by number."""
+        """The groups with deleted rows whose places are unknown, by number."""
         if not self.known.vectors or not self.known.groups:
             return {}
         return {
@@ -324,10 +324,10 @@ class TouchedFiles:
         }
 
     def vectors_needed(self, added: Sequence[Add]) -> tuple[DeletionVectorDescriptor, ...]:
-        """The deletion vectors that must be read before it can be said what it did to rows.
+        """The deletion vectors that must be read to know the effect on rows.
 
         Args:
-            added: those of its adds that matter for what rows they have.
+            added: the adds of the winner whose rows matter.
         """
         there: Collection[str] = self.facts.vectors.keys() | self.facts.missing
         needed = {one.unique_id: one for one in self._vectors(added) if one is not None}
