@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from refdelta.cli.printable import printable
 from refdelta.errors import DeltaError
 from refdelta_storage import StorageError
 
@@ -63,15 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
         return _fail(f"unexpected {type(error).__name__}: {error} (REFDELTA_DEBUG=1 shows where)")
     return 0
-
-
-def printable(text: str) -> str:
-    """The text with escapes for what a terminal would obey, or show as something else: a table's maker chose it."""
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]
 
 
 def _fail(message: str, status: int = 1) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from refdelta.cli.app import app, rows_or_files, storage_options
+from refdelta.cli.group import app, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.demo.mixes import ROWS, Mix
 from refdelta.demo.worker_pool import RaceFailedError

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from refdelta import CommitProperties, DeltaTable
-from refdelta.cli.app import app, isolation_level, on_a_table, open_table, properties, rows_or_files
+from refdelta.cli.group import app, isolation_level, on_a_table, open_table, properties, rows_or_files
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over
 from refdelta.core.table.features import check_writable
 from refdelta.engine.log.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from refdelta.cli.app import app
+from refdelta.cli.group import app
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
 from refdelta.core.conflicts.matrix import Cell, Explanation, explain, matrix

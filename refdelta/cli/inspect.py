@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from refdelta import DeltaTable
-from refdelta.cli.app import app, at_a_version, on_a_table, open_table
+from refdelta.cli.group import app, at_a_version, on_a_table, open_table
 from refdelta.cli.output import numeric
 from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, rows_of, size
 from refdelta.core.log.actions import DeletionVectorDescriptor

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from refdelta import DeltaTable
-from refdelta.cli.app import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
+from refdelta.cli.group import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
 from refdelta.operations.layout.optimize import Request, planned
 from refdelta.status_line import StatusLine

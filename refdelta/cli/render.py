@@ -12,7 +12,7 @@ import click
 import msgspec
 import pyarrow as pa
 
-from refdelta.cli import printable
+from refdelta.cli.printable import printable
 
 _SHOWN = 20
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

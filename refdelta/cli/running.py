@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from refdelta.cli.app import app, storage_options
+from refdelta.cli.group import app, storage_options
 from refdelta.cli.render import counted, echo_json, echo_table, size
 from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes

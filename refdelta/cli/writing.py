@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, convert_to_deltalake, write_deltalake
-from refdelta.cli.app import app, isolation_level, names, on_a_table, open_table, outside, pairs
+from refdelta.cli.group import app, isolation_level, names, on_a_table, open_table, outside, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
 from refdelta.status_line import StatusLine, watched

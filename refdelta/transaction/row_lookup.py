@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from refdelta.core.log.paths import data_key, same_path
 from refdelta.core.log.statistics import num_records
-from refdelta.core.rows.relocation import Part, RelocationById
+from refdelta.core.rows.relocation import LocatedRows, RelocationById
 from refdelta.core.table.row_tracking import ROW_ID, hidden_columns
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.parquet.dv import Vectors
@@ -65,11 +65,11 @@ def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[A
     return moves
 
 
-def _parts(outputs: Sequence[Add], files: Numbers, at: Numbers, to: Numbers) -> Sequence[Part]:
+def _parts(outputs: Sequence[Add], files: Numbers, at: Numbers, to: Numbers) -> Sequence[LocatedRows]:
     found = []
     for number in np.unique(files).tolist():
         own, add = files == number, outputs[number]
-        found.append(Part(same_path(add.path), at[own].tobytes(), to[own].tobytes(), num_records(add) or 0))
+        found.append(LocatedRows(same_path(add.path), at[own].tobytes(), to[own].tobytes(), num_records(add) or 0))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING
-from refdelta.core.table.features import REGISTRY, Facts, activated, features_of, validate_protocol
+from refdelta.core.table.features import REGISTRY, ActivationFacts, activated, features_of, validate_protocol
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
@@ -106,7 +106,7 @@ class TableCheck:
                     )
 
     def _features(self, protocol: Protocol, metadata: Metadata) -> None:
-        facts = Facts.of(metadata.schema_string, metadata.configuration)
+        facts = ActivationFacts.of(metadata.schema_string, metadata.configuration)
         supported = features_of(protocol)
         try:
             used = activated(facts, supported)
@@ -230,7 +230,7 @@ class UsedFeatures:
         """Add the features of the first known version, or of the first after a gap."""
         if state.protocol is None or state.metadata is None:
             return
-        facts = Facts.of(state.metadata.schema_string, state.metadata.configuration)
+        facts = ActivationFacts.of(state.metadata.schema_string, state.metadata.configuration)
         try:
             self._used |= activated(facts, features_of(state.protocol))
         except InvalidLogError:

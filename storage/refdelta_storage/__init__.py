@@ -16,7 +16,7 @@ from refdelta_storage.errors import (
     StorageError,
 )
 from refdelta_storage.local import LocalStore
-from refdelta_storage.options import open_store
+from refdelta_storage.opening import open_store
 
 if TYPE_CHECKING:
     from refdelta_storage.azure import AzureStore

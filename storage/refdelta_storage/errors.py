@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -28,16 +28,6 @@ class InvalidOptionError(StorageError, ValueError):
 
 class ReadOnlyStoreError(StorageError, PermissionError):
     """A write to a store that was opened for reading."""
-
-
-def unknown_option(name: str, known: Iterable[str], where: str) -> InvalidOptionError:
-    """The error for an option that a store does not know, with the most similar name, if one is, and all known ones."""
-    from difflib import get_close_matches  # its import costs more than most messages need
-
-    names = list(known)
-    near = get_close_matches(name.lower(), names, 1, 0.7) if len(name) <= 64 else []
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return InvalidOptionError(f"unknown option {name!r} for {where}; {meant}options: {', '.join(names) or '(none)'}")
 
 
 def not_found(key: str, uri: str) -> ObjectNotFoundError:

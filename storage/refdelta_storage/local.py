@@ -36,8 +36,7 @@ from refdelta_storage.disk import (
     unlink,
     wanted,
 )
-from refdelta_storage.errors import InvalidKeyError, StorageError, failure, not_found
-from refdelta_storage.links import check_links, inside
+from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
 from refdelta_storage.naming import Naming, taken
 
 _BUFFER = 1 << 20
@@ -216,12 +215,12 @@ class LocalStore(Store):
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         folder = check_prefix(prefix).rpartition("/")[0]
-        check_links(self._root, folder)
+        _check_links(self._root, folder)
         return self._walk(folder, prefix.encode(), order_key(after))
 
     def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
         folder = check_prefix(prefix).rpartition("/")[0]
-        check_links(self._root, folder)
+        _check_links(self._root, folder)
         with self._errors("list", folder):
             shown = [wanted(folder, entry, prefix.encode(), order_key(after)) for entry in self._entries(folder)]
         found = [one for one in shown if one is not None]
@@ -248,7 +247,7 @@ class LocalStore(Store):
     def _entry_info(self, key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         """Size and time of a listed file; None for one that is gone by now, or that is no object."""
         try:
-            if entry.is_symlink() and not inside(self._root, entry.path):
+            if entry.is_symlink() and not _inside(self._root, entry.path):
                 return None
             status = entry.stat()
         except FileNotFoundError:
@@ -293,7 +292,7 @@ class LocalStore(Store):
         name = key.rpartition("/")[2]
         if hidden(name) and not (temporary and name.startswith(TEMPORARY)):
             raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
-        found = check_links(self._root, key)
+        found = _check_links(self._root, key)
         return f"{self._root}/{key}", found
 
     @contextmanager
@@ -334,3 +333,49 @@ def _read(stream: io.FileIO, start: int, length: int) -> bytes:
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+# --- symbolic links ---
+
+
+def _check_links(root: str, key: str) -> os.stat_result | None:
+    """Refuse a key that passes through a symbolic link out of the folder, or names what is neither file nor folder.
+
+    One ``lstat`` a segment, more for a link.
+
+    Args:
+        root: the folder.
+        key: a legal key, or "" for the folder itself.
+
+    Returns:
+        What the key names, links followed; None where it names nothing, or nothing that can be seen.
+
+    Raises:
+        InvalidKeyError: it leaves the folder.
+        ObjectNotFoundError: it is a pipe, a socket or a device.
+    """
+    path, status = root, None
+    for part in key.split("/") if key else ():
+        path = f"{path}/{part}"
+        try:
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                if not _inside(root, path):
+                    raise InvalidKeyError(f"{key!r} leaves {_root_uri(root)} through a symbolic link")
+                status = os.stat(path)
+        except StorageError:
+            raise
+        except OSError:
+            return None  # nothing there, or nothing to see: the operation itself says what is wrong
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise ObjectNotFoundError(f"{key!r} is no file in {_root_uri(root)}, but a pipe, a socket or a device")
+    return status
+
+
+def _inside(root: str, path: str) -> bool:
+    """Whether a path, once its links are followed, is within the folder."""
+    return os.path.realpath(path).startswith(os.path.realpath(root or "/").rstrip("/") + "/")
+
+
+def _root_uri(root: str) -> str:
+    return Path(root or "/").as_uri()

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import sys
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from refdelta_storage.base import Created, Exists, PutOutcome, Unknown
 from refdelta_storage.disk import TEMPORARY, UNNAMED, drop_checksum, link_count, link_open, sync_folder, unlink
 from refdelta_storage.errors import StorageError
-from refdelta_storage.rename import rename_noreplace
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # How file systems without nameless files say so, and kernels that do not know of any.
@@ -221,3 +224,38 @@ def taken(path: str) -> Exists:
     if os.path.isdir(path) and not os.path.islink(path):
         raise IsADirectoryError(errno.EISDIR, "a folder has this name")
     return Exists()
+
+
+# --- the exclusive rename of the kernel, which Python's `os` does not have ---
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1  # Linux: renameat2(2)
+_RENAME_EXCL = 4  # macOS: renamex_np(2)
+
+
+def rename_noreplace(source: str, target: str) -> None:
+    """Rename ``source`` to ``target`` in one step, if nothing has that name.
+
+    Raises:
+        FileExistsError: something has it.
+        OSError: with ``ENOSYS``, ``EINVAL`` or ``ENOTSUP`` where the system or the file system cannot do this.
+    """
+    call = _system_call()
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
+    if call(os.fsencode(source), os.fsencode(target)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+@cache
+def _system_call() -> Callable[[bytes, bytes], int] | None:
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "darwin":
+            renamex_np = library.renamex_np
+            return lambda source, target: int(renamex_np(source, target, _RENAME_EXCL))
+        renameat2 = library.renameat2
+    except (OSError, AttributeError, TypeError):
+        return None  # no such library, or one that is older than the call
+    return lambda source, target: int(renameat2(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE))

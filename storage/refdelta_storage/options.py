@@ -1,97 +1,15 @@
-"""From a URI and options, as users write them, to a store."""
+"""Storage options: the names that a store knows, and the values."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import unquote
 
-from refdelta_storage.base import Store
-from refdelta_storage.errors import InvalidOptionError, redact, unknown_option
-from refdelta_storage.local import LocalStore
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_FILE = re.compile(r"(?i)file:(?://)?(?=/|[^/])")
+from refdelta_storage.errors import InvalidOptionError
 
 
-def open_store(
-    uri: str | os.PathLike[str],
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    create: bool = False,
-    read_only: bool = False,
-) -> Store:
-    """The store that a URI names. No request is made, except for what a file system's own construction does.
-
-    Args:
-        uri: a path (``~`` is the home folder), ``file:///path`` with percent-encoding, ``memory://name``, or a URI of
-            any protocol that fsspec knows: ``s3://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``.
-        storage_options: for the local file system ``fsync`` (default true). For S3 and Azure the names of fsspec's
-            file systems and of deltalake, in any case, and what the environment says of those that are not given;
-            ``timeout`` (seconds without a byte of a reply, 15), ``connect_timeout`` (5), ``max_retries`` (4) and
-            ``retry_timeout`` (seconds after which nothing is sent again, 30). Elsewhere fsspec's own. ``put_if_absent``
-            says whether an object is created for one writer only; without it that is tried, before the first write of a
-            process, in places that do not document it: unknown protocols, and S3 that is not Amazon's.
-        create: create the folder of a local path now, rather than with the first write.
-        read_only: refuse every write.
-
-    Raises:
-        InvalidOptionError: a URI or an option that cannot be understood, an unknown option, or a missing package.
-        StorageError: the path is there and is no folder.
-    """
-    text, options = os.fspath(uri), dict(storage_options or {})
-    if not text or "\0" in text:
-        raise InvalidOptionError(f"not a URI: {text!r}")
-    store = _open(text, options, create=create)
-    if not read_only:
-        return store
-    from refdelta_storage.wrappers import ReadOnlyStore
-
-    return ReadOnlyStore(store)
-
-
-def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
-    if "::" in text and _SCHEME.search(text):
-        raise InvalidOptionError(f"chained URIs are not supported, a cache in between hides commits: {redact(text)}")
-    if text.lower().startswith("file:") and not re.match(r"(?i)file:[^/]", text):
-        return _local(_file_path(text), options, create=create)
-    match = _SCHEME.match(text)
-    if match is None:
-        return _local(os.path.expanduser(text), options, create=create)  # noqa: PTH111 - a path stays as it was written
-    scheme = match.group(1).lower()
-    if scheme == "memory":
-        _only(options, "the store in memory", {})
-        from refdelta_storage.memory import MemoryStore
-
-        return MemoryStore(text[match.end() :].strip("/") or "default")
-    # With asyncio and TLS, which a local table does not wait for.
-    from refdelta_storage.protocols import PROTOCOLS, other
-
-    return (PROTOCOLS.get(scheme) or other(scheme)).open(text, options)
-
-
-def _local(path: str, options: dict[str, Any], *, create: bool) -> LocalStore:
-    values = _only(options, "the local file system", {"fsync": truth})
-    return LocalStore(path, fsync=values.get("fsync", True), create=create)
-
-
-def _file_path(uri: str) -> str:
-    rest = uri[len("file:") :]
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
-        if host.lower() not in ("", "localhost") or not slash:
-            raise InvalidOptionError(f"a file URI names an absolute path of this machine, file:///path: {uri!r}")
-        rest = "/" + path
-    path = unquote(rest, errors="surrogateescape")
-    if "\0" in path:
-        raise InvalidOptionError(f"not a path: {uri!r}")
-    return path
-
-
-def _only(options: dict[str, Any], where: str, known: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
-    """The options, checked and converted; an unknown one is named with those that are known."""
+def checked(options: dict[str, Any], where: str, known: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    """The options, checked and converted by the functions in ``known``. Raises ``InvalidOptionError``."""
     for name in options:
         if name not in known:
             raise unknown_option(name, known, where)
@@ -108,3 +26,13 @@ def truth(name: str, value: Any) -> bool:
     if text in ("false", "0", "no", "off"):
         return False
     raise InvalidOptionError(f"option {name!r} is true or false, not {value!r}")
+
+
+def unknown_option(name: str, known: Iterable[str], where: str) -> InvalidOptionError:
+    """The error for an option that a store does not know, with the most similar name, if one is, and all known ones."""
+    from difflib import get_close_matches  # its import costs more than most messages need
+
+    names = list(known)
+    near = get_close_matches(name.lower(), names, 1, 0.7) if len(name) <= 64 else []
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return InvalidOptionError(f"unknown option {name!r} for {where}; {meant}options: {', '.join(names) or '(none)'}")

@@ -13,9 +13,9 @@ from refdelta_storage.azure import PROMISES as AZURE_PROMISES
 from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
-from refdelta_storage.errors import InvalidOptionError, holds_login, redact, unknown_option
+from refdelta_storage.errors import InvalidOptionError, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
-from refdelta_storage.options import truth
+from refdelta_storage.options import truth, unknown_option
 from refdelta_storage.probe import Probed
 from refdelta_storage.s3 import S3Store, is_amazon
 from refdelta_storage.wrappers import ReadOnlyStore
@@ -81,7 +81,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class UriScheme:
     """One file system of fsspec.
 
     Attributes:
@@ -294,7 +294,7 @@ def _trusted(
     return store if told or not rounds else Probed(store, place, rounds, exempt)
 
 
-S3 = Protocol(
+S3 = UriScheme(
     name="s3",
     package="s3fs",
     make=_s3,
@@ -326,7 +326,7 @@ S3 = Protocol(
     strict=True,
 )
 
-AZURE = Protocol(
+AZURE = UriScheme(
     name="abfs",
     package="adlfs",
     make=_azure,
@@ -355,10 +355,10 @@ AZURE = Protocol(
     strict=True,
 )
 
-PROTOCOLS: dict[str, Protocol] = {"s3": S3, "s3a": S3, "abfs": AZURE, "abfss": AZURE, "az": AZURE}
+PROTOCOLS: dict[str, UriScheme] = {"s3": S3, "s3a": S3, "abfs": AZURE, "abfss": AZURE, "az": AZURE}
 
 
-def other(scheme: str) -> Protocol:
+def other(scheme: str) -> UriScheme:
     """A protocol that only fsspec knows: what it opens can be read, and written once it has passed a probe."""
     package = {"gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, f"with fsspec's {scheme} file system")
-    return Protocol(name=scheme, package=package, make=_any)
+    return UriScheme(name=scheme, package=package, make=_any)

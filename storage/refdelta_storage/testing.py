@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from refdelta_storage.base import Capabilities, Created, Exists, Store
-from refdelta_storage.checks import assert_one_winner, assert_same_objects, race, raises, watch
+from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError
-from refdelta_storage.stateful import outcome, state_machine
+from refdelta_storage.memory import MemoryStore
 
 # In the order of their bytes, which is not the order of their paths: "-" < "." < "/" < "0", and "Z" < "a" < "é" < "😀".
 ORDERED_KEYS = (
@@ -363,3 +363,223 @@ __all__ = [
     "state_machine",
     "watch",
 ]
+
+
+# --- races, and readers beside writers ---
+
+
+class raises:  # noqa: N801 - reads as pytest's, which a user of the contract need not have
+    """Fail unless the block ends by an exception of this type, which is put into the list that ``with`` gives."""
+
+    def __init__(self, expected: type[BaseException]) -> None:
+        self._expected = expected
+        self._caught: list[BaseException] = []
+
+    def __enter__(self) -> list[BaseException]:
+        return self._caught
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if error is None:
+            raise AssertionError(f"no {self._expected.__name__} was raised")
+        self._caught.append(error)
+        return isinstance(error, self._expected)
+
+
+def assert_same_objects(listed: Iterable[ObjectInfo], looked_at: Iterable[ObjectInfo]) -> None:
+    """Hold a listing against what the objects say one by one; some round those to seconds."""
+    for one, other in zip(listed, looked_at, strict=True):
+        assert (one.key, one.size) == (other.key, other.size)
+        assert abs(one.mtime_ms - other.mtime_ms) < 1000, (one, other)
+
+
+def race(store: Store, key: str, writers: int) -> list[tuple[bytes, PutOutcome]]:
+    """Let threads put different bytes at one key, all at once; what each wanted and what it was told."""
+    barrier = threading.Barrier(writers)
+
+    def write(number: int) -> tuple[bytes, PutOutcome]:
+        data = (f"writer {number}\n" * 200).encode()
+        barrier.wait()
+        return data, store.put_if_absent(key, data)
+
+    with ThreadPoolExecutor(writers) as pool:
+        return list(pool.map(write, range(writers)))
+
+
+def assert_one_winner(store: Store, key: str, outcomes: Sequence[tuple[bytes, PutOutcome]]) -> None:
+    """Hold the outcomes of a race against what is there.
+
+    Nobody but the writer of the object may have been told ``Created``. The writer itself may have got ``Unknown``, or
+    ``Exists`` if its request was resent on the way.
+    """
+    content = store.get(key)
+    told = [data for data, outcome in outcomes if isinstance(outcome, Created)]
+    assert len(told) <= 1, f"{len(told)} writers were told that they created {key!r}"
+    assert content in {data for data, _ in outcomes}, f"{key!r} holds what nobody wrote"
+    assert told in ([content], []), f"the writer that was told that it created {key!r} did not"
+    undecided = [data for data, outcome in outcomes if isinstance(outcome, Unknown)]
+    assert told or undecided, f"nobody was told that it created {key!r}, and nobody was left in doubt"
+
+
+def watch(
+    store: Store, keys: Sequence[str], values: Sequence[bytes], write: Callable[[int], None], writes: int
+) -> None:
+    """Read ``keys`` while ``write(0)``, ``write(1)``, ... run; fail if one is seen with other than ``values``."""
+    whole, sizes = set(values), {len(value) for value in values}
+    done = threading.Event()
+
+    def look() -> str | None:
+        while True:
+            last = done.is_set()
+            for key in keys:
+                try:
+                    content = store.get(key)
+                    size = store.head(key).size
+                    end = store.get_range(key, 0, 1 << 20)
+                except ObjectNotFoundError:
+                    continue
+                if content not in whole or size not in sizes or end not in whole:
+                    return f"{key!r} was seen with {len(content)} bytes, and with a size of {size}"
+            for info in store.list():
+                if info.key not in keys or info.size not in sizes:
+                    return f"{info.key!r} was listed with {info.size} bytes"
+            if last:
+                return None
+
+    with ThreadPoolExecutor(6) as pool:
+        watchers = [pool.submit(look) for _ in range(2)]
+        try:
+            list(pool.map(write, range(writes)))
+        finally:
+            done.set()
+        seen = [watcher.result() for watcher in watchers]
+    assert not any(seen), next(filter(None, seen))
+
+
+# --- the state machine ---
+
+# Names of folders and of files in the state machine; none is both, so that folders can hold them.
+_FOLDERS = ("a", "a-b", "a.b", "é", "_delta_log", "p=1 %")
+_FILES = ("0", "0.json", "0-1", "ä", "x*", "_last", "00000000000000000010.json")
+
+
+def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = lambda _store: None) -> type[Any]:  # noqa: C901
+    """A hypothesis ``RuleBasedStateMachine`` that does the same to a new store and to one in memory, and compares.
+
+    Run it with ``hypothesis.stateful.run_state_machine_as_test``, or take its ``TestCase``.
+
+    Args:
+        make: gives an empty store, for each run.
+        discard: is called with the store after the run.
+    """
+    import hypothesis.strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, rule
+
+    folders = st.lists(st.sampled_from(_FOLDERS), max_size=3)
+    keys = st.builds(lambda folder, name: "/".join([*folder, name]), folders, st.sampled_from(_FILES))
+    places = st.one_of(
+        keys, st.just(""), folders.map("/".join), folders.map(lambda parts: "".join(f"{p}/" for p in parts))
+    )
+    data = st.binary(max_size=40)
+
+    class StoreMachine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.store = MemoryStore(), make()
+
+        def teardown(self) -> None:
+            discard(self.store)
+
+        def same(self, call: Callable[[Store], Any]) -> None:
+            expected, found = outcome(call, self.model), outcome(call, self.store)
+            assert found == expected, f"the store gives {found!r}, the model {expected!r}"
+
+        def one_of_those_there(self, pick: int) -> str:
+            there = [info.key for info in self.model.list()]
+            return there[pick % len(there)] if there else ""
+
+        @rule(key=keys, data=data)
+        def put(self, key: str, data: bytes) -> None:
+            self.same(lambda store: store.put(key, data))
+
+        @rule(key=keys, data=data)
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            self.same(lambda store: type(store.put_if_absent(key, data)))
+
+        @rule(key=keys, chunks=st.lists(data, max_size=3), abort=st.booleans())
+        def output(self, key: str, chunks: list[bytes], abort: bool) -> None:
+            self.same(lambda store: _stream(store, key, chunks, abort=abort))
+
+        @rule(key=keys)
+        def read(self, key: str) -> None:
+            self.same(lambda store: store.get(key))
+            self.same(lambda store: store.head(key).size)
+            self.same(lambda store: _read_stream(store, key))
+
+        @rule(key=keys, start=st.integers(-1, 50), length=st.integers(-1, 50))
+        def read_range(self, key: str, start: int, length: int) -> None:
+            self.same(lambda store: store.get_range(key, start, length))
+
+        @rule(key=keys, ranges=st.lists(st.tuples(st.integers(-1, 50), st.integers(-1, 50)), min_size=1, max_size=3))
+        def read_ranges(self, key: str, ranges: list[tuple[int, int]]) -> None:
+            self.same(lambda store: store.get_ranges(key, ranges))
+
+        @rule(some=st.lists(keys, max_size=4))
+        def read_many(self, some: list[str]) -> None:
+            self.same(lambda store: store.get_many(some))
+
+        @rule(some=st.lists(keys, max_size=4))
+        def delete(self, some: list[str]) -> None:
+            self.same(lambda store: store.delete(some))
+
+        @rule(prefix=places, after=st.none() | places)
+        def listing(self, prefix: str, after: str | None) -> None:
+            self.same(lambda store: [(info.key, info.size) for info in store.list(prefix, after)])
+
+        @rule(pick=st.integers(0, 30), start=st.integers(0, 5), length=st.integers(1, 10))
+        def range_of_an_object(self, pick: int, start: int, length: int) -> None:
+            key = self.one_of_those_there(pick)
+            if key:
+                self.same(lambda store: store.get_range(key, start, length))
+                self.same(lambda store: store.get_ranges(key, [(start, length), (0, length)]))
+
+        @rule(pick=st.integers(0, 30))
+        def listing_after_an_object(self, pick: int) -> None:
+            after = self.one_of_those_there(pick)
+            self.same(lambda store: [info.key for info in store.list("", after)])
+            self.same(lambda store: [info.key for info in store.list(after.rpartition("/")[0], after)])
+
+        @rule()
+        def everything(self) -> None:
+            self.same(lambda store: [(info.key, info.size) for info in store.list()])
+
+    return StoreMachine
+
+
+def outcome(call: Callable[[Store], Any], store: Store) -> Any:
+    """What a call gives, or which kind of error it raises: what two stores have to agree on."""
+    try:
+        return call(store)
+    except (ObjectNotFoundError, InvalidKeyError) as error:
+        return type(error)
+    except StorageError:
+        return StorageError
+
+
+class _AbortedError(Exception):
+    """Thrown by the state machine into its own blocks."""
+
+
+def _read_stream(store: Store, key: str) -> bytes:
+    with store.open_input(key) as stream:
+        return stream.read()
+
+
+def _stream(store: Store, key: str, chunks: Sequence[bytes], *, abort: bool) -> None:
+    try:
+        with store.open_output(key) as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+            if abort:
+                raise _AbortedError  # noqa: TRY301 - an exception in the block is what is tried
+    except _AbortedError:
+        return

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from refdelta.core.conflicts.examples import UPDATING, Layout, conflict
+from refdelta.core.conflicts.examples import UPDATING, TableKind, conflict
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.matrix import DOCUMENTED, GROUPS, OPERATIONS, explain, matrix
 from refdelta.core.conflicts.rules import RULES
@@ -112,7 +112,7 @@ def test_two_changes_of_one_file_conflict_over_the_same_row_only_where_rows_deci
     at = IsolationLevel.parse(level)
     meets = [
         [conflict(ours, winner, at, layout, meeting) is not None for meeting in ("row", "file", "table")]
-        for layout in (Layout(True, True), Layout(True, False), Layout(False, False))
+        for layout in (TableKind(True, True), TableKind(True, False), TableKind(False, False))
     ]
     assert meets == [[True, False, False], [True, True, False], [True, True, False]]
     words = explain(ours, winner, level, row_level=True).sentence, explain(ours, winner, level).sentence
@@ -123,7 +123,7 @@ def test_two_changes_of_one_file_conflict_over_the_same_row_only_where_rows_deci
 @pytest.mark.parametrize("change", UPDATING)
 def test_an_insert_is_in_the_way_of_a_change_at_serializable_and_by_its_rows(change, level):
     at = IsolationLevel.parse(level)
-    found = [conflict(change, "INSERT", at, Layout(True, True), meeting) for meeting in ("row", "file", "table")]
+    found = [conflict(change, "INSERT", at, TableKind(True, True), meeting) for meeting in ("row", "file", "table")]
     assert [one is not None for one in found] == [level == "Serializable", False, False]
 
 

@@ -48,7 +48,7 @@ from refdelta.core.log.replay import file_key
 from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
-from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output, Part, RelocationById
+from refdelta.core.rows.relocation import CopiedRows, Group, Input, LocatedRows, Output, RelocationById
 from refdelta.core.rows.sets import ALL, Rows
 from refdelta.core.table.types import parse_schema
 from refdelta.engine.expressions.sql import parse_predicate
@@ -426,7 +426,7 @@ class Core(Branches):
                 None,
                 (),
                 tuple(
-                    Part(
+                    LocatedRows(
                         path,
                         *(_numbers(one[n] for one in where if one[1] == path) for n in (0, 2)),
                         len(self._rows[path]),

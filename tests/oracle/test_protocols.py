@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Metadata, Protocol
-from refdelta.core.table.features import REGISTRY, Facts, features_of, validate_protocol
+from refdelta.core.table.features import REGISTRY, ActivationFacts, features_of, validate_protocol
 from refdelta.core.table.protocol_choice import minimal_protocol, new_protocol, upgraded, with_requirements, without
 from tiers import examples
 
@@ -155,7 +155,7 @@ def test_new_tables_get_the_same_protocol(oracle, kind, configuration, asked, ve
     configuration |= {f"delta.feature.{name}": "supported" for name in asked}
     configuration |= {"delta.ignoreProtocolDefaults": "true"} if ignoring else {}
     configuration = with_versions(configuration, versions)
-    made = new_protocol(Facts.of(schema(kind), configuration))
+    made = new_protocol(ActivationFacts.of(schema(kind), configuration))
     validate_protocol(made)
     assert made == oracle.new(schema(kind), configuration)
 

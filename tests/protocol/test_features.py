@@ -12,7 +12,7 @@ from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.core.table import protocol_choice
 from refdelta.core.table.features import (
     REGISTRY,
-    Facts,
+    ActivationFacts,
     check_readable,
     check_writable,
     features_of,
@@ -241,7 +241,7 @@ def test_marks_are_found_at_any_depth():
             "valueType": {"type": "array", "elementType": inner, "containsNull": True},
         },
     ):
-        assert REGISTRY["invariants"].active(Facts.of(schema(nested), {}))
+        assert REGISTRY["invariants"].active(ActivationFacts.of(schema(nested), {}))
 
 
 def test_reasons_are_given():

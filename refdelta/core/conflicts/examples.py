@@ -66,7 +66,7 @@ _WHERE = _InFirstPartition()
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableKind:
     """A kind of table.
 
     Attributes:
@@ -78,7 +78,7 @@ class Layout:
     row_level: bool
 
 
-def conflict(ours: str, winner: str, level: IsolationLevel, layout: Layout, meeting: Meeting) -> Conflict | None:
+def conflict(ours: str, winner: str, level: IsolationLevel, layout: TableKind, meeting: Meeting) -> Conflict | None:
     """The conflict of an operation with another one that committed first; None if there is none.
 
     Args:
@@ -104,18 +104,18 @@ def conflict(ours: str, winner: str, level: IsolationLevel, layout: Layout, meet
                 return None
 
 
-def _file(name: str, p: int, layout: Layout, *, changes: bool = True) -> Add:
+def _file(name: str, p: int, layout: TableKind, *, changes: bool = True) -> Add:
     values: dict[str, str | None] = {} if layout.row_level else {"p": str(p)}
     return Add(
         path=name, partition_values=values, size=1, modification_time=0, data_change=changes, stats='{"numRecords":2}'
     )
 
 
-def _old(p: int, layout: Layout) -> Add:
+def _old(p: int, layout: TableKind) -> Add:
     return _file(f"old-{p}", p, layout)
 
 
-def _group(operation: str, p: int, name: str, layout: Layout) -> Group:
+def _group(operation: str, p: int, name: str, layout: TableKind) -> Group:
     old, new = _old(p, layout), _file(name, p, layout, changes=False)
     permuted = operation == "ZORDER"
     places = () if permuted else (CopiedRows(old.path, None, 0, 2),)
@@ -129,14 +129,14 @@ def _of_table(operation: str) -> list[AnyAction]:
     return [Protocol(min_reader_version=1, min_writer_version=2)] if operation == "UPGRADE PROTOCOL" else []
 
 
-def _brings_rows(operation: str, layout: Layout) -> bool:
+def _brings_rows(operation: str, layout: TableKind) -> bool:
     # Without deletion vectors, the remaining rows of a file are written to a new one.
     return operation in {"INSERT", QUERY, "UPDATE", "MERGE", *REPLACING} or (
         operation == "DELETE" and not layout.vectors
     )
 
 
-def _state(operation: str, level: IsolationLevel, layout: Layout) -> TransactionState:
+def _state(operation: str, level: IsolationLevel, layout: TableKind) -> TransactionState:
     old, row = _old(1, layout), BitMap64([0])
     actions = _of_table(operation)
     actions += [_file("ours", 1, layout)] if _brings_rows(operation, layout) else []
@@ -156,7 +156,7 @@ def _state(operation: str, level: IsolationLevel, layout: Layout) -> Transaction
     return TransactionState(read, [CommitInfo({"operation": operation}), *actions], level, ReadTable(), changes)
 
 
-def _winner(operation: str, layout: Layout, p: int) -> Footprint:
+def _winner(operation: str, layout: TableKind, p: int) -> Footprint:
     old, new = _old(p, layout), _file("theirs", p, layout)
     info = {"operation": operation, "isBlindAppend": operation == "INSERT"}
     actions = _of_table(operation) + ([new] if _brings_rows(operation, layout) else [])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from refdelta.core.conflicts.examples import QUERY, REARRANGING, UPDATING, Layout, conflict
+from refdelta.core.conflicts.examples import QUERY, REARRANGING, UPDATING, TableKind, conflict
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.errors import InvalidArgumentError, unknown_name
 
@@ -120,13 +120,13 @@ def matrix(*, row_level: bool, vectors: bool | None = None) -> list[Cell]:
 _AS_ZORDER = ("OPTIMIZE", "ZORDER")
 
 
-def _layout(row_level: bool, vectors: bool | None) -> Layout:
+def _layout(row_level: bool, vectors: bool | None) -> TableKind:
     if row_level and vectors is False:
         raise InvalidArgumentError("rows decide on tables with deletion vectors only")
-    return Layout(row_level if vectors is None else vectors, row_level)
+    return TableKind(row_level if vectors is None else vectors, row_level)
 
 
-def _verdicts(one: str, other: str, layout: Layout) -> dict[str, Verdict]:
+def _verdicts(one: str, other: str, layout: TableKind) -> dict[str, Verdict]:
     """The verdicts on two groups of operations, in either order of commits, by level."""
     found: dict[str, Verdict] = {}
     for level in IsolationLevel:
@@ -182,7 +182,7 @@ def _known(operation: str) -> str:
     return name
 
 
-def _verdict(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> tuple[Verdict, dict[str, str]]:
+def _verdict(ours: str, winner: str, level: IsolationLevel, layout: TableKind) -> tuple[Verdict, dict[str, str]]:
     """The verdict, and the sentences of the rules that find conflicts, by their ids."""
     apart = conflict(ours, winner, level, layout, "table")
     together = conflict(ours, winner, level, layout, "row")
@@ -191,7 +191,7 @@ def _verdict(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> t
 
 
 def _sentence(
-    ours: str, winner: str, verdict: Verdict, rules: dict[str, str], level: IsolationLevel, layout: Layout
+    ours: str, winner: str, verdict: Verdict, rules: dict[str, str], level: IsolationLevel, layout: TableKind
 ) -> str:
     if verdict == "never":
         return _why_never(ours, winner, level, layout)
@@ -203,7 +203,7 @@ def _sentence(
     return f"{said}: that is a conflict where the files of the two meet; apart by partitions or statistics, both commit"
 
 
-def _why_never(ours: str, winner: str, level: IsolationLevel, layout: Layout) -> str:
+def _why_never(ours: str, winner: str, level: IsolationLevel, layout: TableKind) -> str:
     if ours == "INSERT":
         return "an INSERT that reads nothing of the table conflicts with no change of data"
     if ours in REARRANGING and layout.vectors and winner in {*UPDATING, *REARRANGING}:

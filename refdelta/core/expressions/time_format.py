@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+", re.DOT
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PatternPart:
     """One part of a pattern.
 
     Attributes:
@@ -46,7 +46,7 @@ class Part:
 
 
 @functools.lru_cache(maxsize=64)
-def parts_of(pattern: str) -> tuple[Part, ...]:
+def parts_of(pattern: str) -> tuple[PatternPart, ...]:
     """The parts of a pattern.
 
     Raises:
@@ -61,19 +61,19 @@ def parts_of(pattern: str) -> tuple[Part, ...]:
             raise PredicateError(f"date_format: {pattern[at]!r} in the pattern {pattern!r} is not supported here")
         at = found.end()
         if found[1] is not None:
-            parts.append(Part("", text=found[1].replace("''", "'") or "'"))
+            parts.append(PatternPart("", text=found[1].replace("''", "'") or "'"))
         elif found[2] is not None:
             parts.append(_field(found[2], len(found[0]), pattern))
         else:
-            parts.append(Part("", text=found[0]))
+            parts.append(PatternPart("", text=found[0]))
     return tuple(parts)
 
 
-def _field(letter: str, count: int, pattern: str) -> Part:
+def _field(letter: str, count: int, pattern: str) -> PatternPart:
     most = {"y": 6, "S": 9, "a": 1, "E": 4, "M": 4, "L": 4, "Q": 3, "q": 3}.get(letter, MOST_DIGITS.get(letter, 0))
     if count > most:
         raise PredicateError(f"date_format: {letter * count!r} in the pattern {pattern!r} is not supported here")
-    return Part(letter, count)
+    return PatternPart(letter, count)
 
 
 def format_time(micros: int, pattern: str) -> str:

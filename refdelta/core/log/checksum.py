@@ -78,7 +78,7 @@ class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     file_size_histogram: FileSizeHistogram | None = None
 
 
-class _File(msgspec.Struct, kw_only=True, rename="camel"):
+class _ChecksumFile(msgspec.Struct, kw_only=True, rename="camel"):
     """The fields of the file; its actions are decoded separately, so that unknown fields are kept."""
 
     table_size_bytes: Int64
@@ -105,7 +105,7 @@ def decode_checksum(data: bytes, file: str) -> VersionChecksum:
     Raises:
         InvalidLogError: it is not a version checksum. A reader that only wants a short cut does without it then.
     """
-    raw = decode_json(data, file, _File)
+    raw = decode_json(data, file, _ChecksumFile)
     if raw.num_metadata != 1 or raw.num_protocol != 1:
         raise InvalidLogError("numMetadata and numProtocol are 1 in every checksum", file=file)
     deleted = raw.deleted_record_counts_histogram_opt

@@ -48,7 +48,7 @@ ACTIONS: dict[str, type[FileOrTableAction]] = {
 _KEY = {kind: key for key, kind in ACTIONS.items()}
 
 
-class _Line(msgspec.Struct, rename="camel", gc=False):
+class _CommitLine(msgspec.Struct, rename="camel", gc=False):
     meta_data: Metadata | None = None
     protocol: Protocol | None = None
     txn: Txn | None = None
@@ -61,7 +61,7 @@ class _Line(msgspec.Struct, rename="camel", gc=False):
     checkpoint_metadata: CheckpointMetadata | None = None
 
 
-_LINES = msgspec.json.Decoder(_Line)
+_LINES = msgspec.json.Decoder(_CommitLine)
 _LINE = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder()
 # The errors of msgspec on bad input; the last is for nesting beyond the stack.
@@ -118,7 +118,7 @@ def decode_commit(data: bytes, file: str) -> list[AnyAction]:
     return actions if _whole(data, lines) else _decode_slowly(data, file)
 
 
-def _whole(data: bytes, lines: Sequence[_Line]) -> bool:
+def _whole(data: bytes, lines: Sequence[_CommitLine]) -> bool:
     """Whether there are lines, each is one object, and each object one action.
 
     msgspec accepts two objects on one line, and one over two lines; neither is a commit. Lines with other ends (such
@@ -130,7 +130,7 @@ def _whole(data: bytes, lines: Sequence[_Line]) -> bool:
     return 0 < begins == ends == len(lines) and all(len(line) - line.count(None) <= 1 for line in map(astuple, lines))
 
 
-def _rare(line: _Line) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata | None:
+def _rare(line: _CommitLine) -> Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata | None:
     return (
         line.meta_data
         or line.protocol

@@ -81,7 +81,7 @@ class FileLine(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=T
     domain_metadata: RowMark | None = None
 
 
-class _Line(TypedDict, total=False):
+class _LeanLine(TypedDict, total=False):
     add: LeanAdd
     remove: LeanRemove
     commitInfo: LeanInfo
@@ -93,7 +93,7 @@ class _Line(TypedDict, total=False):
 
 
 _decode_file_line = msgspec.json.Decoder(FileLine).decode
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_LeanLine).decode
 _FILES_AND_INFO = frozenset({"add", "remove", "commitInfo"})
 
 

@@ -64,7 +64,7 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _PartitionRange:
     """Bounds of a column that is not null; None is no bound."""
 
     low: Any = None
@@ -107,13 +107,13 @@ def _implied(predicate: Predicate, rules: dict[tuple[str, ...], _Rules]) -> Pred
         case In(Column(path) as base, items) if path in rules:
             known = [item.value for item in items if item.value is not None]
             if known and len(known) <= _MAX_ITEMS:
-                return _any(rules[path].of_range(_Range(value, value)) for value in known)
+                return _any(rules[path].of_range(_PartitionRange(value, value)) for value in known)
             if known and base.type in _EXACT:
                 low, high = known[0], known[0]
                 for value in known:
                     low = value if order(value, low) < 0 else low
                     high = value if order(value, high) > 0 else high
-                return rules[path].of_range(_Range(low, high))
+                return rules[path].of_range(_PartitionRange(low, high))
         case Comparison(op, Literal() as left, right) if not isinstance(right, Literal):
             return _implied(Comparison(FLIPPED[op], right, left), rules)
         case Comparison(op, left, Literal(constant, kind)):
@@ -134,28 +134,28 @@ def _of_comparison(
         return TRUE
     if constant is None:
         return rules[base.path].of_value(None) if op == "<=>" and base is left else TRUE
-    found = _Range(constant, constant) if base is left else _under_cast(base.type, kind, constant)
+    found = _PartitionRange(constant, constant) if base is left else _under_cast(base.type, kind, constant)
     if found is None:
         return TRUE
     match op:
         case "=" | "<=>":
             return rules[base.path].of_range(found)
         case "<" | "<=":
-            return rules[base.path].of_range(_Range(None, found.high))
+            return rules[base.path].of_range(_PartitionRange(None, found.high))
         case ">" | ">=":
-            return rules[base.path].of_range(_Range(found.low, None))
+            return rules[base.path].of_range(_PartitionRange(found.low, None))
     return TRUE
 
 
-def _under_cast(base: DataType, kind: DataType, constant: int) -> _Range | None:
+def _under_cast(base: DataType, kind: DataType, constant: int) -> _PartitionRange | None:
     """The values of a date or time that a cast makes equal to a constant; wider where they are on both its sides."""
     if base not in _DATES or kind not in _DATES:
         return None
     if kind == DATE:  # of a time
-        return _Range(constant * DAY, constant * DAY + DAY - 1)
+        return _PartitionRange(constant * DAY, constant * DAY + DAY - 1)
     if base == DATE:  # to a time
-        return _Range(constant // DAY, -(-constant // DAY))
-    return _Range(constant, constant)
+        return _PartitionRange(constant // DAY, -(-constant // DAY))
+    return _PartitionRange(constant, constant)
 
 
 # --- what partition columns say ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class _Rules:
                     parts.append(_equals(one.column, found))
         return conjunction(parts)
 
-    def of_range(self, values: _Range) -> Predicate:
+    def of_range(self, values: _PartitionRange) -> Predicate:
         """What they are where the column has a value between two."""
         single = values.low is not None and values.low == values.high
         exact = self.of_value(values.low) if single else TRUE

@@ -134,7 +134,7 @@ def file_change(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RowEffect:
     """The effect of a winner on the known rows of a file.
 
     Attributes:
@@ -178,7 +178,7 @@ def outcome(
     winner: Footprint,
     vectors: Vectors,
     relocations: Mapping[str, Relocation],
-) -> Outcome:
+) -> RowEffect:
     """The effect of a winner on the known rows of a file.
 
     Args:
@@ -192,17 +192,17 @@ def outcome(
     match change:
         case Renewed():
             add = winner.with_statistics(change.add)
-            return Outcome(NONE, NONE, {path: replace(state, entry=state.entry and add)})
+            return RowEffect(NONE, NONE, {path: replace(state, entry=state.entry and add)})
         case Revised():
             add = winner.with_statistics(change.add)
             before = bits(state.vector, vectors) if state.hidden is None else state.hidden
             after = bits(add.deletion_vector, vectors)
             now = replace(state, vector=add.deletion_vector, entry=state.entry and add, hidden=after)
-            return Outcome(_lost(state.read, before, after), before - after, {path: now})
+            return RowEffect(_lost(state.read, before, after), before - after, {path: now})
         case Relocation():
             return _moved(state, change, winner, vectors, relocations)
         case Gone():
-            return Outcome(state.read, NONE, {})
+            return RowEffect(state.read, NONE, {})
 
 
 def _lost(read: Rows, before: BitMap64, after: BitMap64) -> Rows:
@@ -218,7 +218,7 @@ def _moved(
     winner: Footprint,
     vectors: Vectors,
     relocations: Mapping[str, Relocation],
-) -> Outcome:
+) -> RowEffect:
     exact = isinstance(state.read, BitMap64) or isinstance(state.gone, BitMap64)
     if state.hidden is not None and _is_known(state, relocation.vector):
         hidden = state.hidden
@@ -239,7 +239,7 @@ def _moved(
             now[output] = FileState(add.deletion_vector, rows, deleted, entry, records, hidden_there)
         else:
             now[output] = FileState(add.deletion_vector, rows)
-    return Outcome(state.read if lost else NONE, NONE, now)
+    return RowEffect(state.read if lost else NONE, NONE, now)
 
 
 def joined(one: FileState, other: FileState) -> FileState:

@@ -141,7 +141,7 @@ class Relocation(msgspec.Struct, frozen=True):
         return found, lost
 
 
-class Part(msgspec.Struct, frozen=True):
+class LocatedRows(msgspec.Struct, frozen=True):
     """Single rows of an input in one output.
 
     Attributes:
@@ -164,7 +164,7 @@ class RelocationById(Relocation, frozen=True):
         parts: by output.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[LocatedRows, ...]
 
     @property
     def outputs(self) -> Collection[str]:

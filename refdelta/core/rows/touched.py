@@ -18,7 +18,7 @@ from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import FileKey
 from refdelta.core.rows import file_state
-from refdelta.core.rows.file_state import FileChange, FileState, Gone, Outcome, Renewed, Revised, bits, vector_id
+from refdelta.core.rows.file_state import FileChange, FileState, Gone, Renewed, Revised, RowEffect, bits, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.relocation import Relocation, recorded_relocations
 from refdelta.core.rows.sets import ALL, NONE, Rows, any_of, union
@@ -247,7 +247,7 @@ class TouchedFiles:
         return groups
 
     @functools.cached_property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, RowEffect]:
         """The effect on the rows of known files, for which all :meth:`vectors_needed` must be given."""
         return {
             path: file_state.outcome(

@@ -57,7 +57,7 @@ def lengths_of(column: StructField) -> Lengths | None:
     if note is None:
         return None
     try:
-        return _Reader(str(note)).whole()
+        return _TypeReader(str(note)).whole()
     except (_BadNoteError, RecursionError):
         raise UnsupportedFeatureError([f"the type {note} of column {column.name}"], "write to") from None
 
@@ -137,7 +137,7 @@ class _BadNoteError(Exception):
     """Our own signal, which does not leave this module."""
 
 
-class _Reader:
+class _TypeReader:
     """Reads one note from left to right."""
 
     def __init__(self, text: str):

@@ -20,7 +20,7 @@ from refdelta.core.table.types import parse_schema
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ActivationFacts(msgspec.Struct, frozen=True):
     """What a table's metadata says of the features that it uses.
 
     Attributes:
@@ -34,7 +34,7 @@ class Facts(msgspec.Struct, frozen=True):
     types: frozenset[str] = msgspec.field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, schema_string: str, configuration: Mapping[str, str] | None) -> Facts:
+    def of(cls, schema_string: str, configuration: Mapping[str, str] | None) -> ActivationFacts:
         """Read them from the parts of a metaData action.
 
         Raises:
@@ -60,7 +60,7 @@ class Facts(msgspec.Struct, frozen=True):
         return cls(configuration or {}, frozenset(keys), frozenset(types))
 
 
-Active = Callable[[Facts], bool]
+Active = Callable[[ActivationFacts], bool]
 
 
 def _on(name: str) -> Active:
@@ -76,11 +76,11 @@ def _type(*names: str) -> Active:
     return lambda facts: any(kind.split("(")[0] in names for kind in facts.types)
 
 
-def _never(_: Facts) -> bool:
+def _never(_: ActivationFacts) -> bool:
     return False
 
 
-def _constrained(facts: Facts) -> bool:
+def _constrained(facts: ActivationFacts) -> bool:
     return any(key.lower().startswith(CONSTRAINT_PREFIX) for key in facts.configuration)
 
 
@@ -319,7 +319,7 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     if protocol.min_writer_version > MAX_WRITER:
         raise UnsupportedFeatureError([f"writer version {protocol.min_writer_version}"], "write to")
     validate_protocol(protocol)
-    facts = Facts.of(metadata.schema_string, metadata.configuration)
+    facts = ActivationFacts.of(metadata.schema_string, metadata.configuration)
     supported = features_of(protocol)
     lacking = sorted(name for name in supported if not can_write(name, facts))
     # A property may ask for what the protocol does not have: the engine that set it broke the rules, but meant it. A
@@ -332,15 +332,15 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
         check_columns(parse_schema(metadata.schema_string))
 
 
-def activated(facts: Facts, supported: Collection[str]) -> set[str]:
+def activated(facts: ActivationFacts, supported: Collection[str]) -> set[str]:
     """As :func:`active`, but marks on fields mean nothing where the protocol lacks their feature.
 
     delta-spark reads a generation expression that an old table carries likewise.
     """
-    return active(Facts(facts.configuration, types=facts.types), supported)
+    return active(ActivationFacts(facts.configuration, types=facts.types), supported)
 
 
-def active(facts: Facts, supported: Collection[str]) -> set[str]:
+def active(facts: ActivationFacts, supported: Collection[str]) -> set[str]:
     """The features that metadata uses. One that is ``supported`` under its preview's name is not meant by its own, and
     a preview's name is never meant otherwise.
     """
@@ -349,7 +349,7 @@ def active(facts: Facts, supported: Collection[str]) -> set[str]:
     }
 
 
-def can_write(name: str, facts: Facts) -> bool:
+def can_write(name: str, facts: ActivationFacts) -> bool:
     """Whether this engine writes a table that supports the feature and whose metadata says this."""
     row = REGISTRY.get(name)
     if row is None or row.write == "never":

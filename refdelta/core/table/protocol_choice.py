@@ -13,7 +13,7 @@ from refdelta.core.table.features import (
     MAX_READER,
     MAX_WRITER,
     REGISTRY,
-    Facts,
+    ActivationFacts,
     activated,
     active,
     can_write,
@@ -65,7 +65,7 @@ def protocol_for_new_table(
         InvalidArgumentError: a feature or a version that does not exist.
     """
     text = schema if isinstance(schema, str) else schema_json(schema)
-    facts = Facts.of(text, configuration)
+    facts = ActivationFacts.of(text, configuration)
     protocol = new_protocol(facts, features)
     lacking = sorted(name for name in features_of(protocol) if not can_write(name, facts))
     if lacking:
@@ -73,7 +73,7 @@ def protocol_for_new_table(
     return protocol
 
 
-def new_protocol(facts: Facts, features: Iterable[str] = ()) -> Protocol:
+def new_protocol(facts: ActivationFacts, features: Iterable[str] = ()) -> Protocol:
     """As :func:`protocol_for_new_table`, whether or not this engine can write the table."""
     lower = {key.lower(): value for key, value in facts.configuration.items()}
     start = _NOTHING if lower.get("delta.ignoreprotocoldefaults", "").strip().lower() == "true" else _START
@@ -118,7 +118,7 @@ def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = 
     Raises:
         InvalidArgumentError: a feature that does not exist.
     """
-    facts = Facts.of(metadata.schema_string, metadata.configuration)
+    facts = ActivationFacts.of(metadata.schema_string, metadata.configuration)
     have = features_of(protocol)
     asked = {known_feature(name) for name in requested}
     added = (activated(facts, have | asked) | asked) - have

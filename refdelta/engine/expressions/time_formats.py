@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.expressions.partition_values import DAY
-from refdelta.core.expressions.time_format import MONTHS, SHORT, WEEKDAYS, Part, parts_of
+from refdelta.core.expressions.time_format import MONTHS, SHORT, WEEKDAYS, PatternPart, parts_of
 from refdelta.engine.arrow.arrays import floor_divide, modulo
 from refdelta.engine.expressions import calendars
 
@@ -20,7 +20,7 @@ def date_format(micros: Any, pattern: str) -> pa.Array:
     return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
 
 
-def _part(part: Part, micros: Any) -> Any:
+def _part(part: PatternPart, micros: Any) -> Any:
     if not part.letter:
         return pc.if_else(micros.is_valid(), part.text, pa.scalar(None, pa.string()))
     return _FIELDS[part.letter](micros, part.count)

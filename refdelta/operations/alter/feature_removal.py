@@ -14,7 +14,7 @@ from refdelta.core.log.paths import parse_log_name
 from refdelta.core.log.segment import LogFile
 from refdelta.core.table.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
 from refdelta.core.table.evolution import TYPE_CHANGES
-from refdelta.core.table.features import REGISTRY, Facts
+from refdelta.core.table.features import REGISTRY, ActivationFacts
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
 from refdelta.core.table.types import parse_schema, schema_json
@@ -68,7 +68,7 @@ class Removal:
 def used_by_metadata(name: str, snapshot: Snapshot) -> bool:
     """Whether a table's metadata uses the feature."""
     metadata = snapshot.metadata
-    return REGISTRY[name].active(Facts.of(metadata.schema_string, metadata.configuration))
+    return REGISTRY[name].active(ActivationFacts.of(metadata.schema_string, metadata.configuration))
 
 
 def _properties(*, unset: tuple[str, ...] = (), **values: str) -> Callable[[Snapshot], Last]:
@@ -115,7 +115,7 @@ def _vectors(snapshot: Snapshot) -> str:
 
 
 def _changes(snapshot: Snapshot) -> str:
-    changed = TYPE_CHANGES in Facts.of(snapshot.metadata.schema_string, None).keys
+    changed = TYPE_CHANGES in ActivationFacts.of(snapshot.metadata.schema_string, None).keys
     return "columns whose types were widened say so in its schema" if changed else ""
 
 
@@ -212,4 +212,4 @@ def _shows(name: str, action: AnyAction) -> bool:
 
 
 def _used_by(name: str, metadata: Metadata) -> bool:
-    return REGISTRY[name].active(Facts.of(metadata.schema_string, metadata.configuration))
+    return REGISTRY[name].active(ActivationFacts.of(metadata.schema_string, metadata.configuration))
