@@ -1,7 +1,4 @@
-"""Whether arguments are of the kind that their names promise.
-
-What ends up in the log has to be what readers expect there, and a wrong kind is told before anything is written.
-"""
+"""Checks of the types of arguments, before anything is written: readers of the log expect values of these types."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ _LONGS = range(-(2**63), 2**63)
 
 
 def text(what: str, value: Any) -> str | None:
-    """A text, or None.
+    """A string, or None.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None or isinstance(value, str):
         _check_unicode(what, value or "")
         return value
-    raise InvalidArgumentError(f"{what} is a text, not {_shown(value)}")
+    raise InvalidArgumentError(f"{what} must be a string, not {_shown(value)}")
 
 
 def whole(what: str, value: Any) -> int | None:
-    """A whole number of 64 bits, or None; those of NumPy are some.
+    """An integer of 64 bits, or None; integers of NumPy are accepted.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None:
         return None
@@ -40,15 +37,15 @@ def whole(what: str, value: Any) -> int | None:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number not in _LONGS:
-        raise InvalidArgumentError(f"{what} is a whole number, not {_shown(value)}")
+        raise InvalidArgumentError(f"{what} must be an integer of 64 bits, not {_shown(value)}")
     return number
 
 
 def wholes(what: str, value: Any) -> list[int] | None:
-    """A list of whole numbers of 64 bits, or None.
+    """A list of integers of 64 bits, or None.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None:
         return None
@@ -58,7 +55,7 @@ def wholes(what: str, value: Any) -> list[int] | None:
         found = [None]
     numbers = [number for number in found if number is not None]
     if len(numbers) < len(found):
-        raise InvalidArgumentError(f"{what} is a list of whole numbers, not {_shown(value)}")
+        raise InvalidArgumentError(f"{what} must be a list of integers, not {_shown(value)}")
     return numbers
 
 
@@ -66,20 +63,20 @@ def seconds(what: str, value: Any) -> float | None:
     """A number of seconds that is not negative, or None.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise InvalidArgumentError(f"{what} is a number of seconds that is not negative, not {_shown(value)}")
+        raise InvalidArgumentError(f"{what} must be a number of seconds, 0 or more, not {_shown(value)}")
     return float(value)
 
 
 def names(what: str, value: Any) -> list[str] | None:
-    """A list of names from one name or several, or None.
+    """A list of names, from one name or several, or None.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None:
         return None
@@ -88,41 +85,41 @@ def names(what: str, value: Any) -> list[str] | None:
     except TypeError:
         found = [None]
     if not all(isinstance(name, str) for name in found):
-        raise InvalidArgumentError(f"{what} is a list of names, not {_shown(value)}")
+        raise InvalidArgumentError(f"{what} must be a list of names, not {_shown(value)}")
     for name in found:
         _check_unicode(what, name)
     return found
 
 
 def flag(what: str, value: Any) -> bool:
-    """True or false; NumPy's are some. A text is none, whatever it says.
+    """True or False; booleans of NumPy are accepted, strings are not.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if isinstance(value, bool):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    raise InvalidArgumentError(f"{what} is True or False, not {_shown(value)}")
+    raise InvalidArgumentError(f"{what} must be True or False, not {_shown(value)}")
 
 
 def mapping(what: str, value: Any) -> Mapping[str, Any] | None:
-    """A mapping of names, or None. Its values are not shown: they may be secrets.
+    """A mapping with string keys, or None. Errors do not show its values, which may be secrets.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: the value has another type.
     """
     if value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
         for name, one in (value or {}).items():
             _check_unicode(what, name)
             _check_unicode(f"{what}: {name}", one if isinstance(one, str) else "")
         return value
-    raise InvalidArgumentError(f"{what} is a mapping of names to values, not of type {type(value).__name__}")
+    raise InvalidArgumentError(f"{what} must be a mapping of names to values, not of type {type(value).__name__}")
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be stored: Python's may hold halves of characters, of file names that are no UTF-8."""
+    """Whether a string can be stored: it may have halves of surrogate pairs, from file names that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -132,7 +129,9 @@ def is_unicode(text: str) -> bool:
 
 def _check_unicode(what: str, text: str) -> None:
     if not is_unicode(text):
-        raise InvalidArgumentError(f"{what} holds half a character, which no Unicode text can: {text!r:.80}")
+        raise InvalidArgumentError(
+            f"{what} contains half of a surrogate pair, which is not valid Unicode: {text!r:.80}"
+        )
 
 
 def _shown(value: Any) -> str:

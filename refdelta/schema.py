@@ -94,6 +94,6 @@ def struct_of(schema: Any) -> StructType:
 
 
 def _declared(item: pa.Field) -> dict[str, Any]:
-    """What the metadata of an Arrow field, such as deltalake's, declare of a column's values."""
+    """The declarations of a column's values in the metadata of an Arrow field, such as one of deltalake."""
     found = ((key.decode(), value.decode()) for key, value in (item.metadata or {}).items())
     return {k: v if k in _TEXTS else json.loads(v) for k, v in found if k in _TEXTS or (k in _NUMBERS and _NUMBER(v))}

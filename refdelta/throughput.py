@@ -1,8 +1,8 @@
-"""A measured race: writers that commit to one table at once, wherever it is, and a check that no commit was lost.
+"""A measured race: writers that commit to one table at once, in any store, and a check that no commit was lost.
 
-:func:`race` makes a table in a fresh folder of the place, lets processes write to it, and takes the folder away again.
-Its parts serve for other engines, too: what each task does is said by :mod:`refdelta.demo.mixes`, and :func:`jobs` lets
-anything commit that has the two methods of :class:`Hands`.
+:func:`race` creates a table in a new folder, lets processes write to it, and removes the folder. Its parts work for
+other engines, too: :mod:`refdelta.demo.mixes` has the tasks, and :func:`jobs` takes any engine with the two methods of
+:class:`Hands`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
-# --- what writers tell ---------------------------------------------------------------------------------------------
+# --- results of writers --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What an engine says of a commit: its version, where it tells, and how often it put the entry."""
+    """The result of a commit: its version, if the engine reports it, and the number of puts to the log."""
 
     version: int | None
     attempts: int = 1
@@ -58,8 +58,8 @@ class Hands(Protocol):
     """An engine's handle on the table of a race.
 
     Attributes:
-        aborts: what is raised where nothing was committed because of another writer: the task is done again.
-        unknown: what is raised where nobody can tell: it is not done again.
+        aborts: the exceptions of a commit that lost to another writer: the task is repeated.
+        unknown: the exceptions of a commit with an unknown outcome: it is not repeated.
     """
 
     aborts: tuple[type[Exception], ...]
@@ -69,12 +69,12 @@ class Hands(Protocol):
         """Do a task and commit it."""
 
     def compact(self) -> Acknowledged | None:
-        """Put all files together and commit that; None where there was nothing to do."""
+        """Compact all files and commit; None if there was nothing to do."""
 
 
 @dataclass(frozen=True)
-class Commit:
-    """One that was acknowledged: ``began`` and ``ended`` in seconds of ``time.monotonic``, all tries included."""
+class RaceCommit:
+    """An acknowledged commit: ``began`` and ``ended`` in seconds of ``time.monotonic``, all tries included."""
 
     task: int
     version: int | None
@@ -85,27 +85,27 @@ class Commit:
 
 @dataclass
 class Tally:
-    """What one writer did; ``unknown`` are the tasks of which nobody can tell."""
+    """The results of one writer; ``unknown`` are the tasks with an unknown outcome."""
 
-    commits: list[Commit] = field(default_factory=list)
+    commits: list[RaceCommit] = field(default_factory=list)
     aborts: Counter[str] = field(default_factory=Counter)
     unknown: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Race:
-    """What came of a race.
+    """The result of a race.
 
     Attributes:
-        mix: what the writers did.
-        writers: how many there were, without the one that compacts.
-        commits: how many of their commits were acknowledged.
-        compactions: how many of the one that compacts.
-        seconds: from the first statement's beginning to the last acknowledgement.
-        aborts: how many statements failed because of another writer, by the error's class. Each was done again at once.
-        attempts: how often an entry was put to the log, at least once a commit.
+        mix: the kind of writers.
+        writers: the number of writers, without the one that compacts.
+        commits: the number of their acknowledged commits.
+        compactions: the number of commits of the one that compacts.
+        seconds: the time from the start of the first statement to the last acknowledgement.
+        aborts: the number of statements that lost to another writer, by the class of the error. Each was repeated.
+        attempts: the number of puts to the log, at least one a commit.
         latency: milliseconds from the first try of a task until it was acknowledged: ``p50``, ``p90``, ``p99``.
-        problems: what is wrong with what they left; nothing where no commit is lost and none is doubled.
+        problems: the errors in the table; empty if no commit is lost and none is duplicated.
     """
 
     mix: str
@@ -149,18 +149,18 @@ def race(
 
     Args:
         uri: an existing folder, or a URI under which objects can be made.
-        mix: what they do at the same time, by its name.
-        writers: how many.
-        commits: how many commits in all, at most :data:`ROWS`.
-        seconds: for how long instead; at most so many commits, too.
-        row_level: whether rows decide over conflicts, as :class:`refdelta.CommitProperties` takes it.
+        mix: the kind of writers, by its name.
+        writers: the number of writers.
+        commits: the number of commits of all writers, at most :data:`ROWS`.
+        seconds: the time, instead of ``commits``; also ends after :data:`ROWS` commits.
+        row_level: whether conflicts are decided by rows, as in :class:`refdelta.CommitProperties`.
         threads: whether the writers are threads of this process, and not processes.
-        storage_options: what the store needs.
-        watch: is told now and then how many commits were begun.
+        storage_options: the options of the store.
+        watch: is called from time to time with the number of commits that were begun.
 
     Raises:
-        InvalidArgumentError: arguments that make no race.
-        RaceFailedError: a writer failed; the message says why.
+        InvalidArgumentError: invalid arguments.
+        RaceFailedError: a writer failed; with the reason.
         StoreError: the store cannot be reached.
     """
     mix = _checked(mix, writers, commits, seconds, uri, threads)
@@ -193,9 +193,9 @@ def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float |
 
 @contextmanager
 def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A URI under this one where nothing is; it is empty again behind the block.
+    """A new folder under this URI, which is removed after the block.
 
-    Raises ``InvalidArgumentError`` for a folder of this machine that does not exist.
+    Raises ``InvalidArgumentError`` for a local folder that does not exist.
     """
     above, question, query = uri.partition("?")
     folder = f"{above.rstrip('/')}/refdelta-bench-{uuid.uuid4().hex[:12]}{question}{query}"
@@ -222,7 +222,7 @@ def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = N
 
 
 class Own:
-    """refdelta's :class:`Hands`: a handle that is kept."""
+    """The :class:`Hands` of refdelta, with one handle for all commits."""
 
     aborts: tuple[type[Exception], ...] = (CommitFailedError,)
     unknown: tuple[type[Exception], ...] = (CommitOutcomeUnknownError,)
@@ -232,7 +232,7 @@ class Own:
         self._mix, self._row_level = mix, row_level
 
     def commit(self, task: int) -> Acknowledged:
-        """As :meth:`Hands.commit`."""
+        """See :meth:`Hands.commit`."""
         wanted, how = statement(self._mix, task), self._how(task)
         if wanted.what == "append":
             result = write_deltalake(self._table, wanted.rows, mode="append", commit_properties=how)
@@ -245,7 +245,7 @@ class Own:
         return Acknowledged(result.version, result.attempts)
 
     def compact(self) -> Acknowledged | None:
-        """As :meth:`Hands.compact`."""
+        """See :meth:`Hands.compact`."""
         with self._table.begin(commit_properties=self._how(_COMPACTION)) as txn:
             txn.compact()
             result = txn.commit()
@@ -256,12 +256,12 @@ class Own:
 
 
 def jobs(hands: Callable[[], Hands], mix: Mix, writers: int) -> list[Job]:
-    """What a crew has to do so that it commits to a table that is there; each gives a :class:`Tally`.
+    """The jobs of a pool of writers on an existing table; each returns a :class:`Tally`.
 
     Args:
-        hands: opens the table, in each writer for itself; for processes it has to be one that can be pickled.
-        mix: what they do; with ``optimize`` the last of the crew compacts.
-        writers: how many write.
+        hands: opens the table in each writer; for processes it must be picklable.
+        mix: the kind of writers; with ``optimize`` the last member of the pool compacts.
+        writers: the number of writers.
     """
     found = [functools.partial(_opened, hands, _write)] * writers
     if mix is Mix.OPTIMIZE:
@@ -290,10 +290,10 @@ def _compact(hands: Hands, shift: Shift) -> Tally:
 
 
 def _insist(tally: Tally, task: int, hands: Hands, commit: Callable[[], Acknowledged | None], shift: Shift) -> None:
-    """Do it until it is committed, or the time is up.
+    """Repeat a task until it is committed, or the time is up.
 
-    Who has lost waits at random before the next attempt, for about as long as an attempt takes and twice as long each
-    time, as whoever repeats statements should: writers that begin anew at once beat each other again.
+    A writer that lost waits for a random time before the next attempt, about as long as an attempt takes and twice as
+    long each time: writers that repeat at once lose to each other again.
     """
     began = time.monotonic()
     for lost in itertools.count():
@@ -312,7 +312,7 @@ def _insist(tally: Tally, task: int, hands: Hands, commit: Callable[[], Acknowle
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, attempt * 2**lost)))  # noqa: S311 - no secret
             continue
         if told is not None:
-            tally.commits.append(Commit(task, told.version, told.attempts, began, time.monotonic()))
+            tally.commits.append(RaceCommit(task, told.version, told.attempts, began, time.monotonic()))
         return
 
 
@@ -340,7 +340,7 @@ def summed(mix: Mix, writers: int, tallies: Sequence[Tally], *, problems: Sequen
 
 
 def check(table: DeltaTable, mix: Mix, tallies: Sequence[Tally]) -> list[str]:
-    """What is wrong with the table of a race between writers of refdelta: its log, then its rows."""
+    """The errors in the table of a race between writers of refdelta: in its log, then in its rows."""
     found: dict[int, int] = {}
     for entry in table.history():
         note = entry.get("userMetadata") or ""

@@ -75,5 +75,5 @@ def _fail(message: str, status: int = 1) -> int:
 
 
 def _drop_output() -> None:
-    """Nobody takes our output any more (``| head``, a full disk): what is buffered must not fail again at exit."""
+    """Drop buffered output that cannot be written (``| head``, a full disk), so that it does not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -155,7 +155,7 @@ def _perform(
 
 
 def _planned(table: DeltaTable, statement: _Statement, isolation: str | None) -> dict[str, Any]:
-    """What the statement would do to the newest version. It is done and given up again: its files are removed."""
+    """The effect of the statement on the newest version. It is run and rolled back: its files are removed."""
     snapshot = table.newest_for_writing()
     check_writable(snapshot.protocol, snapshot.metadata)
     staging = Transaction(table.store, snapshot, isolation=isolation)

@@ -68,8 +68,8 @@ def outside() -> tuple[str, ...]:
 
 
 def on_a_table(command: Command) -> Command:
-    """The argument TABLE and the options that every command on a table has. What ``--outside`` names is not among the
-    arguments of the command: :func:`outside` tells it.
+    """The argument TABLE and the options of every command on a table. The folders of ``--outside`` are returned
+    by :func:`outside`, and are not an argument of the command.
     """
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
@@ -129,7 +129,7 @@ def in_bytes(_context: click.Context, parameter: click.Parameter, text: str | No
 
 
 def named_version(text: str) -> int | str:
-    """What ``--version`` names: a version, or a time."""
+    """The value of ``--version``: a version, or a time."""
     if text.startswith("-"):
         raise InvalidArgumentError(f"--version takes a version number or a time, not {text!r}")
     return int(text) if text.isdecimal() else text
@@ -142,5 +142,5 @@ def open_table(table: str, storage_options: dict[str, str], version: str | None 
 
 
 def properties(message: str | None, row_level: bool | None = None) -> CommitProperties:
-    """How to commit, as far as it was said."""
+    """The commit properties from the options of the command."""
     return CommitProperties(user_metadata=message or None, row_level=row_level)

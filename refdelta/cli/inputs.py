@@ -23,7 +23,7 @@ class InputOptions:
 
     Attributes:
         format: one of ``FORMATS``, or None to go by each file's ending.
-        nulls: texts that stand for null in CSV files, besides the empty one.
+        nulls: strings that mean null in CSV files, besides the empty one.
         delimiter: what separates the fields of a CSV file.
         types: the table's columns where the table exists: CSV and JSON are read as these types and not guessed.
     """
@@ -40,7 +40,7 @@ def open_inputs(files: Sequence[str], options: InputOptions) -> pa.RecordBatchRe
     Raises:
         DataFileNotFoundError: a file is not there.
         DataFileError: a file is not what its format says; before the first batch, or at the batch where it shows.
-        InvalidArgumentError: the format cannot be told, or the files' columns differ.
+        InvalidArgumentError: the format is unknown, or the files' columns differ.
     """
     readers = [_opener(name, options) for name in files]
     first = readers[0]()

@@ -46,7 +46,7 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
 
 
 def _brief(values: Any) -> str:
-    """``name=value`` pairs without those that say nothing; what is no mapping, as it is."""
+    """``name=value`` pairs without empty values; anything but a mapping is returned unchanged."""
     if not isinstance(values, (dict, type(None))):
         return cell(values)
     return ", ".join(f"{name}={value}" for name, value in (values or {}).items() if value not in (None, "", "[]", "{}"))

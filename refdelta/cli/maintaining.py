@@ -1,4 +1,4 @@
-"""``refdelta optimize``, ``vacuum`` and ``restore``: better files, none that nobody needs, and the way back."""
+"""``refdelta optimize``, ``vacuum`` and ``restore``: compaction, removal of unneeded files, earlier versions."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FORMATS = ("table", "csv", "json", "parquet")
 
 
 def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
-    """The first ``limit`` rows of a stream; files behind them are not read."""
+    """The first ``limit`` rows of a stream; files after them are not read."""
     if limit is None:
         return reader
 

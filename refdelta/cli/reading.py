@@ -92,7 +92,7 @@ def changes(
 ) -> None:
     """Print what changed in TABLE, row by row: its change data feed.
 
-    Behind the columns of the table are _change_type, _commit_version and _commit_timestamp. Versions at which
+    After the columns of the table come _change_type, _commit_version and _commit_timestamp. Versions at which
     delta.enableChangeDataFeed was not true have no feed.
     """
     shape = _shape(shape, output, as_json)

@@ -53,7 +53,7 @@ def cell(value: Any) -> str:
 
 
 def moment(milliseconds: Any) -> str | None:
-    """Milliseconds since 1970 as a time for people; as they are, where they are no time of the calendar."""
+    """Milliseconds since 1970 as a readable time; as a number outside of the calendar."""
     if milliseconds is None:
         return None
     if type(milliseconds) is not int:

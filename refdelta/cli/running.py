@@ -1,4 +1,4 @@
-"""``refdelta demo``: the main job, step by step, and what came of it."""
+"""``refdelta demo``: the main job, step by step, and its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
-from refdelta.demo.run import Place
+from refdelta.demo.run import TableLocation
 from refdelta.status_line import StatusLine
 
 _HISTORY = 5
@@ -118,7 +118,7 @@ def run(
 
 @dataclass(frozen=True)
 class Level:
-    """What happened to the table of one isolation level.
+    """The results for the table of one isolation level.
 
     Attributes:
         changes: while flights were appended.
@@ -128,14 +128,14 @@ class Level:
         left: what the table must hold in the end.
     """
 
-    changes: demo_changes.Outcome
+    changes: demo_changes.ChangesOutcome
     rows: demo_rows.RowsOutcome
-    by_files: demo_rows.Replay
-    checks: list[demo.Check]
+    by_files: demo_rows.FileLevelReplay
+    checks: list[demo.DemoCheck]
     left: pa.Table
 
 
-def _levels(tables: Mapping[str, Place], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
+def _levels(tables: Mapping[str, TableLocation], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
     """Write and change the tables of both isolation levels, and check them."""
     changed = []
     for changes in demo_changes.change_concurrently(tables, source, writers):
@@ -160,7 +160,7 @@ def _as_json(level: Level) -> dict[str, Any]:
     return {**asdict(level.changes), "serial_order": level.changes.serial_order, "rows": by_rows}
 
 
-def _summary(place: Place, writers: int, written: demo.Written) -> Summary:
+def _summary(place: TableLocation, writers: int, written: demo.AppendsOutcome) -> Summary:
     described = place.open().detail()
     commits, seconds = len(written.appends), written.seconds
     return Summary(
@@ -192,7 +192,7 @@ def _show_figures(summary: Summary) -> None:
     echo_table(list(figures), [list(figures.values())], right=figures)
 
 
-def _show_history(place: Place) -> None:
+def _show_history(place: TableLocation) -> None:
     click.echo(f"\nhistory, the newest {_HISTORY} versions")
     commits = place.open().history(_HISTORY)
     echo_table(
@@ -211,14 +211,14 @@ def _show_history(place: Place) -> None:
     )
 
 
-def _show_checks(checks: list[demo.Check]) -> None:
+def _show_checks(checks: list[demo.DemoCheck]) -> None:
     for check in checks:
         mark = click.style("FAIL", fg="red", bold=True) if check.problem else click.style("  ok", fg="green")
         click.echo(f" {mark}  {check.what}" + (f": {check.problem}" if check.problem else ""))
 
 
-def _show_outcome(outcome: demo_changes.Outcome) -> None:
-    """What became of the updates and deletes of one table: where each stands, and what it cost."""
+def _show_outcome(outcome: demo_changes.ChangesOutcome) -> None:
+    """Show the updates and deletes of one table: their places in the serial order, and their conflicts."""
     conflicts = sum(len(change.conflicts) for change in outcome.changes)
     click.echo(
         f"\n{outcome.level}: {counted(len(outcome.appends), 'append')}, "
@@ -242,8 +242,8 @@ def _show_outcome(outcome: demo_changes.Outcome) -> None:
     echo_table(names, rows, right=("version", "rows", "saw"))
 
 
-def _show_rows(rows: demo_rows.RowsOutcome, by_files: demo_rows.Replay) -> None:
-    """What became of the changes of different rows, next to what would have become of them by files."""
+def _show_rows(rows: demo_rows.RowsOutcome, by_files: demo_rows.FileLevelReplay) -> None:
+    """Show the changes of different rows, next to the same schedule with conflicts decided by files."""
     kinds = (demo_rows.UPDATE, demo_rows.DELETE, demo_rows.OPTIMIZE)
     counts = ", ".join(f"{rows.counted(kind)} {kind}" for kind in kinds)
     click.echo(
@@ -268,8 +268,8 @@ def _ranges(versions: Iterable[int]) -> str:
 
 
 def _second_opinion(
-    place: Place, spark_folder: str | None, source: pa.Table, others: Mapping[str, pa.Table]
-) -> tuple[list[demo.Check], str | None]:
+    place: TableLocation, spark_folder: str | None, source: pa.Table, others: Mapping[str, pa.Table]
+) -> tuple[list[demo.DemoCheck], str | None]:
     """delta-spark's checks, or why there are none; on CI (``CI=true``) there is no such excuse.
 
     ``others`` is what the tables beside it hold, by level.
@@ -288,7 +288,7 @@ def _second_opinion(
         return [], str(error)
 
 
-def _show_what_next(place: Place, version: int) -> None:
+def _show_what_next(place: TableLocation, version: int) -> None:
     table = shlex.quote(place.uri)
     as_here = ", each with the --storage-option of this call" if place.options else ""
     click.echo(f"\nThe table is in {place}. To look at it{as_here}:")

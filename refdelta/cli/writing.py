@@ -25,9 +25,7 @@ from refdelta.status_line import StatusLine, watched
     help="What to do where the table exists.",
 )
 @click.option("--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said.")
-@click.option(
-    "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a text that stands for null. May be repeated."
-)
+@click.option("--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated.")
 @click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields.")
 @click.option("--partition-by", metavar="A,B", callback=names, help="Partition columns of a new table.")
 @click.option("--cluster-by", metavar="A,B", callback=names, help="Clustering columns of a new table.")
@@ -150,7 +148,7 @@ def convert(
     properties: dict[str, str],
     message: str | None,
 ) -> None:
-    """Make a table of the Parquet files in TABLE. They stay as they are; only the log is written."""
+    """Make a table of the Parquet files in TABLE. They are not changed; only the log is written."""
     start = time.monotonic()
     result = convert_to_deltalake(
         table,

@@ -2,7 +2,7 @@
 cancelled ones, on a table of either isolation level.
 
 Both change rows that are being appended, so some of their commits are moved over appends, some conflict and are
-repeated. What came of it is compared with the same statements run one after the other by pyarrow alone.
+repeated. The result is compared with that of the same statements run one after the other by pyarrow alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.feather
 from refdelta.api.table import DeltaTable
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.demo import run as demo
-from refdelta.demo.run import APPENDS_A_MONTH, Append, Check, Place
+from refdelta.demo.run import APPENDS_A_MONTH, Append, DemoCheck, TableLocation
 from refdelta.errors import ConcurrentModificationError
 from refdelta.status_line import StatusLine
 from refdelta.transaction.options import CommitProperties
@@ -33,14 +33,14 @@ READY, FINISHED = False, True
 _MONTHS = range(1, 13)
 _WAIT_SECONDS = 0.02
 _LATE, _ALLOWANCE = 60, 15
-"""A flight that left more than an hour late is forgiven a quarter of one, each time that it is looked at: how often it
-was there when the updater came by can be seen afterwards.
+"""In minutes: the delay of a flight that left more than an hour late is reduced by a quarter of an hour at each update,
+so that the rows show how often they were updated.
 """
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """A statement that lost: to which version, by which rule, with which exception."""
+class StatementConflict:
+    """A conflict of a statement: the version of the winner, the rule, the name of the exception."""
 
     winner: int
     rule: str
@@ -48,17 +48,17 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeCommit:
     """One statement of the updater or the deleter that was committed.
 
     Attributes:
         who: ``updater`` or ``deleter``.
-        month: of which month it changed flights.
+        month: the month whose flights it changed.
         version: the version that it created.
-        read_version: the version that it saw.
-        rows: how many rows it changed.
-        rebased_over: the versions that others committed meanwhile, and over which it was moved.
-        conflicts: those that had it repeated before.
+        read_version: the version that it read.
+        rows: the number of changed rows.
+        rebased_over: the versions of winners that it passed.
+        conflicts: the conflicts after which it was repeated.
     """
 
     who: str
@@ -67,35 +67,35 @@ class Change:
     read_version: int
     rows: int
     rebased_over: tuple[int, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[StatementConflict, ...]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What happened to one table.
+class ChangesOutcome:
+    """The commits to one table.
 
     Attributes:
         level: its isolation level.
-        table: where it is.
+        table: its path or URI.
         appends: the appends, in the order of their versions.
         changes: the updates and deletes, likewise.
-        seconds: from the starting shot to the last commit.
+        seconds: the time from the start to the last commit.
     """
 
     level: str
     table: str
     appends: tuple[Append, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ChangeCommit, ...]
     seconds: float
 
     @property
     def versions(self) -> list[int]:
-        """All that was committed, in the order of the log."""
+        """The versions of all commits, in the order of the log."""
         return sorted([*(append.version for append in self.appends), *(change.version for change in self.changes)])
 
     @property
     def passed_over(self) -> dict[int, tuple[int, ...]]:
-        """Of each change that was moved over appends, by its version: these appends."""
+        """The versions of the appends that each change passed, by the version of the change."""
         appended = {append.version for append in self.appends}
         found = {
             change.version: tuple(version for version in change.rebased_over if version in appended)
@@ -117,11 +117,11 @@ class Outcome:
         return tuple(sorted(self.versions, key=lambda version: (min((*moved.get(version, ()), version)), -version)))
 
 
-def places(main: Place) -> dict[str, Place]:
-    """Where the tables go, by level: beside the table of the first half, where nothing is yet.
+def places(main: TableLocation) -> dict[str, TableLocation]:
+    """The locations of the tables, by level, next to the table of the first half.
 
     Raises:
-        InvalidArgumentError: something is there already.
+        InvalidArgumentError: a location is not empty.
     """
     return {
         level: demo.fresh_place(f"{main}-{level.lower()}", main.options)
@@ -129,7 +129,7 @@ def places(main: Place) -> dict[str, Place]:
     }
 
 
-def change_concurrently(tables: Mapping[str, Place], source: pa.Table, writers: int) -> list[Outcome]:
+def change_concurrently(tables: Mapping[str, TableLocation], source: pa.Table, writers: int) -> list[ChangesOutcome]:
     """Have ``writers`` processes append the months while two more change them, on one table after the other.
 
     Args:
@@ -173,11 +173,9 @@ def change_concurrently(tables: Mapping[str, Place], source: pa.Table, writers: 
 
 @dataclass(frozen=True)
 class Stage:
-    """One table, as its processes share it: where it is, whether to begin, and whether all is done that others wait
-    for.
-    """
+    """One table for its processes: its location, the event to begin, and the event after the last append or change."""
 
-    place: Place
+    place: TableLocation
     begin: Any
     complete: Any
 
@@ -186,10 +184,10 @@ def _shares(writers: int) -> list[list[int]]:
     return [list(_MONTHS)[number::writers] for number in range(writers)]
 
 
-def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, line: StatusLine) -> Outcome:
-    """Start the work on one table, and gather what the processes say until each is done with it."""
+def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, line: StatusLine) -> ChangesOutcome:
+    """Start the work on one table, and collect the events until all processes have finished it."""
     appends: list[Append] = []
-    changes: list[Change] = []
+    changes: list[ChangeCommit] = []
     finished, began = 0, time.monotonic()
     stage.begin.set()
     while finished < len(processes):
@@ -198,14 +196,16 @@ def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, li
             appends.append(event)
             if len(appends) == len(_MONTHS) * APPENDS_A_MONTH:
                 stage.complete.set()
-        elif isinstance(event, Change):
+        elif isinstance(event, ChangeCommit):
             changes.append(event)
         else:
             finished += 1
         line.show(f"{level}: {len(appends)} appends, {len(changes)} updates and deletes", force=True)
     seconds = time.monotonic() - began
     in_order = tuple(sorted(changes, key=lambda change: change.version))
-    return Outcome(level, stage.place.uri, tuple(sorted(appends, key=lambda append: append.version)), in_order, seconds)
+    return ChangesOutcome(
+        level, stage.place.uri, tuple(sorted(appends, key=lambda append: append.version)), in_order, seconds
+    )
 
 
 # --- in the processes -------------------------------------------------------------------------------------------
@@ -238,9 +238,9 @@ def _changer(who: str, months: Sequence[int], stages: Sequence[Stage], events: A
     demo.report(f"the {who}", events, work())
 
 
-def _change_month(who: str, table: DeltaTable, month: int, appended: Any) -> Change | None:
-    """Run the statement of ``who`` on a month as soon as it has something to change, and until it is committed."""
-    conflicts: list[Conflict] = []
+def _change_month(who: str, table: DeltaTable, month: int, appended: Any) -> ChangeCommit | None:
+    """Run the statement of ``who`` on a month when there are rows to change, until it is committed."""
+    conflicts: list[StatementConflict] = []
     while True:
         complete = appended.is_set()
         noted = CommitProperties(user_metadata=f"month {month}, {who}")
@@ -255,22 +255,22 @@ def _change_month(who: str, table: DeltaTable, month: int, appended: Any) -> Cha
                 result = txn.commit()
         except ConcurrentModificationError as error:
             lost = error.conflict
-            conflicts.append(Conflict(lost.version, lost.rule, type(error).__name__))
+            conflicts.append(StatementConflict(lost.version, lost.rule, type(error).__name__))
             continue
         if result.version is not None:
             rows = result.metrics["num_updated_rows" if who == UPDATER else "num_deleted_rows"]
-            return Change(who, month, result.version, seen, rows, result.rebased_over, tuple(conflicts))
+            return ChangeCommit(who, month, result.version, seen, rows, result.rebased_over, tuple(conflicts))
         if complete:
             return None
         time.sleep(_WAIT_SECONDS)
 
 
-# --- what must have come of it ----------------------------------------------------------------------------------
+# --- the expected result ----------------------------------------------------------------------------------------
 
 
-def expected(source: pa.Table, outcome: Outcome, versions: Sequence[int] | None = None) -> pa.Table:
-    """The rows that the statements of ``versions``, the whole serial order unless said, leave when pyarrow alone runs
-    them, one after the other.
+def expected(source: pa.Table, outcome: ChangesOutcome, versions: Sequence[int] | None = None) -> pa.Table:
+    """The rows after the statements of ``versions`` (default: the whole serial order), run one after the other by
+    pyarrow alone.
     """
     writers = max(append.writer for append in outcome.appends)
     brought: dict[int, tuple[int, pa.Table]] = {}
@@ -300,8 +300,8 @@ def _changed(rows: pa.Table, who: str) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), pc.if_else(late, less, delay))
 
 
-def verify(place: Place, source: pa.Table, outcome: Outcome) -> list[Check]:
-    """Compare the table at ``place`` with a serial run, and what happened with what its level promises."""
+def verify(place: TableLocation, source: pa.Table, outcome: ChangesOutcome) -> list[DemoCheck]:
+    """Compare the table at ``place`` with a serial run, and the conflicts with the guarantees of its level."""
     level = outcome.level
     versions = outcome.versions
     appended = {append.version for append in outcome.appends}
@@ -321,11 +321,11 @@ def verify(place: Place, source: pa.Table, outcome: Outcome) -> list[Check]:
     return checks
 
 
-def same_rows(what: str, table: DeltaTable, wanted: pa.Table) -> Check:
-    """Whether a table holds these rows and no others, in whatever order."""
+def same_rows(what: str, table: DeltaTable, wanted: pa.Table) -> DemoCheck:
+    """Compare the rows of a table with these, in any order."""
     rows = table.to_pyarrow_table().select(wanted.column_names)
     if rows.num_rows != wanted.num_rows:
-        return Check(what, f"{rows.num_rows:,} rows instead of {wanted.num_rows:,}")
+        return DemoCheck(what, f"{rows.num_rows:,} rows instead of {wanted.num_rows:,}")
     order = [(name, "ascending") for name in wanted.column_names]
     same = rows.cast(wanted.schema).sort_by(order).equals(wanted.sort_by(order))
-    return Check(what) if same else Check(what, "as many rows, but others")
+    return DemoCheck(what) if same else DemoCheck(what, "as many rows, but others")

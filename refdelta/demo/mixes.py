@@ -1,4 +1,4 @@
-"""What the writers of a race do, the same for every engine: tasks by their number, and what must come of them."""
+"""The tasks of writers in a race, by number and the same for every engine, and their expected results."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 ROWS = 100_000
-"""How many rows the tables have whose rows are changed, and how many tasks there are at most."""
+"""The number of rows of tables whose rows are changed, and the greatest number of tasks."""
 
 APPENDED, SAME, PIECES = 10, 10, 8
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 
 
 class Mix(enum.StrEnum):
-    """What the writers do at the same time."""
+    """The kinds of concurrent writers."""
 
     APPENDS = "appends"
     """Each commit appends ten rows."""
@@ -30,13 +30,13 @@ class Mix(enum.StrEnum):
 
     @property
     def never_aborts(self) -> bool:
-        """Whether the matrix of conflicts promises that all commit, where rows decide."""
+        """Whether all must commit according to the conflict matrix, with row-level concurrency."""
         return self is not Mix.SAME_ROWS
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What one task does: appends ``rows``, deletes those for which ``predicate`` is true, or adds 1 to their n."""
+    """The statement of a task: appends ``rows``, deletes the rows of ``predicate``, or adds 1 to their n."""
 
     what: str
     rows: pa.Table | None = None
@@ -44,7 +44,7 @@ class Statement:
 
 
 def first_pieces(mix: Mix) -> list[pa.Table]:
-    """What the table holds before the race, a file each; nothing for appends."""
+    """The rows of the table before the race, one table a file; none for appends."""
     ids = range({Mix.APPENDS: 0, Mix.SAME_ROWS: 1_000}.get(mix, ROWS))
     rows = pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array(np.zeros(len(ids), np.int64))}, schema=SCHEMA)
     size = -(-rows.num_rows // (PIECES if mix is Mix.OPTIMIZE else 1))
@@ -52,7 +52,7 @@ def first_pieces(mix: Mix) -> list[pa.Table]:
 
 
 def statement(mix: Mix, task: int) -> Statement:
-    """What a task does."""
+    """The statement of a task."""
     match mix:
         case Mix.APPENDS:
             columns = [np.full(APPENDED, task, np.int64), np.arange(APPENDED, dtype=np.int64)]
@@ -66,7 +66,7 @@ def statement(mix: Mix, task: int) -> Statement:
 
 
 def expected(mix: Mix, tasks: Sequence[int]) -> pa.Table:
-    """What the table holds in the end, by id and n, where these tasks were committed, each once."""
+    """The rows of the table, sorted by id and n, after each of these tasks was committed once."""
     done = np.sort(np.asarray(tasks, np.int64))
     if mix is Mix.APPENDS:
         columns = [np.repeat(done, APPENDED), np.tile(np.arange(APPENDED, dtype=np.int64), len(done))]
@@ -80,7 +80,7 @@ def expected(mix: Mix, tasks: Sequence[int]) -> pa.Table:
 
 
 def check_rows(rows: pa.Table, mix: Mix, tasks: Sequence[int]) -> list[str]:
-    """What is wrong with the rows of a table where these tasks were committed, each once."""
+    """The differences between the rows of a table and those after each of these tasks was committed once."""
     wanted = expected(mix, tasks)
     got = rows.select(SCHEMA.names).cast(SCHEMA).sort_by([(name, "ascending") for name in SCHEMA.names])
     if got.equals(wanted):

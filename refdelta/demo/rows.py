@@ -1,9 +1,9 @@
 """The third part of the main job: four processes update and delete different rows of the same files, while one more
 puts these files together (OPTIMIZE) over and over.
 
-The table has deletion vectors, so rows decide over conflicts, and there is none. How many there would have been had
-files decided is found out by running the same schedule, each begin and each commit at its place in the log's order, on
-a table without deletion vectors.
+The table has deletion vectors, so conflicts are decided by rows, and there is none. The number of conflicts by files is
+found by running the same schedule, with each begin and each commit in the order of the log, on a table without deletion
+vectors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from refdelta.api.table import DeltaTable
 from refdelta.api.transaction import WriteTransaction
 from refdelta.api.writer import write_deltalake
 from refdelta.demo import run as demo
-from refdelta.demo.changes import FINISHED, READY, Conflict, Stage, same_rows
-from refdelta.demo.run import Check, Place
+from refdelta.demo.changes import FINISHED, READY, Stage, StatementConflict, same_rows
+from refdelta.demo.run import DemoCheck, TableLocation
 from refdelta.errors import ConcurrentModificationError
 from refdelta.status_line import StatusLine
 from refdelta.transaction.options import CommitProperties
@@ -37,24 +37,24 @@ AIRLINES = {
     3: (DELETE, ("EV", "WN")),
     4: (DELETE, ("US", "YV")),
 }
-"""What each process does, and with whose flights: no row belongs to two. Statistics cannot tell them apart, since the
-airlines of one lie between those of another in the alphabet, and each file has flights of all of them.
+"""The statement of each process, and the airlines whose flights it changes: no row belongs to two. Statistics cannot
+separate them, since their airlines overlap in the alphabet, and each file has flights of all of them.
 """
 _MONTHS = range(1, 13)
 _LATE, _MADE_UP, _SHORT = 30, 10, 50
 _WAIT_SECONDS = 0.02
 REPLAYED_PART = 20
-"""The schedule is replayed over every so many flights: without deletion vectors each statement writes whole files."""
+"""The schedule is replayed over one flight in 20: without deletion vectors each statement writes whole files."""
 
 
 @dataclass(frozen=True)
-class Statement:
+class RowStatement:
     """One statement.
 
     Attributes:
         what: ``UPDATE``, ``DELETE`` or ``OPTIMIZE``.
-        who: which process runs it, by its number; 0 for the one that runs OPTIMIZE.
-        month: of which month rows are changed; 0 for OPTIMIZE.
+        who: the number of its process; 0 for the one that runs OPTIMIZE.
+        month: the month whose rows are changed; 0 for OPTIMIZE.
     """
 
     what: str
@@ -78,7 +78,7 @@ class Statement:
             txn.delete(self.predicate)
 
     def applied(self, rows: pa.Table) -> pa.Table:
-        """The rows that it leaves of these, by pyarrow alone."""
+        """These rows after the statement, by pyarrow alone."""
         if self.what == OPTIMIZE:
             return rows
         delay = rows["arr_delay"]
@@ -97,14 +97,14 @@ class Step:
     """One commit.
 
     Attributes:
-        statement: what was run.
+        statement: its statement.
         version: the version that it created.
-        read_version: the version that it saw.
-        rows: how many rows it changed.
-        rebased_over: the versions that others committed meanwhile, and over which it was moved.
+        read_version: the version that it read.
+        rows: the number of changed rows.
+        rebased_over: the versions of winners that it passed.
     """
 
-    statement: Statement
+    statement: RowStatement
     version: int
     read_version: int
     rows: int
@@ -113,45 +113,45 @@ class Step:
 
 @dataclass(frozen=True)
 class RowsOutcome:
-    """What happened to one table.
+    """The commits to one table.
 
     Attributes:
         level: its isolation level.
-        table: where it is.
+        table: its path or URI.
         base: its version before.
-        steps: what was committed, in the order of the log.
-        conflicts: those that had a statement repeated.
-        seconds: from the starting shot to the last commit.
+        steps: the commits, in the order of the log.
+        conflicts: the conflicts after which a statement was repeated.
+        seconds: the time from the start to the last commit.
     """
 
     level: str
     table: str
     base: int
     steps: tuple[Step, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[StatementConflict, ...]
     seconds: float
 
     def counted(self, what: str) -> int:
-        """How many commits of this kind there are."""
+        """The number of commits of this kind."""
         return Counter(step.statement.what for step in self.steps)[what]
 
     @property
     def moved(self) -> int:
-        """How many commits were moved over others."""
+        """The number of commits that passed winners."""
         return sum(bool(step.rebased_over) for step in self.steps)
 
 
 @dataclass(frozen=True)
-class Replay:
-    """The same schedule, with files that decide over conflicts.
+class FileLevelReplay:
+    """The same schedule with conflicts decided by files.
 
     Attributes:
-        conflicts: how many steps conflicted, by what they do. Each was repeated at once and then committed.
-        check: whether what it left is right.
+        conflicts: the number of steps that conflicted, by kind. Each was repeated at once and then committed.
+        check: the comparison of its rows with a serial run.
     """
 
     conflicts: Mapping[str, int]
-    check: Check
+    check: DemoCheck
 
     @property
     def total(self) -> int:
@@ -159,7 +159,7 @@ class Replay:
         return sum(self.conflicts.values())
 
 
-def change_rows(tables: Mapping[str, Place]) -> list[RowsOutcome]:
+def change_rows(tables: Mapping[str, TableLocation]) -> list[RowsOutcome]:
     """Have four processes change rows of one table after the other, and one more run OPTIMIZE meanwhile.
 
     Args:
@@ -176,24 +176,24 @@ def change_rows(tables: Mapping[str, Place]) -> list[RowsOutcome]:
         context.Process(target=_optimizer, args=(stages, events), daemon=True),
     ]
     with demo.running(processes), StatusLine() as line:
-        line.show("starting those who change rows", force=True)
+        line.show("starting the processes that change rows", force=True)
         for _ in processes:
             demo.next_event(events, processes)
         return [_collect(events, stage, processes, level, line) for stage, level in zip(stages, tables, strict=True)]
 
 
 def _collect(events: Any, stage: Stage, processes: Sequence[Any], level: str, line: StatusLine) -> RowsOutcome:
-    """Start the work on one table, and gather what the processes say until each is done with it."""
+    """Start the work on one table, and collect the events until all processes have finished it."""
     base = stage.place.open().version()
     steps: list[Step] = []
-    conflicts: list[Conflict] = []
+    conflicts: list[StatementConflict] = []
     finished, began = 0, time.monotonic()
     stage.begin.set()
     while finished < len(processes):
         event = demo.next_event(events, processes)
         if isinstance(event, Step):
             steps.append(event)
-        elif isinstance(event, Conflict):
+        elif isinstance(event, StatementConflict):
             conflicts.append(event)
         else:
             finished += 1
@@ -217,7 +217,7 @@ def _changer(who: int, stages: Sequence[Stage], events: Any) -> None:
             stage.begin.wait()
             table = stage.place.open()
             for month in _MONTHS:
-                yield from _committed(table, Statement(what, who, month))
+                yield from _committed(table, RowStatement(what, who, month))
             yield FINISHED
 
     demo.report(f"process {who}", events, work())
@@ -232,7 +232,7 @@ def _optimizer(stages: Sequence[Stage], events: Any) -> None:
             complete = False
             while not complete:
                 complete = stage.complete.is_set()  # then once more, so that it runs at least once
-                done = list(_committed(table, Statement(OPTIMIZE)))
+                done = list(_committed(table, RowStatement(OPTIMIZE)))
                 yield from done
                 if not done:
                     time.sleep(_WAIT_SECONDS)
@@ -241,7 +241,7 @@ def _optimizer(stages: Sequence[Stage], events: Any) -> None:
     demo.report("the one that runs OPTIMIZE", events, work())
 
 
-def _committed(table: DeltaTable, statement: Statement) -> Iterator[Step | Conflict]:
+def _committed(table: DeltaTable, statement: RowStatement) -> Iterator[Step | StatementConflict]:
     """Run a statement until it is committed: each conflict, and the commit; nothing where there was nothing to do."""
     note = f"month {statement.month}, process {statement.who}" if statement.who else None
     while True:
@@ -251,7 +251,7 @@ def _committed(table: DeltaTable, statement: Statement) -> Iterator[Step | Confl
                 statement.stage(txn)
                 result = txn.commit()
         except ConcurrentModificationError as error:
-            yield Conflict(error.conflict.version, error.conflict.rule, type(error).__name__)
+            yield StatementConflict(error.conflict.version, error.conflict.rule, type(error).__name__)
             continue
         if result.version is not None:
             rows = result.metrics.get(_ROWS[statement.what], 0)
@@ -262,11 +262,11 @@ def _committed(table: DeltaTable, statement: Statement) -> Iterator[Step | Confl
 # --- the same with files -----------------------------------------------------------------------------------------
 
 
-def replay(source: pa.Table, outcome: RowsOutcome) -> Replay:
+def replay(source: pa.Table, outcome: RowsOutcome) -> FileLevelReplay:
     """Run the schedule of ``outcome`` on a table without deletion vectors, in memory.
 
     Each step begins at the version at which it began, and commits in the order of the log. One that conflicts is
-    counted, and repeated at once, so that what follows finds the table as it was.
+    counted, and repeated at once, so that the following steps find the same table.
     """
     some = source.take(pa.array(range(0, source.num_rows, REPLAYED_PART)))
     table = DeltaTable.create(
@@ -296,21 +296,21 @@ def replay(source: pa.Table, outcome: RowsOutcome) -> Replay:
             begin(step.version)
             line.show(f"{outcome.level}: {number} of {len(outcome.steps)} replayed with files")
     what = f"{outcome.level}: with files the same rows as after a serial run"
-    return Replay(conflicts, same_rows(what, table, expected(some, outcome)))
+    return FileLevelReplay(conflicts, same_rows(what, table, expected(some, outcome)))
 
 
-# --- what must have come of it ----------------------------------------------------------------------------------
+# --- the expected result ----------------------------------------------------------------------------------------
 
 
 def expected(rows: pa.Table, outcome: RowsOutcome) -> pa.Table:
-    """What the steps leave of the rows that there were, one after the other."""
+    """The rows after the steps, one after the other."""
     for step in outcome.steps:
         rows = step.statement.applied(rows)
     return rows
 
 
-def verify(place: Place, before: pa.Table, outcome: RowsOutcome) -> list[Check]:
-    """Compare the table at ``place`` with a serial run of what happened to it; ``before`` is what it held."""
+def verify(place: TableLocation, before: pa.Table, outcome: RowsOutcome) -> list[DemoCheck]:
+    """Compare the table at ``place`` with a serial run of its commits on ``before``, its rows before them."""
     level, steps = outcome.level, outcome.steps
     versions = [step.version for step in steps]
     contiguous = list(range(outcome.base + 1, outcome.base + 1 + len(steps)))

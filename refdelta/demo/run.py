@@ -46,12 +46,12 @@ class DemoFailedError(DeltaError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a table of the demo is.
+class TableLocation:
+    """The location of a table of the demo.
 
     Attributes:
         uri: a path or a URI.
-        options: what its store needs; they may be secret, and are never shown.
+        options: the options of its store; they may be secret, and are never shown.
     """
 
     uri: str
@@ -77,7 +77,7 @@ class Append:
         writer: the writer's number, from 1.
         version: the version that it created.
         rows: how many rows it added.
-        retries: how often the log entry had to be put again because another writer was quicker.
+        retries: the number of versions that it lost to other writers.
     """
 
     writer: int
@@ -87,8 +87,8 @@ class Append:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What the writers did, and how long it took from the starting shot to the last commit, in seconds."""
+class AppendsOutcome:
+    """The appends of all writers, and the time from the start to the last commit, in seconds."""
 
     appends: tuple[Append, ...]
     seconds: float
@@ -100,13 +100,13 @@ class Written:
 
     @property
     def retries(self) -> int:
-        """How often a writer lost a version to another and went on to the next."""
+        """The number of versions that writers lost to others."""
         return sum(append.retries for append in self.appends)
 
 
 @dataclass(frozen=True)
-class Check:
-    """One comparison: what was compared, and what differed (nothing where it is fine)."""
+class DemoCheck:
+    """One comparison: its subject, and the difference, if there is one."""
 
     what: str
     problem: str | None = field(default=None)
@@ -135,19 +135,19 @@ def flights() -> pa.Table:
     return table.cast(pa.schema(narrow))
 
 
-def fresh_place(path: str | None, options: Mapping[str, str] | None = None) -> Place:
-    """Where the table goes: ``path``, a folder or a URI where nothing is yet, else ``demo-table/flights-<n>``.
+def fresh_place(path: str | None, options: Mapping[str, str] | None = None) -> TableLocation:
+    """The location of the table: ``path``, an empty folder or URI, or by default ``demo-table/flights-<n>``.
 
     Args:
         path: a path or a URI.
-        options: what the store of the URI needs.
+        options: the options of the store.
 
     Raises:
-        InvalidArgumentError: something is there already, or no other process could write there.
+        InvalidArgumentError: the location is not empty, or other processes could not write to it.
         StoreError: the store cannot be reached.
     """
     if path is not None:
-        place = Place(path.rstrip("/") if "://" in path else str(Path(path)), dict(options or {}))
+        place = TableLocation(path.rstrip("/") if "://" in path else str(Path(path)), dict(options or {}))
         _check_fresh(place)
         return place
     number = 1
@@ -158,10 +158,10 @@ def fresh_place(path: str | None, options: Mapping[str, str] | None = None) -> P
         except FileExistsError:
             number += 1
         else:
-            return Place(str(folder))
+            return TableLocation(str(folder))
 
 
-def _check_fresh(place: Place) -> None:
+def _check_fresh(place: TableLocation) -> None:
     scheme, is_uri, rest = place.uri.partition("://")
     if is_uri and scheme.lower() == "memory":
         raise InvalidArgumentError("memory:// is of one process, and the writers of the demo are several")
@@ -178,12 +178,12 @@ def _check_fresh(place: Place) -> None:
         raise InvalidArgumentError(f"{place} is not empty: the demo writes into a fresh folder")
 
 
-def create(place: Place, source: pa.Table) -> DeltaTable:
+def create(place: TableLocation, source: pa.Table) -> DeltaTable:
     """An empty table with the columns of ``source``."""
     return place.create(source.schema, name="flights", description="Flights that left New York City in 2013")
 
 
-def write_concurrently(place: Place, source: pa.Table, writers: int) -> Written:
+def write_concurrently(place: TableLocation, source: pa.Table, writers: int) -> AppendsOutcome:
     """Have ``writers`` processes append the months of ``source``, each its own, all at once.
 
     Raises:
@@ -218,7 +218,7 @@ def running(processes: Sequence[Any]) -> Iterator[None]:
             process.join()
 
 
-def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> Written:
+def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> AppendsOutcome:
     appends: list[Append] = []
     ready, finished, began = 0, 0, time.monotonic()
     with StatusLine() as line:
@@ -239,11 +239,11 @@ def _collect(events: Any, start: Any, processes: Sequence[Any], total: int) -> W
                 if ready == len(processes):
                     began = time.monotonic()
                     start.set()
-    return Written(tuple(sorted(appends, key=lambda append: append.version)), time.monotonic() - began)
+    return AppendsOutcome(tuple(sorted(appends, key=lambda append: append.version)), time.monotonic() - began)
 
 
 def next_event(events: Any, processes: Sequence[Any]) -> Any:
-    """The next event of any process; a failure is an error, and so is one that died without a word."""
+    """The next event of any process. Raises ``DemoFailedError`` if one failed or died."""
     while True:
         try:
             event = events.get(timeout=1)
@@ -257,7 +257,7 @@ def next_event(events: Any, processes: Sequence[Any]) -> Any:
         return event
 
 
-def _writer(number: int, place: Place, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
+def _writer(number: int, place: TableLocation, feather: str, months: Sequence[int], events: Any, start: Any) -> None:
     """One writer process: says False when ready, each :class:`Append`, True at the end."""
 
     def work() -> Iterator[Any]:
@@ -272,18 +272,18 @@ def _writer(number: int, place: Place, feather: str, months: Sequence[int], even
 
 
 def report(who: str, events: Any, work: Iterator[Any]) -> None:
-    """Put everything that comes of the work on the queue; if it fails, a text that says so."""
+    """Put all events of the work on the queue; if it fails, the message of the failure as a string."""
     try:
         for event in work:
             events.put(event)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+    except Exception as error:  # noqa: BLE001 - the parent reports every failure
         if os.environ.get("REFDELTA_DEBUG"):
             traceback.print_exc()
         events.put(f"{who} failed: {type(error).__name__}: {error}")
 
 
 def pieces(source: pa.Table, months: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
-    """What a writer appends, one after the other: each piece's name and its rows."""
+    """The appends of a writer in their order: the name and the rows of each."""
     for month in months:
         rows = source.filter(pc.equal(source["month"], month))
         size = -(-rows.num_rows // APPENDS_A_MONTH)
@@ -307,8 +307,8 @@ def by_carrier(rows: pa.Table) -> pa.Table:
     return grouped.sort_by("carrier")
 
 
-def verify(place: Place, source: pa.Table, written: Written) -> list[Check]:
-    """Read the table back, now and as it was, and compare with the source and with what the writers say."""
+def verify(place: TableLocation, source: pa.Table, written: AppendsOutcome) -> list[DemoCheck]:
+    """Compare the table in its newest and older versions with the source and the reported appends."""
     rows = place.open().to_pyarrow_table()
     versions = [append.version for append in written.appends]
     expected = list(range(1, len(versions) + 1))
@@ -324,7 +324,7 @@ def verify(place: Place, source: pa.Table, written: Written) -> list[Check]:
     return checks
 
 
-def verify_with_spark(folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]) -> list[Check]:
+def verify_with_spark(folder: Path, source: pa.Table, others: Mapping[str, tuple[Path, pa.Table]]) -> list[DemoCheck]:
     """Have delta-spark read the table and compare again; it reads folders of this machine.
 
     Args:
@@ -350,8 +350,8 @@ def verify_with_spark(folder: Path, source: pa.Table, others: Mapping[str, tuple
     ]
 
 
-def check(what: str, got: Any, expected: Any) -> Check:
+def check(what: str, got: Any, expected: Any) -> DemoCheck:
     """Compare two values; tables by their rows, in order."""
     if isinstance(got, pa.Table):
         got, expected = got.to_pylist(), expected.to_pylist()
-    return Check(what) if got == expected else Check(what, f"{got!s:.200} instead of {expected!s:.200}")
+    return DemoCheck(what) if got == expected else DemoCheck(what, f"{got!s:.200} instead of {expected!s:.200}")

@@ -1,6 +1,6 @@
-"""Processes or threads that wait for work, begin it at the same moment, and take numbered tasks from one counter.
+"""A pool of processes or threads that begin work at the same moment and take numbered tasks from one counter.
 
-A crew stays for several runs, so that what it takes to start a process and to import is in none of them.
+A pool stays for several runs, so that none of them includes the time to start processes and to import.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ _NEVER = float("inf")
 
 
 class RaceFailedError(DeltaError):
-    """A writer failed or died, or what it has left is not what it said."""
+    """A writer failed or died, or the table is not in the state that the writers reported."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """What is left to do, for all members together. A task is a number, and nobody gets one twice.
+    """The remaining tasks of all members. A task is a number, and is given out once.
 
     Attributes:
-        taken: how many tasks were taken, shared by all.
-        tasks: how many there are.
-        until: when there are none left, whatever their number; seconds of ``time.monotonic``, which all processes of a
-            machine share.
+        taken: the number of tasks that were taken, shared by all.
+        tasks: the number of tasks.
+        until: the end, in seconds of ``time.monotonic``, which all processes of a machine share.
     """
 
     taken: Any
@@ -43,7 +42,7 @@ class Shift:
     until: float = _NEVER
 
     def next(self) -> int | None:
-        """A task of one's own, or None where all are taken."""
+        """The next task, or None if all are taken."""
         with self.taken.get_lock():
             if self.over:
                 return None
@@ -63,7 +62,7 @@ class Shift:
 
 
 Job = Callable[[], Callable[[Shift], Any]]
-"""Prepares the work, and gives what does it. Processes need one that can be pickled."""
+"""Prepares the work, and returns the function that does it. For processes it must be picklable."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class Crew:
     """So many processes: ``with Crew(4) as crew: crew.ready([job] * 4); crew.go(tasks=100)``.
 
     Args:
-        size: how many.
-        threads: they are threads of this process instead.
+        size: the number of members.
+        threads: whether they are threads of this process instead.
     """
 
     def __init__(self, size: int, *, threads: bool = False) -> None:
@@ -111,7 +110,7 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._taken.get_lock():
-            self._taken.value = 2**62  # threads that are at work find nothing left
+            self._taken.value = 2**62  # running threads find no more tasks
         for line in self._lines:
             line.close()
         for member in self._members:
@@ -120,13 +119,13 @@ class Crew:
             member.join()
 
     def ready(self, jobs: Sequence[Job]) -> None:
-        """Have as many members as there are jobs prepare them, and wait until all have.
+        """Let one member prepare each job, and wait for all.
 
         Args:
             jobs: at most as many as the crew's size.
 
         Raises:
-            RaceFailedError: a member failed or died; the message says how. The crew is of no use then.
+            RaceFailedError: a member failed or died; with the reason. The pool cannot be used any more.
         """
         self._at_work = self._lines[: len(jobs)]
         for line, job in zip(self._at_work, jobs, strict=True):
@@ -136,15 +135,15 @@ class Crew:
     def go(
         self, *, tasks: int, seconds: float | None = None, watch: Callable[[int], object] = lambda _: None
     ) -> list[Any]:
-        """Have those that are ready do their work, all at once.
+        """Let the prepared members do their work, all at once.
 
         Args:
-            tasks: how many tasks there are.
-            seconds: after how many there are none left; None for as long as it takes.
-            watch: is told now and then how many tasks were taken.
+            tasks: the number of tasks.
+            seconds: the time after which there are no more tasks; None for no limit.
+            watch: is called from time to time with the number of tasks that were taken.
 
         Returns:
-            What each job's work gave, in their order.
+            The result of each job, in their order.
 
         Raises:
             RaceFailedError: as :meth:`ready`.
@@ -156,7 +155,7 @@ class Crew:
         return self._gather(watch)
 
     def _gather(self, watch: Callable[[int], object]) -> list[Any]:
-        """What each member at work says next."""
+        """The next message of each working member."""
         lines = self._at_work
         told: dict[int, Any] = {}
         while len(told) < len(lines):
@@ -180,9 +179,11 @@ class Crew:
 
 
 def _member(line: Any, taken: Any, alone: bool) -> None:
-    """One member: a job, "ready", the start, what came of it, and again until nobody is there any more."""
+    """One member: gets a job, prepares it, waits for the start, sends the result, and repeats until the pool ends."""
     if alone:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells all of its processes; the first one ends us
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C reaches all processes of a terminal; the parent ends this one
     try:
         while True:
             job = line.recv()
@@ -195,10 +196,10 @@ def _member(line: Any, taken: Any, alone: bool) -> None:
                 if isinstance(error, EOFError) or line.closed:
                     return
                 line.send(_failed(error))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the one who waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the parent reports every failure
                 line.send(_failed(error))
     except (EOFError, OSError):
-        return  # nobody is there any more
+        return  # the pool has ended
 
 
 def _failed(error: Exception) -> _Failed:

@@ -29,7 +29,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody can tell: the request may have been carried out, may be on its way still, or may never have arrived.
+    """The outcome is unknown: the request was carried out, may be carried out later, or never arrived.
 
     The caller reads the key back; if nothing is there, it may put **the same bytes at the same key** again.
     """
@@ -51,7 +51,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this store promises, stated and never guessed.
+    """The guarantees of a store, declared and never guessed.
 
     Attributes:
         put_if_absent: whether ``put_if_absent`` has one winner, whatever races; without it nothing may be committed.
@@ -75,12 +75,12 @@ class Store(abc.ABC):
     @property
     @abc.abstractmethod
     def uri(self) -> str:
-        """Where this is, as a URI without credentials and without a trailing slash."""
+        """The URI of this store, without credentials and without a trailing slash."""
 
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this store promises."""
+        """The guarantees of this store."""
 
     @abc.abstractmethod
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -159,7 +159,7 @@ class Store(abc.ABC):
         return [self.get(key) for key in keys]
 
     def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
-        """The keys of :meth:`list`, for who needs no more: on a disk it takes no look at each file."""
+        """The keys of :meth:`list`. Faster than that on a disk, where it reads no status of files."""
         return [info.key for info in self.list(prefix, after)]
 
     def steady(self) -> Store:
@@ -171,7 +171,7 @@ class Store(abc.ABC):
         return self
 
     def hasty(self) -> Store:
-        """This store, for aids that nobody has to find: after a power cut they may be gone, or without content."""
+        """This store, for optional files: after a power cut they may be missing or empty."""
         return self
 
     def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none
@@ -212,7 +212,7 @@ def check_ranges(key: str, ranges: Iterable[tuple[int, int]]) -> list[tuple[int,
 
 
 def order_key(after: str | None) -> bytes:
-    """What listings compare with: ``after`` in bytes; it need not be a legal key."""
+    """``after`` in bytes, with which listings compare keys; it need not be a legal key."""
     return b"" if after is None else after.encode("utf-8", "surrogatepass")
 
 

@@ -77,7 +77,7 @@ class Client:
 
 
 class _Made:
-    """The clients of this process. A forked child cannot use its parent's: their event loop's thread stays behind."""
+    """The clients of this process. A forked child cannot use its parent's, whose event loop thread is not forked."""
 
     def __init__(self) -> None:
         self.left_behind: list[Any] = []

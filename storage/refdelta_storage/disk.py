@@ -38,7 +38,7 @@ class OutputFile(io.FileIO):
 
 
 def link_count(path: str) -> int:
-    """How many names a file has; 0 where there is no telling."""
+    """The number of hard links of a file; 0 if it is unknown."""
     try:
         return os.stat(path).st_nlink
     except OSError:
@@ -78,7 +78,7 @@ def drop_checksum(path: str) -> None:
 
 
 def unlink(path: str) -> None:
-    """Remove a file, as far as the system lets us."""
+    """Remove a file, and ignore errors."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 

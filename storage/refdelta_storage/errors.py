@@ -1,4 +1,4 @@
-"""What a store raises. Anything else that leaves a store is a bug of that store."""
+"""The errors of stores. A store that raises any other error has a bug."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def failure(
 ) -> StorageError:
     """A ``StorageError`` for what the system or a client library said, with the key named and secrets taken out.
 
-    ``errno`` is kept, so that a caller can tell a full disk from a forbidden folder. ``reason`` says it in other words
-    than ``cause`` does; in any case it is one line.
+    ``errno`` is kept, so that a caller can distinguish a full disk from a missing permission. ``reason`` replaces the
+    message of ``cause``; the result is one line.
     """
     reason = reason or getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
     reason = next(filter(None, map(str.strip, str(reason).splitlines())), type(cause).__name__)
@@ -55,7 +55,7 @@ def failure(
     return error
 
 
-# What client libraries and servers put into their messages: signed URLs, connection strings, headers, XML and JSON.
+# Secrets in messages of client libraries and servers: signed URLs, connection strings, headers, XML and JSON.
 _SIGNED = re.compile(
     r"(?i)\b(sig|signature|sas|credential|x-amz-signature|x-amz-credential|x-amz-security-token|awsaccesskeyid"
     r"|accountkey|account_key|sharedaccesssignature|access_key|secret_key|secret|token|session_token|password|passwd"
@@ -87,7 +87,7 @@ def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """A secret as it is, and as URLs, XML, JSON and Python's ``repr`` write it."""
+    """A secret, also in the encodings of URLs, XML, JSON and Python's ``repr``."""
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret)}
     forms |= {json.dumps(secret)[1:-1], repr(secret)[1:-1]}
     return {form for form in forms if form}

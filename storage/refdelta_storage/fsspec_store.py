@@ -183,7 +183,7 @@ class FsspecStore(Store):
         starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
         with self._errors("read", key):
             answers = self._fs.cat_ranges([path] * len(ranges), starts, ends, on_error="return", batch_size=_PARALLEL)
-        # What could not be had in one go is asked for once more by itself, which knows of the ends of objects.
+        # Ranges that failed together are read again one by one, which handles the ends of objects.
         return [
             bytes(answer) if length and not isinstance(answer, BaseException) else self.get_range(key, start, length)
             for (start, length), answer in zip(ranges, answers, strict=True)

@@ -43,7 +43,7 @@ _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.
 _READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
-# What a reader calls "there is no such object": a folder has the name, or a file stands where a folder is needed.
+# No such object: also if a folder has the name, or a file is in the place of a folder of the key.
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -175,7 +175,7 @@ class LocalStore(Store):
         except (OSError, ValueError):
             return None
         try:
-            # A pipe has no end to go to, which is an error, as it is to read a folder; and a device has its end at 0.
+            # Seeking fails for a pipe, reading for a folder; a device has size 0.
             size = os.lseek(descriptor, 0, os.SEEK_END)
             data = os.pread(descriptor, size + 1, 0)
             return data if 0 < len(data) == size else None
@@ -274,7 +274,7 @@ class LocalStore(Store):
                                 yield _info(check_key(key), status)
 
     def _entries(self, folder: str) -> builtins.list[os.DirEntry[str]]:
-        """What is in a folder; nothing if there is none."""
+        """The entries of a folder; none if it does not exist."""
         try:
             with os.scandir(f"{self._root}/{folder}") as entries:
                 return [*entries]
@@ -348,7 +348,7 @@ def _check_links(root: str, key: str) -> os.stat_result | None:
         key: a legal key, or "" for the folder itself.
 
     Returns:
-        What the key names, links followed; None where it names nothing, or nothing that can be seen.
+        The status of the file or folder, links followed; None if there is none, or none that is accessible.
 
     Raises:
         InvalidKeyError: it leaves the folder.

@@ -51,7 +51,7 @@ class _Space:
 
 
 class _Process:
-    """Which process this is. A forked child has a copy of the objects that nobody else sees, so it gets a new token."""
+    """The identity of this process. A forked child has its own copy of the objects, so it gets a new token."""
 
     token = uuid.uuid4().hex
 
@@ -105,7 +105,7 @@ class MemoryStore(Store):
     def __setstate__(self, state: tuple[str | None, str, str]) -> None:
         self._name, self._id, self._token = state
         spaces = _named if self._name is not None else _anonymous
-        # What is not found here gets an empty space, which `_open` then refuses to show.
+        # A missing space is replaced by an empty one, which `_open` then refuses.
         found = spaces.get(self._id) if self._token == _Process.token else None
         if found is None:
             self._token = ""

@@ -1,4 +1,4 @@
-"""How whole files get their names in a folder of this machine: exclusively, or in the place of what has the name."""
+"""Names for finished files in a local folder: exclusively, or replacing the file of that name."""
 # As in `local`: plain calls of `os`.
 # ruff: noqa: PTH102, PTH105, PTH112, PTH114, PTH120
 
@@ -46,9 +46,9 @@ class Naming:
         uri: the same for errors.
         fsync: whether a write is on the disk (file and folder) before it is acknowledged.
         seen: whether the folder was there once: then it is not made again where somebody removed it.
-        unnamed: whether there are files without a name, as far as is known.
-        links: whether there are hard links, as far as is known.
-        exclusive: whether a name can be taken exclusively, as far as is known.
+        unnamed: whether there are files without a name; True until a call fails.
+        links: whether there are hard links; True until a call fails.
+        exclusive: whether a name can be taken exclusively; True until a call fails.
     """
 
     root: str
@@ -81,7 +81,7 @@ class Naming:
         try:
             descriptor = os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
         except OSError as error:
-            # What else is wrong, such as a folder that is still to be made, shows the other way.
+            # Other errors, such as a missing folder, show up in the other way.
             self.unnamed = error.errno not in _UNNAMED_REFUSED
             return None
         try:
@@ -117,12 +117,12 @@ class Naming:
             unlink(temporary)
 
     def _claim(self, temporary: str, path: str) -> PutOutcome:
-        """Give the finished file its final name, if nobody has it.
+        """Give the finished file its final name, if it is free.
 
         A hard link is the one operation that POSIX makes exclusive and that publishes a file whole. Where links are
         refused (FAT, some network and FUSE file systems) the kernel's exclusive rename does the same. A lock file
-        would not: it binds only those who know of it, and the next engine does not; and if its holder dies, nobody can
-        commit any more. So where both are refused, so is the write, and ``capabilities.put_if_absent`` is false.
+        would not: other engines ignore it; and if its holder dies, no commit is possible any more. Where both are
+        refused, the write is refused too, and ``capabilities.put_if_absent`` is false.
         """
         if self.links:
             try:

@@ -48,7 +48,7 @@ class Probed(WrapperStore):
     @property
     def capabilities(self) -> Capabilities:
         inner = self.inner.capabilities
-        # Hoped for until it is tried: nobody can write before.
+        # Assumed until it is tried, which happens before any write.
         allowed = _verdicts.found.get(self.place) is None
         return Capabilities(inner.put_if_absent and allowed, inner.list_after, inner.durable, inner.remote)
 
@@ -79,7 +79,7 @@ class Probed(WrapperStore):
 
 
 class _Verdicts:
-    """What was found out in this process: None for a place that passed, else why it did not."""
+    """The results of this process: None for a place that passed, else the reason why it failed."""
 
     def __init__(self) -> None:
         self.found: dict[str, str | None] = {}
@@ -109,7 +109,7 @@ def probe(store: Store, rounds: int) -> str | None:
             if why is not None:
                 return why
     finally:
-        # What cannot be removed does no harm: no table ever names it.
+        # A remaining object does no harm: no table names it.
         with contextlib.suppress(StorageError):
             store.delete(used)
     return None
@@ -125,15 +125,15 @@ def _settled(store: Store, key: str, race: _Race, used: builtins.list[str]) -> s
         outcomes = race(store, used[-1])
         created = [data for data, outcome in outcomes if isinstance(outcome, Created)]
         if len(created) > 1:
-            return f"{len(created)} of {len(outcomes)} writers were told that they created one object"
+            return f"{len(created)} of {len(outcomes)} writers got a success for the same object"
         doubts = [outcome.cause for _, outcome in outcomes if isinstance(outcome, Unknown)]
-        # One was let in and another was turned away. What became of the rest, on a bad day, does not matter.
+        # One writer succeeded and another was refused; unknown outcomes of the rest do not matter.
         if created and any(isinstance(outcome, Exists) for _, outcome in outcomes):
             kept = store.get(used[-1]) == created[0]
             return None if kept else "an object that one writer created was overwritten by another"
     raise StorageError(
         f"cannot try whether {store.uri} creates an object for one writer only: "
-        f"{doubts[0] if doubts else 'no writer was told that it did'}"
+        f"{doubts[0] if doubts else 'no writer got a success'}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is known about the protocols that fsspec opens: names, promises, and the options of each as tables."""
+"""The URI schemes that fsspec opens: names, guarantees, and the options of each as tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from refdelta_storage.s3 import S3Store, is_amazon
 from refdelta_storage.wrappers import ReadOnlyStore
 
 HOPES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
-"""What a file system of which nothing is known may turn out to keep."""
+"""The guarantees that an unknown file system may turn out to have."""
 
 Convert = Callable[[str, Any], Any]
 
@@ -73,7 +73,7 @@ Make = Callable[[Client, str, str, Patience, bool | None], Store]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Where an option goes: ``target`` is a path in the arguments of fsspec's class, empty if it is only checked."""
+    """An option: ``target`` is its path in the arguments of fsspec's class, empty if it is only checked."""
 
     names: tuple[str, ...]
     target: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class UriScheme:
         return self.make(client, uri, root, patience, None if told is None else truth("put_if_absent", told))
 
     def _from_environment(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """What the environment says of options that are not given, by any of their names."""
+        """The options from environment variables that are not given by any of their names."""
         by_name = {name: option for option in self.options for name in option.names}
         targets = {by_name[name.lower()].target for name in given if name.lower() in by_name}
         # Arguments of the client within an option, such as client_kwargs={"endpoint_url": ...}, are given as well.
@@ -165,7 +165,7 @@ class UriScheme:
         return arguments
 
 
-# What fsspec takes for every file system.
+# The options of every file system of fsspec.
 _COMMON = {
     "use_listings_cache",
     "listings_expiry_time",
@@ -182,7 +182,7 @@ def _place(
     *path, last = target
     inner = arguments
     for part in path:
-        # A copy: the caller's dictionaries stay as they are.
+        # A copy, so that the caller's dictionaries do not change.
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     if target in given and inner.get(last) != value:
@@ -234,7 +234,7 @@ def _s3(client: Client, uri: str, root: str, patience: Patience, told: bool | No
 
 
 def _s3_arguments(arguments: dict[str, Any], patience: Patience) -> dict[str, Any]:
-    """Timeouts, connections for as many requests as are sent at once, and nothing sent again behind our back."""
+    """Timeouts, enough connections for parallel requests, and no retries by the client."""
     config = {
         "connect_timeout": patience.connect,
         "read_timeout": patience.read,

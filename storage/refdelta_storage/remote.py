@@ -1,4 +1,4 @@
-"""What the stores of S3 and Azure share: keys, outcomes, requests in parallel, retries that end."""
+"""The base of the stores of S3 and Azure: keys, outcomes, requests in parallel, bounded retries."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class RemoteStore(Store):
         return self._status(error) == 404
 
     def _reason(self, error: BaseException) -> str:
-        """What an error says, in one line."""
+        """The message of an error, in one line."""
         return " ".join(str(error).split()) or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
@@ -178,7 +178,7 @@ class RemoteStore(Store):
         return False
 
     def _refused(self, key: str, failed: StorageError) -> PutOutcome:
-        """Not allowed, so nothing was created; unless it was refused when it was sent again, of which nobody tells."""
+        """A refusal, so nothing was created; unless only a resent request was refused, which cannot be seen."""
         try:
             self.head(key)
         except StorageError:

@@ -21,8 +21,8 @@ _ABSENT_CODES = {"NoSuchKey", "NoSuchVersion", "NotFound", "404", None}
 _PASSING_CODES = {"RequestTimeout", "IncompleteBody", "ConditionalRequestConflict", "OperationAborted", "SlowDown"}
 # botocore's own, of requests that never left.
 _UNSENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError", "CredentialRetrievalError"}
-# What breaks on the way; a checksum that does not fit tells of a reply that was garbled, or an object that was replaced
-# meanwhile. ClientError is what aiohttp calls its own: botocore's have a reply, and do not come this far.
+# Errors of the connection. A wrong checksum means a damaged reply, or an object that was replaced meanwhile.
+# ClientError is that of aiohttp; errors of botocore have a reply, and are handled before.
 _NETWORK = {
     "ClientError",
     "ConnectionError",
@@ -93,7 +93,7 @@ class S3Store(RemoteStore):
                 # Completed by a request whose reply was lost, unless this finds nothing.
                 await self._insist(lambda: self._look(name))
                 return
-            # What is uploaded costs money until it is given up.
+            # Uploaded parts cost money until the upload is aborted.
             await self._insist(lambda: self._call("abort_multipart_upload", **upload))
             raise
 
@@ -171,7 +171,7 @@ def is_amazon(endpoint: str) -> bool:
 
 
 def _response(error: BaseException) -> dict[str, Any]:
-    """What the server said: s3fs makes errors of Python of those of botocore."""
+    """The error of botocore with the reply of the server, which s3fs converts to Python's errors."""
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         if isinstance(response, dict):

@@ -13,7 +13,7 @@ from refdelta_storage.disk import OutputFile
 from refdelta_storage.errors import StorageError
 
 READ_AHEAD = 256 << 10
-"""What one request asks for at least, in bytes: readers of formats like to take a few bytes at a time."""
+"""The least number of bytes of a request, since readers of file formats read a few bytes at a time."""
 
 _BUFFER = 1 << 20
 
@@ -42,7 +42,7 @@ class RangedInput(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Where the next read starts."""
+        """The position of the next read."""
         self._open()
         return self._position
 
@@ -75,7 +75,7 @@ class RangedInput(io.RawIOBase):
         return self.read(-1)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer, as far as there is something."""
+        """Fill a buffer with the remaining bytes, up to its size."""
         view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data

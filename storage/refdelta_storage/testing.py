@@ -9,7 +9,7 @@ Subclass :class:`StoreContract` and give a pytest fixture ``store`` that yields 
 
 Importing this module needs neither pytest nor hypothesis; only :func:`state_machine` needs the latter.
 """
-# What a test shows is its name; and a contract asserts.
+# The name of a test says what it shows; and a contract asserts.
 # ruff: noqa: D102, S101
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ILLEGAL_KEYS = ("", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b
 
 
 class StoreContract:
-    """What every store does. The fixture ``store`` gives an empty one.
+    """The behaviour of every store. The fixture ``store`` gives an empty one.
 
     Attributes:
         flat: whether "a" and "a/b" may both be objects, as in object stores and not in folders.
@@ -386,14 +386,14 @@ class raises:  # noqa: N801 - reads as pytest's, which a user of the contract ne
 
 
 def assert_same_objects(listed: Iterable[ObjectInfo], looked_at: Iterable[ObjectInfo]) -> None:
-    """Hold a listing against what the objects say one by one; some round those to seconds."""
+    """Compare a listing with the status of each object; some stores round times to seconds."""
     for one, other in zip(listed, looked_at, strict=True):
         assert (one.key, one.size) == (other.key, other.size)
         assert abs(one.mtime_ms - other.mtime_ms) < 1000, (one, other)
 
 
 def race(store: Store, key: str, writers: int) -> list[tuple[bytes, PutOutcome]]:
-    """Let threads put different bytes at one key, all at once; what each wanted and what it was told."""
+    """Let threads put different bytes at one key at once. Returns the bytes and the outcome of each."""
     barrier = threading.Barrier(writers)
 
     def write(number: int) -> tuple[bytes, PutOutcome]:
@@ -406,18 +406,18 @@ def race(store: Store, key: str, writers: int) -> list[tuple[bytes, PutOutcome]]
 
 
 def assert_one_winner(store: Store, key: str, outcomes: Sequence[tuple[bytes, PutOutcome]]) -> None:
-    """Hold the outcomes of a race against what is there.
+    """Check the outcomes of a race against the object.
 
-    Nobody but the writer of the object may have been told ``Created``. The writer itself may have got ``Unknown``, or
-    ``Exists`` if its request was resent on the way.
+    Only the writer of the object may have got ``Created``. It may also have got ``Unknown``, or ``Exists`` if its
+    request was resent by the client.
     """
     content = store.get(key)
-    told = [data for data, outcome in outcomes if isinstance(outcome, Created)]
-    assert len(told) <= 1, f"{len(told)} writers were told that they created {key!r}"
-    assert content in {data for data, _ in outcomes}, f"{key!r} holds what nobody wrote"
-    assert told in ([content], []), f"the writer that was told that it created {key!r} did not"
-    undecided = [data for data, outcome in outcomes if isinstance(outcome, Unknown)]
-    assert told or undecided, f"nobody was told that it created {key!r}, and nobody was left in doubt"
+    created = [data for data, outcome in outcomes if isinstance(outcome, Created)]
+    assert len(created) <= 1, f"{len(created)} writers got Created for {key!r}"
+    assert content in {data for data, _ in outcomes}, f"{key!r} has content that no writer wrote"
+    assert created in ([content], []), f"the writer that got Created for {key!r} did not create it"
+    unknown = [data for data, outcome in outcomes if isinstance(outcome, Unknown)]
+    assert created or unknown, f"no writer got Created or Unknown for {key!r}"
 
 
 def watch(
@@ -556,7 +556,7 @@ def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = 
 
 
 def outcome(call: Callable[[Store], Any], store: Store) -> Any:
-    """What a call gives, or which kind of error it raises: what two stores have to agree on."""
+    """The result of a call or the class of its error, which must be the same for both stores."""
     try:
         return call(store)
     except (ObjectNotFoundError, InvalidKeyError) as error:

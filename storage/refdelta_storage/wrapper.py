@@ -1,4 +1,4 @@
-"""What stores around stores have in common: they pass everything on."""
+"""The base of stores that wrap another store: passes all calls on."""
 
 from __future__ import annotations
 

@@ -162,12 +162,12 @@ class TracingStore(_Observer):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, with which calls.
+    """A fault, and the calls that it affects.
 
     Attributes:
-        kind: ``drop``: the request never arrives. ``lose_reply``: it is carried out, and nobody hears of it.
-            ``exists``: the same for ``put_if_absent``, and the client resends on its own and hears that the object
-            exists. ``late``: nobody hears of it, and it is carried out ``calls`` calls later. For these
+        kind: ``drop``: the request never arrives. ``lose_reply``: it is carried out, and its reply is lost.
+            ``exists``: the same for ``put_if_absent``, and the client resends it and gets the reply that the object
+            exists. ``late``: its reply is lost, and it is carried out ``calls`` calls later. For these
             ``put_if_absent`` gives its ``Unknown`` or ``Exists``, and all else raises ``StorageError``.
             ``fail``: it is refused, nothing is done, ``StorageError``. ``delay``: it takes ``seconds`` more.
         operation: the method, or ``*``.

@@ -271,7 +271,7 @@ def test_arguments_of_another_kind_are_refused_and_leave_nothing(table, tmp_path
 
 @pytest.mark.parametrize("option", ["name", "description"])
 def test_a_new_table_is_named_by_text(tmp_path, option):
-    with pytest.raises(errors.InvalidArgumentError, match=f"{option} is a text, not 5"):
+    with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be a string, not 5"):
         write_deltalake(tmp_path / "new", SMALL, **{option: 5})
     assert not everything(tmp_path / "new")
 
@@ -283,7 +283,7 @@ def test_numbers_of_numpy_are_numbers(table):
 
 @pytest.mark.parametrize("columns", ["id", 5, [5], [None], b"id"])
 def test_columns_are_a_list_of_names(table, columns):
-    with pytest.raises(errors.InvalidArgumentError, match="columns is a list of names"):
+    with pytest.raises(errors.InvalidArgumentError, match="columns must be a list of names"):
         DeltaTable(table).to_pyarrow_table(columns)
 
 

@@ -51,7 +51,7 @@ FLAGS = {
 @pytest.mark.parametrize("name", FLAGS)
 @pytest.mark.parametrize("value", ["no", "False", 0])
 def test_what_is_true_or_false_is_no_text(table, tmp_path, name, value):
-    refused(tmp_path, lambda: FLAGS[name](table, value), match=f"{name} is True or False")
+    refused(tmp_path, lambda: FLAGS[name](table, value), match=f"{name} must be True or False")
 
 
 def test_truths_of_numpy_are_some(table):

@@ -70,15 +70,15 @@ def test_a_lost_commit_is_noticed(done, some):
     assert {"sums per carrier, as in the source", f"{some.num_rows - 1:,} rows, as in the source"} <= {
         check.what for check in problems
     }
-    fewer = demo.Written(written.appends[:-1], written.seconds)
+    fewer = demo.AppendsOutcome(written.appends[:-1], written.seconds)
     assert not any(check.problem for check in demo.verify(place, some, fewer)[:2])
-    twice = demo.Written((*written.appends, written.appends[-1]), written.seconds)
+    twice = demo.AppendsOutcome((*written.appends, written.appends[-1]), written.seconds)
     assert next(check.problem for check in demo.verify(place, some, twice) if "version of its own" in check.what)
 
 
 @pytest.mark.tier("test")
 def test_a_writer_that_fails_ends_the_job_with_its_reason(some, tmp_path):
-    place = demo.Place(str(tmp_path / "other"))
+    place = demo.TableLocation(str(tmp_path / "other"))
     write_deltalake(place.uri, pa.table({"a": [1]}))
     with pytest.raises(demo.DemoFailedError, match=r"writer [12] failed: SchemaMismatchError: .*carrier"):
         demo.write_concurrently(place, some, 2)
@@ -96,7 +96,7 @@ def test_only_a_fresh_folder_is_written_to(tmp_path, monkeypatch):
     with pytest.raises(InvalidArgumentError, match="of one process"):
         demo.fresh_place("memory://flights")
     monkeypatch.chdir(tmp_path)
-    assert demo.fresh_place("new/") == demo.Place("new")
+    assert demo.fresh_place("new/") == demo.TableLocation("new")
     assert str(demo.fresh_place(None)) == "demo-table/flights-1"
     assert str(demo.fresh_place(None)) == "demo-table/flights-2"
 
@@ -127,7 +127,7 @@ def test_the_command_as_json(cli, small_demo, tmp_path, some):
 
 
 def test_a_failed_check_is_exit_status_1(cli, small_demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "verify", lambda *_: [demo.Check("rows"), demo.Check("sums", "1 instead of 2")])
+    monkeypatch.setattr(demo, "verify", lambda *_: [demo.DemoCheck("rows"), demo.DemoCheck("sums", "1 instead of 2")])
     result = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--no-changes")
     assert result.status == 1
     assert "FAIL  sums: 1 instead of 2" in result.out
@@ -150,7 +150,7 @@ def changed(some, on_s3):
 @pytest.fixture(scope="module")
 def at(on_s3):
     """Where the table of an outcome is."""
-    return lambda outcome: demo.Place(outcome.table, on_s3.options)
+    return lambda outcome: demo.TableLocation(outcome.table, on_s3.options)
 
 
 @pytest.mark.tier("all")
@@ -178,7 +178,7 @@ def rearranged(changed, s3_server, on_s3):
     """What four processes and OPTIMIZE made of copies of these two tables."""
     copies = {}
     for one in changed:
-        copies[one.level] = demo.Place(s3_server.place(one.level).uri, on_s3.options)
+        copies[one.level] = demo.TableLocation(s3_server.place(one.level).uri, on_s3.options)
         shutil.copytree(s3_server.path(one.table), s3_server.path(copies[one.level].uri))
     return demo_rows.change_rows(copies)
 
@@ -204,26 +204,26 @@ def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, at, som
     assert demo_rows.verify(place, before, dataclasses.replace(outcome, steps=outcome.steps[1:]))[0].problem
     others = [step for step in outcome.steps if (step.statement.who, step.statement.month) != (1, 1)]
     assert demo_rows.verify(place, before, dataclasses.replace(outcome, steps=tuple(others)))[1].problem
-    lost = demo_changes.Conflict(1, "read-file-removed", "ConcurrentDeleteReadException")
+    lost = demo_changes.StatementConflict(1, "read-file-removed", "ConcurrentDeleteReadException")
     assert demo_rows.verify(place, before, dataclasses.replace(outcome, conflicts=(lost,)))[2].problem
 
 
 def test_the_statements_of_the_processes_are_about_different_rows(flights):
     """So the order of these statements makes no difference, and a conflict between them is one too many."""
     january = flights.filter(pc.equal(flights["month"], 1))
-    statements = [demo_rows.Statement(what, who, 1) for who, (what, _) in demo_rows.AIRLINES.items()]
-    changed = january.num_rows - demo_rows.Statement("DELETE", 3, 1).applied(january).num_rows
+    statements = [demo_rows.RowStatement(what, who, 1) for who, (what, _) in demo_rows.AIRLINES.items()]
+    changed = january.num_rows - demo_rows.RowStatement("DELETE", 3, 1).applied(january).num_rows
     assert changed > 500
     forth, back = january, january
     for one, other in zip(statements, reversed(statements), strict=True):
         forth, back = one.applied(forth), other.applied(back)
     assert forth.equals(back)
     assert not forth.equals(january)
-    assert demo_rows.Statement("OPTIMIZE").applied(january).equals(january)
+    assert demo_rows.RowStatement("OPTIMIZE").applied(january).equals(january)
 
 
 def step(version, read_version, what, who=0, month=0):
-    return demo_rows.Step(demo_rows.Statement(what, who, month), version, read_version, 1, ())
+    return demo_rows.Step(demo_rows.RowStatement(what, who, month), version, read_version, 1, ())
 
 
 @pytest.mark.tier("test")
@@ -261,13 +261,13 @@ def test_a_wrong_row_or_order_is_noticed(changed, at, some):
 
 def outcome_of(level, *changes):
     appends = tuple(demo.Append(1, version, 1, 0) for version in (1, 2, 3, 5, 6))
-    return demo_changes.Outcome(level, "t", appends, changes, 1.0)
+    return demo_changes.ChangesOutcome(level, "t", appends, changes, 1.0)
 
 
 def test_a_change_that_passed_over_appends_comes_before_them():
-    late = demo_changes.Change(demo_changes.UPDATER, 1, 4, 1, 1, (2, 3), ())
-    gone = demo_changes.Change(demo_changes.DELETER, 1, 7, 4, 1, (5, 6), ())
-    last = demo_changes.Change(demo_changes.DELETER, 2, 8, 7, 1, (), ())
+    late = demo_changes.ChangeCommit(demo_changes.UPDATER, 1, 4, 1, 1, (2, 3), ())
+    gone = demo_changes.ChangeCommit(demo_changes.DELETER, 1, 7, 4, 1, (5, 6), ())
+    last = demo_changes.ChangeCommit(demo_changes.DELETER, 2, 8, 7, 1, (), ())
     weak = outcome_of("WriteSerializable", late, gone, last)
     assert weak.serial_order == (1, 4, 2, 3, 7, 5, 6, 8)
     assert weak.passed_over == {4: (2, 3), 7: (5, 6)}
@@ -278,7 +278,7 @@ def test_a_change_that_passed_over_appends_comes_before_them():
 def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, at, some):
     outcome = changed[0]
     first, *others = outcome.changes
-    lost = demo_changes.Conflict(outcome.appends[0].version, "files-added", "ConcurrentAppendException")
+    lost = demo_changes.StatementConflict(outcome.appends[0].version, "files-added", "ConcurrentAppendException")
     broken = dataclasses.replace(outcome, changes=(dataclasses.replace(first, conflicts=(lost,)), *others))
     assert demo_changes.verify(at(outcome), some, broken)[2].problem is not None
 
@@ -320,7 +320,7 @@ def test_the_command_on_s3_shows_what_moved_over_what(cli, small_demo, changed_a
     for level in levels:
         assert f"\n{level}: 36 appends, 24 updates and deletes, " in result.out
         assert f"\n{level}, different rows of the same files: 24 UPDATE, 24 DELETE, " in result.out
-    assert changed_already == [{level: demo.Place(f"{path}-{level.lower()}") for level in levels}] * 2
+    assert changed_already == [{level: demo.TableLocation(f"{path}-{level.lower()}") for level in levels}] * 2
     assert result.out.count("update late, month ") == result.out.count("delete cancelled, month ") == 24
     assert len(re.findall(r"^rows +0 *$", result.out, re.MULTILINE)) == 2
     assert len(re.findall(r"^files, on the same schedule over every 20th flight +\d+", result.out, re.MULTILINE)) == 2
@@ -357,17 +357,17 @@ def no_java(*_arguments):
 def test_without_java_one_line_says_how_to_get_it(monkeypatch, some, tmp_path):
     monkeypatch.setattr(demo, "verify_with_spark", no_java)
     monkeypatch.delenv("CI", raising=False)
-    checks, reason = running._second_opinion(demo.Place(str(tmp_path)), None, some, {})
+    checks, reason = running._second_opinion(demo.TableLocation(str(tmp_path)), None, some, {})
     assert (checks, reason) == ([], "delta-spark needs Java 17 and there is no java here")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(OracleUnavailableError):
-        running._second_opinion(demo.Place(str(tmp_path)), None, some, {})
+        running._second_opinion(demo.TableLocation(str(tmp_path)), None, some, {})
 
 
 def test_delta_spark_reads_the_folder_that_a_store_serves(monkeypatch, some):
     asked = []
     monkeypatch.setattr(demo, "verify_with_spark", lambda *arguments: asked.append(arguments) or [])
-    place = demo.Place("s3://tables/flights")
+    place = demo.TableLocation("s3://tables/flights")
     _, reason = running._second_opinion(place, None, some, {"Serializable": some})
     assert "--spark-folder" in reason
     assert running._second_opinion(place, "/served/flights", some, {"Serializable": some}) == ([], None)

@@ -178,7 +178,7 @@ def test_damaged_bytes_give_the_rows_or_an_error_and_nothing_else(rows, data):
         (b"", "0 bytes"),
         (struct.pack("<iQ", dv.PORTABLE_MAGIC, 2**60), "bitmaps in"),
         (struct.pack("<iQ", 7, 0), "begins with 7"),
-        (struct.pack("<iQ", dv.PORTABLE_MAGIC, 0) + b"x", "behind its end"),
+        (struct.pack("<iQ", dv.PORTABLE_MAGIC, 0) + b"x", "after its end"),
         (struct.pack("<ii", dv.NATIVE_MAGIC, -1), "bitmaps in"),
         (struct.pack("<iii", dv.NATIVE_MAGIC, 1, -5) + bytes(20), "is not -5 bytes"),
         (struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 2**31) + BitMap([1]).serialize(), "beyond 63 bits"),

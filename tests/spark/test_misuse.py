@@ -67,7 +67,7 @@ def readings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: read(u.spark, u.uri, version="yesterday"), WRONG, "ISO 8601"
     yield lambda u: read(u.spark, u.uri, version=True), WRONG, "not True"
     yield lambda u: read(u.spark, u.uri, columns="id"), WRONG, "list of names"
-    yield lambda u: read(u.spark, u.uri, columns=[u.f.col("id")]), WRONG, "columns is a list of names"
+    yield lambda u: read(u.spark, u.uri, columns=[u.f.col("id")]), WRONG, "columns must be a list of names"
     yield lambda u: read(u.spark, u.uri, columns=["id", "ID"]), WRONG, "twice"
     yield lambda u: read(u.spark, u.uri, columns=["nope"]), COLUMN, "columns: id, s"
     yield lambda u: read(u.spark, u.uri, filter=u.f.col("id") > 1), WRONG, "SQL text, not Column"
@@ -92,10 +92,14 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: write(u.df, u.uri, mode="upsert"), WRONG, "'error', 'ignore', 'append', 'overwrite'"
     yield lambda u: write(u.df, u.new, partition_by="nope"), COLUMN, "cannot partition"
     yield lambda u: write(u.df, u.new, partition_by=["id", "s"]), WRONG, "every column"
-    yield lambda u: write(u.df, u.new, partition_by=u.f.col("s")), WRONG, "partition_by is a list of names"
+    yield lambda u: write(u.df, u.new, partition_by=u.f.col("s")), WRONG, "partition_by must be a list of names"
     yield lambda u: write(u.df, u.uri, mode="append", partition_by="s"), WRONG, "partitioned by"
     yield lambda u: write(u.df, u.uri, mode="append", predicate="id = 1"), WRONG, 'mode="overwrite"'
-    yield lambda u: write(u.df, u.uri, mode="overwrite", predicate=u.f.col("id") == 1), WRONG, "predicate is a text"
+    yield (
+        lambda u: write(u.df, u.uri, mode="overwrite", predicate=u.f.col("id") == 1),
+        WRONG,
+        "predicate must be a string",
+    )
     yield (
         lambda u: write(u.df, u.uri, mode="overwrite", predicate="id = 1"),
         errors.ConstraintViolationError,
@@ -117,13 +121,13 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
         ("null", "all void"),
     ):
         yield lambda u, kind=kind: write(u.spark.sql(f"select {kind} as v"), u.new), TYPE, named
-    yield lambda u: write(u.df, u.new, app_id="job", app_version="1"), WRONG, "app_version is a whole number"
+    yield lambda u: write(u.df, u.new, app_id="job", app_version="1"), WRONG, "app_version must be an integer"
     yield lambda u: write(u.df, u.uri, mode="append", app_id="job"), WRONG, "go together"
     yield lambda u: write(u.df, u.new, configuration={"delta.nope": "1"}), WRONG, "no table property"
     yield lambda u: write(u.df, u.new, cluster_by="id", partition_by="s"), WRONG, "no partition columns"
-    yield lambda u: write(u.df, u.new, target_file_size="1MB"), WRONG, "target_file_size is a whole number"
+    yield lambda u: write(u.df, u.new, target_file_size="1MB"), WRONG, "target_file_size must be an integer"
     yield lambda u: write(u.df, u.new, commit_properties={"user_metadata": "x"}), WRONG, "CommitProperties"
-    yield lambda u: write(u.df, u.new, commit_properties=CommitProperties(user_metadata=5)), WRONG, "is a text"  # type: ignore[arg-type]
+    yield lambda u: write(u.df, u.new, commit_properties=CommitProperties(user_metadata=5)), WRONG, "must be a string"  # type: ignore[arg-type]
     yield lambda u: write(u.df, u.uri, mode="append", isolation="Snapshot"), WRONG, "none of WriteSerializable"
     yield lambda u: write(u.df, u.uri, mode="append", reads_target=99), VERSION, "no version 99"
     yield lambda u: write(u.df, u.uri, mode="append", reads_target="newest"), WRONG, "reads_target"

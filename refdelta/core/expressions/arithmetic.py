@@ -1,6 +1,6 @@
-"""Arithmetic as Spark's ANSI mode has it: the types of its results, and what they are.
+"""Arithmetic in Spark's ANSI mode: the types of results, and their values.
 
-What does not fit its type is an error, and so is a division by zero, of floats too.
+A result that does not fit its type is an error, and so is a division by zero, of floats too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _decimal_result(op: str, left: DataType, right: DataType) -> DecimalType:
 
 
 def adjusted(precision: int, scale: int) -> DecimalType:
-    """A decimal type of at most 38 digits; digits behind the point give way, all but six."""
+    """A decimal type of at most 38 digits; digits after the decimal point are reduced, to six at least."""
     if precision <= MAX_PRECISION:
         return DecimalType(precision, scale)
     whole = precision - scale

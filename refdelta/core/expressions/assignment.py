@@ -1,7 +1,7 @@
-"""Storing a value in a column of another type: Spark's store assignment as UPDATE and MERGE have it.
+"""Storing a value in a column of another type: Spark's store assignment in UPDATE and MERGE.
 
-What has an ANSI cast may be stored, and fails for the rows whose value does not fit. Structs are stored field by field
-where their fields have the same names.
+A value with an ANSI cast to the type may be stored, and fails for rows whose value does not fit. Structs are stored
+field by field if their fields have the same names.
 """
 
 from __future__ import annotations

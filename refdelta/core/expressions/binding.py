@@ -209,9 +209,9 @@ def _comparison(op: str, left: Value, right: Value) -> Predicate:
 
 
 def _of_one_length(sides: tuple[Value, ...], scope: Scope) -> tuple[Value, ...]:
-    """What is compared, with char(n) columns and the constants they are compared with padded to the longest of all.
+    """The sides of a comparison, with char(n) columns and constants padded to the longest of all.
 
-    Only where all of it is that: another value is compared as it is.
+    Sides of other kinds leave all of them unchanged.
     """
     lengths = [scope.char_length(side) for side in sides]
     if all(length is None for length in lengths):

@@ -22,7 +22,7 @@ UNITS = {
     "millisecond": "millisecond",
     "microsecond": "microsecond",
 }
-"""What date_trunc takes, and what it means by it."""
+"""The units of date_trunc, by their names."""
 
 CLOCK = {
     "day": DAY,

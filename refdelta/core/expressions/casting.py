@@ -135,7 +135,7 @@ def to_decimal(value: Decimal, target: DecimalType) -> Decimal:
 
 
 def round_decimal(value: Decimal, scale: int) -> Decimal:
-    """A number with so many digits behind the point, rounded half away from zero; exact for any size."""
+    """A number with ``scale`` digits after the decimal point, rounded half away from zero; exact for any size."""
     return value.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _EXACT)
 
 
@@ -161,11 +161,11 @@ def to_micros(value: int) -> int:
     return value
 
 
-# --- texts -------------------------------------------------------------------------------------------------------
+# --- strings -----------------------------------------------------------------------------------------------------
 
 
 def to_text(value: Any, source: DataType) -> str:
-    """A value as CAST writes it."""
+    """A value as CAST AS STRING writes it."""
     if source == BOOLEAN:
         return "true" if value else "false"
     if source == DATE:
@@ -178,7 +178,7 @@ def to_text(value: Any, source: DataType) -> str:
         try:
             return bytes(value).decode()
         except UnicodeDecodeError:
-            raise ExpressionError("the bytes are no text") from None
+            raise ExpressionError("the bytes are not UTF-8") from None
     return str(value)
 
 

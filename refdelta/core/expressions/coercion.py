@@ -88,7 +88,7 @@ def _promoted(left: DataType, right: DataType) -> DataType | None:
 
 
 def with_string(left: DataType, right: DataType) -> DataType | None:
-    """What a string and something else become: bigint, double, or the other; None where neither is a string."""
+    """The common type of a string and another type: bigint, double, or the other; None if neither is a string."""
     if STRING not in (left, right):
         return None
     other = right if left == STRING else left

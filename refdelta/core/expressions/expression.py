@@ -40,8 +40,8 @@ class Literal(msgspec.Struct, frozen=True):
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """A value in a wider type, where both sides of something need one. Casts keep the order of values, and nobody
-    writes them: binding puts them in.
+    """A value in a wider type, if both sides of an operator need one. Keeps the order of values; added by binding, not
+    by users.
     """
 
     child: Value
@@ -197,7 +197,7 @@ Expression: TypeAlias = Value | Predicate
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """What a node is made of, one level down."""
+    """The children of a node."""
     match node:
         case And(parts) | Or(parts):
             return parts

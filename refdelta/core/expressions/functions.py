@@ -63,7 +63,7 @@ def _constants(typing: Typing) -> Typing:
         found, gives = typing(name, args)
         for arg in found[1:]:
             if not isinstance(arg, Literal):
-                raise PredicateError(f"{name} takes constants behind its first argument, not {arg}")
+                raise PredicateError(f"{name} takes constants after its first argument, not {arg}")
         return found, gives
 
     return typed
@@ -72,7 +72,7 @@ def _constants(typing: Typing) -> Typing:
 def _pad(name: str, args: tuple[Value, ...]) -> Typed:
     found, gives = _constants(_takes(STRING, INTEGER, STRING, gives=STRING))(name, args)
     count = found[1]
-    # Nobody makes much out of little: a batch of rows has to fit into memory.
+    # Bounds the size of the output: a batch of rows has to fit into memory.
     if isinstance(count, Literal) and count.value is not None and count.value > LONGEST:
         raise PredicateError(f"{name} makes strings of {LONGEST} characters at most here, not {count}")
     return found, gives
@@ -144,7 +144,7 @@ def lpad(text: str, count: int, pad: str = " ") -> str:
 
 
 def rpad(text: str, count: int, pad: str = " ") -> str:
-    """A string of so many characters: cut, or with ``pad`` behind it as often as need be."""
+    """A string of ``count`` characters: cut, or with ``pad`` repeated after it."""
     return text[: max(count, 0)] + _padding(text, count, pad)
 
 
@@ -174,20 +174,18 @@ def _millis_to_micros(_: Call, millis: int) -> int:
 
 
 LONGEST_TEXT = 2**28
-"""So many characters a function makes at most. Nobody makes much out of little: eight calls of ``replace`` in each
-other would else make gigabytes of a line.
+"""The greatest number of characters in the output of a function. Without it eight nested calls of ``replace`` would
+make gigabytes of a line.
 """
 
 
 def _bounded(name: str, characters: int) -> None:
     if characters > LONGEST_TEXT:
-        raise ExpressionError(
-            f"{name} would make a text of {characters:,} characters; at most {LONGEST_TEXT:,} are made"
-        )
+        raise ExpressionError(f"{name} would make a string of {characters:,} characters; the limit is {LONGEST_TEXT:,}")
 
 
 def _concat(_: Call, *values: Any) -> Any:
-    # All of them are computed, even behind a null.
+    # All of them are computed, even after a null.
     if None in values:
         return None
     _bounded("concat", sum(map(len, values)))
@@ -195,7 +193,7 @@ def _concat(_: Call, *values: Any) -> Any:
 
 
 def replace(text: str, old: str, new: str = "") -> str:
-    """The text with each ``old`` in it, from the left, as ``new``; as it is where ``old`` is empty."""
+    """The string with each ``old``, from the left, replaced by ``new``; unchanged if ``old`` is empty."""
     if not old:
         return text
     if len(new) > len(old):
@@ -309,7 +307,7 @@ FUNCTIONS: dict[str, Function] = {
     "ceil": Function((1, 1), arithmetic.whole_types, lambda call, value: arithmetic.whole(call.type, value, math.ceil)),
     "greatest": Function((2, _ANY), _alike, _picked(1), strict=False),
     "least": Function((2, _ANY), _alike, _picked(-1), strict=False),
-    # Those who evaluate know it: an argument behind the first value is not computed.
+    # Evaluation stops at the first value: later arguments are not computed.
     "coalesce": Function(
         (1, _ANY), _alike, lambda _, *values: next((v for v in values if v is not None), None), strict=False
     ),

@@ -9,11 +9,10 @@ from refdelta.errors import PredicateError
 
 
 def like_tokens(pattern: str, escape: str) -> list[str]:
-    """The pattern as characters, with ``%`` and ``_`` as they are where they are wild and escaped as two characters
-    where not.
+    """The pattern as characters. ``%`` and ``_`` are wildcards; as literals they are two characters, with a backslash.
 
     Raises:
-        PredicateError: the escape stands before another character, or at the end.
+        PredicateError: the escape is followed by another character, or ends the pattern.
     """
     tokens: list[str] = []
     rest = iter(pattern)
@@ -29,21 +28,21 @@ def like_tokens(pattern: str, escape: str) -> list[str]:
 
 
 def like_regex(pattern: str, escape: str) -> str:
-    """A regular expression, for RE2, that fully matches what the pattern does."""
+    """A regular expression for RE2 that fully matches the same strings as the pattern."""
     return _regex(like_tokens(pattern, escape))
 
 
 def like_matches(text: str, pattern: str, escape: str) -> bool:
-    """Whether a text is like the pattern, in time that grows with the product of their lengths and no faster.
+    """Whether a string matches the pattern, in time at most proportional to the product of their lengths.
 
-    A regular expression of Python's, which goes back, takes the number of ``%`` into the exponent.
+    A backtracking regular expression, as in Python, would be exponential in the number of ``%``.
     """
     first, *more = _pieces(pattern, escape)
     found = first[1].match(text)
     if found is None or not more:
         return found is not None and found.end() == len(text)
     place = found.end()
-    # Where a piece between two wildcards is found first leaves most to those behind it.
+    # The first match of a piece between two wildcards leaves most to the following pieces.
     for _, piece in more[:-1]:
         found = piece.search(text, place)
         if found is None:
@@ -55,7 +54,7 @@ def like_matches(text: str, pattern: str, escape: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _pieces(pattern: str, escape: str) -> list[tuple[int, re.Pattern[str]]]:
-    """What stands between the ``%`` of a pattern: how many characters it matches, and which."""
+    """The pieces between the ``%`` of a pattern: the number of characters that each matches, and its expression."""
     pieces: list[list[str]] = [[]]
     for token in like_tokens(pattern, escape):
         if token == "%":  # noqa: S105 - no password

@@ -90,8 +90,8 @@ def parse_date(text: str) -> int:
 def parse_timestamp(text: str, *, zone: bool = True) -> int:
     """Microseconds since 1970-01-01 of a date, a time and, where ``zone`` allows it, an offset.
 
-    A text without offset is taken as UTC; with ``zone=False`` an offset other than ``Z``, which some writers let follow
-    a wall clock, is refused. More than six digits of a second are cut, as Spark cuts them.
+    Without an offset the time is in UTC; with ``zone=False`` an offset other than ``Z``, which some writers add to
+    local times, is refused. More than six digits of a second are cut, as in Spark.
 
     Raises:
         ValueError: it is no timestamp, or one beyond 64 bits.
@@ -222,7 +222,7 @@ def fit_decimal(value: Decimal, target: DecimalType) -> Decimal:
         raise ValueError(f"{value} does not fit into {target}")
     kept = digits + (0,) * shift if shift >= 0 else digits[:shift]
     if shift < 0 and any(digits[shift:]):
-        raise ValueError(f"{value} has more digits behind the point than {target}")
+        raise ValueError(f"{value} has more digits after the decimal point than {target}")
     number = Decimal((sign, kept, -target.scale))
     if len("".join(map(str, kept)).lstrip("0")) > target.precision:
         raise ValueError(f"{value} does not fit into {target}")

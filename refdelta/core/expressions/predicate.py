@@ -1,6 +1,6 @@
-"""What predicates and values are for one row.
+"""The evaluation of predicates and values for one row.
 
-This module is the definition; the tree itself is :mod:`refdelta.core.expressions.expression`. Values are internal
+This module is the reference; the tree itself is :mod:`refdelta.core.expressions.expression`. Values are internal
 values (see :mod:`refdelta.core.expressions.partition_values`), logic is three-valued: True, False, and None for SQL's
 NULL. Floats are ordered as Spark orders them: NaN equals NaN and is above all others. Strings are ordered by their
 UTF-8 bytes. The columnar twins are ``engine/expressions/evaluate`` (rows) and ``engine/scan/skipping`` (files).
@@ -197,7 +197,7 @@ def evaluate(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
 
 
 def possible(predicate: Predicate, known: Mapping[str, Any]) -> frozenset[bool | None]:
-    """What the predicate can be for rows of which only some columns are known.
+    """The possible values of a predicate for rows of which only some columns are known.
 
     Args:
         predicate: any.
@@ -253,7 +253,7 @@ def value_of(value: Value, row: Mapping[str, Any]) -> Any:
                     return value_of(found, row)
             return value_of(otherwise, row)
         case Call("coalesce", args):
-            # What stands behind the first value is not computed.
+            # Arguments after the first value are not computed.
             return next((found for found in (value_of(arg, row) for arg in args) if found is not None), None)
         case Call():
             return _called(value, row)

@@ -1,4 +1,4 @@
-"""Where the names in an expression are looked up: in one table's schema, or in two under their aliases, as in MERGE."""
+"""The scope of names in an expression: the schema of one table, or of two under their aliases, as in MERGE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refdelta.errors import ColumnNotFoundError, PredicateError
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean.
+    """The relations in which names are looked up.
 
     Attributes:
         relations: schemas by alias; a bound column's path begins with the alias, unless that is empty.

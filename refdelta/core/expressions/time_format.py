@@ -1,7 +1,7 @@
 """Patterns of ``date_format``: the letters of Java's ``DateTimeFormatter`` that Spark takes, in English and in UTC.
 
-A pattern is read into parts, each of which is a text or a field with its form. Letters that Spark refuses are refused
-here, and so are those that name a time zone, optional sections, and the few whose output depends on a locale's data.
+A pattern is parsed into parts, each a literal or a field with its form. Letters that Spark refuses are refused here,
+and so are time zones, optional sections, and the few letters whose output depends on the data of a locale.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "December")  # fmt: skip
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SHORT = 3
-"""So many letters of a month or a day of the week are its short form."""
+"""The length of the short form of a month or a day of the week."""
 
 MOST_DIGITS = {"d": 2, "D": 3, "H": 2, "h": 2, "k": 2, "K": 2, "m": 2, "s": 2, "M": 2, "L": 2, "Q": 2, "q": 2}
-"""The fields that are numbers, and with how many digits at most they may be written; years apart."""
+"""The numeric fields except years, and the greatest number of digits of each."""
 
 _LONGEST = 1_000
-"""So many characters a pattern has at most: each of its parts becomes a column."""
+"""The greatest number of characters in a pattern: each of its parts becomes a column."""
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+", re.DOTALL)
 
@@ -35,9 +35,9 @@ class PatternPart:
     """One part of a pattern.
 
     Attributes:
-        letter: which field; empty for a text.
-        count: how often the letter stands.
-        text: what stands there as it is.
+        letter: the letter of the field; empty for a literal.
+        count: the number of repetitions of the letter.
+        text: the literal.
     """
 
     letter: str

@@ -1,1 +1,1 @@
-"""Whether a file can hold a row for which a predicate is true: statistics, partition values, disjointness."""
+"""Pruning: the files that can hold a row for which a predicate is true, by statistics and partition values."""

@@ -1,7 +1,7 @@
-"""Whether two predicates can be true of one row, as far as that can be told without looking at rows.
+"""Disjointness of two predicates: whether no row can satisfy both, decided without reading rows.
 
-Both are taken apart into alternatives, each a list of conditions of which all must hold. Two alternatives exclude each
-other where some value would have to lie in an empty range, be null and not null, or be below and above another at once.
+Both are split into alternatives, each a conjunction of conditions. Two alternatives exclude each other if a value would
+have to be in an empty range, be null and not null, or be below and above another value at once.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _product(children: Iterable[Predicate]) -> list[tuple[Predicate, ...]] | Non
 
 @dataclass(slots=True)
 class _Range:
-    """What conditions leave of a value."""
+    """The range of a value under conditions."""
 
     whole: bool
     low: Any = None
@@ -161,7 +161,7 @@ def _token(value: Any) -> Any:
 
 
 class _Row:
-    """What conditions that all hold say of a row."""
+    """The ranges and orders of values in a row under a conjunction of conditions."""
 
     def __init__(self) -> None:
         self._ranges: dict[Value, _Range] = {}
@@ -214,7 +214,7 @@ class _Row:
         self._range(value).compare("=" if op == "<=>" else op, constant)
 
     def _range(self, value: Value) -> _Range:
-        """What is known of a value that is not null."""
+        """The range of a value that is not null."""
         self._null(value, null=False)
         return self._ranges[_key(value)]
 
@@ -255,7 +255,7 @@ class _Row:
 
 
 def _key(value: Value) -> Value:
-    """What a condition is about: casts between exact numbers change nothing."""
+    """The value that a condition constrains, without casts between exact numbers, which do not change it."""
     if isinstance(value, Cast) and is_exact(value.type) and is_exact(value.child.type):
         return _key(value.child)
     return value

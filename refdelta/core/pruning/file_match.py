@@ -1,8 +1,8 @@
-"""Whether a file can hold a row for which a predicate is true: by its partition values, then by its statistics.
+"""Matching of a predicate with one file, by its partition values and then by its statistics.
 
-This is the definition, file by file, for the few files that a conflict check looks at; its columnar twin, for whole
-tables, is ``engine/scan/skipping``. Statistics (PROTOCOL.md, "Per-file Statistics") are an aid: what is missing,
-malformed or contradicts itself says nothing, and then anything is possible.
+This is the reference, file by file, for the few files of a conflict check; its columnar twin for whole tables is
+``engine/scan/skipping``. Missing, malformed or contradictory statistics (PROTOCOL.md, "Per-file Statistics") exclude
+nothing.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class FileMatcher:
             return None
 
     def residual(self, known: Mapping[str, Any]) -> Predicate:
-        """What of the predicate is left to ask the statistics of files, once their partition is known: its conditions
-        on nothing but partition columns have become what they are there.
+        """The residual of the predicate in a partition, for the statistics of files: conditions on partition columns
+        only are replaced by their values.
 
         Args:
             known: see :meth:`partition_values`.
@@ -143,7 +143,7 @@ class FileMatcher:
 
 def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
     if isinstance(predicate, And | Or):
-        # What decides by itself, and what decides nothing.
+        # The value that decides the whole, and the neutral one.
         decides, idle = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
         parts = [_residual(child, known) for child in predicate.children]
         left = [part for part in parts if part != idle]
@@ -155,13 +155,11 @@ def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
     try:
         return TRUE if evaluate(predicate, known) is True else FALSE
     except ExpressionError:
-        return TRUE  # whether it fails is for the rows to tell
+        return TRUE  # it may fail, which only its rows decide
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What is known of a value in a file: bounds, None where there are none, and whether some row has null, or another
-    value.
-    """
+    """Knowledge about a value in a file: bounds, None if unknown, and whether a row may have null or a value."""
 
     low: Any = None
     high: Any = None
@@ -292,7 +290,7 @@ def _constant(value: Any) -> _Known:
 
 
 def _moved(known: _Known, function: Callable[[Any], Any]) -> _Known:
-    """What is known under a cast that keeps the order of values."""
+    """The knowledge about a value after a cast that keeps the order of values."""
     try:
         return _Known(function(known.low), function(known.high), known.has_null, known.has_value)
     except ExpressionError:
@@ -314,7 +312,7 @@ def _upper(high: Any, source: StatsSource) -> Any:
     if high is None:
         return None
     if source.type == STRING and high.endswith("\ufffd"):
-        # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
+        # Older Spark cut a string after its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
         # became "?".
         return high[:-1].removesuffix("?") + "\U0010ffff"
     if source.type in _TIMES and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:

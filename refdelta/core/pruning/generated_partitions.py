@@ -1,12 +1,12 @@
-"""What a predicate on a column says of the partition columns that are generated from it.
+"""Predicates on generated partition columns, derived from a predicate on their base column.
 
-A condition bounds the column, and a generation expression that keeps order (``CAST(at AS DATE)``, ``YEAR``,
-``DATE_FORMAT(at, 'yyyy-MM')``, ``DATE_TRUNC``, the beginning of a string, or YEAR, MONTH, DAY and HOUR together) bounds
-what is generated; of a single value any expression does. So a predicate implies another, weaker one on partition
-columns, by which files are left out. In doubt it says nothing.
+A condition bounds the base column, and a generation expression that keeps order (``CAST(at AS DATE)``, ``YEAR``,
+``DATE_FORMAT(at, 'yyyy-MM')``, ``DATE_TRUNC``, the beginning of a string, or YEAR, MONTH, DAY and HOUR together) then
+bounds the generated column; for a single value any expression does. So a predicate implies a weaker one on partition
+columns, by which files are skipped. In doubt nothing is implied.
 
-Times go through the session's time zone on their way to dates and texts, and nobody knows that of the writer. So bounds
-of such expressions are moved by more than any zone is off; what lies between is for statistics to tell.
+Conversions of times to dates and strings use the time zone of the writer's session, which is unknown. So the bounds of
+such expressions are moved by more than any offset; the statistics of files decide between them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _PartitionRange:
 
 
 def implied(predicate: Predicate, generated: Sequence[Generated]) -> Predicate | None:
-    """What holds of the partition columns wherever the predicate is true; None where that is nothing.
+    """The predicate on partition columns that a predicate implies; None if there is none.
 
     Args:
         predicate: bound to the table's schema.
@@ -169,7 +169,7 @@ class _Rules:
     generated: tuple[Generated, ...]
 
     def of_value(self, value: Any) -> Predicate:
-        """What they are where the column has one value, or is null."""
+        """The condition on the generated columns if the base column has this value, or is null."""
         parts = []
         for one in self.generated:
             if value is None or not _knows_zones(one.value):
@@ -179,7 +179,7 @@ class _Rules:
         return conjunction(parts)
 
     def of_range(self, values: _PartitionRange) -> Predicate:
-        """What they are where the column has a value between two."""
+        """The condition on the generated columns if the base column is in this range."""
         single = values.low is not None and values.low == values.high
         exact = self.of_value(values.low) if single else TRUE
         parts = [] if exact == TRUE else [exact]
@@ -238,7 +238,7 @@ def _equals(column: Column, value: Any) -> Predicate:
 
 
 def _moved(bound: Any, kind: DataType, days: int) -> Any:
-    """A date or time so many days later, in so far as there is one."""
+    """A date or time moved by ``days``, within the range of its type."""
     if not days or kind not in _DATES:
         return bound
     if kind == DATE:
@@ -247,7 +247,7 @@ def _moved(bound: Any, kind: DataType, days: int) -> Any:
 
 
 def _evaluated(value: Value, base: Column, constant: Any) -> tuple[Any, bool]:
-    """What an expression makes of a value of its column, and whether that can be told."""
+    """The value of an expression for a value of its base column, and whether it could be computed."""
     row: Any = constant
     for name in reversed(base.path):
         row = {name: row}

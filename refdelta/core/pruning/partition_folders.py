@@ -9,7 +9,7 @@ from typing import Final
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value of a partition column that is null."""
 
-# What Hive and Spark escape in the name of a partition's folder, and NUL, which no file system takes.
+# The characters that Hive and Spark escape in folder names of partitions, and NUL, which no file system allows.
 _HIVE_ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 

@@ -19,10 +19,10 @@ from refdelta.core.table.types import ArrayType, MapType, StructType
 from refdelta.errors import DeltaError
 
 _KEPT = 100_000
-"""How many partitions are remembered."""
+"""The number of partitions in the cache."""
 
 _CLOSED, _OPEN, _ALL = range(3)
-# What a partition says of its rows: none satisfies the predicate, some may, all do.
+# No row of a partition satisfies the predicate, some may, all do.
 
 
 def row_predicate(predicate: Predicate, schema: StructType, partition_columns: Sequence[str]) -> RowPredicate:
@@ -68,10 +68,10 @@ class TablePredicate:
 
     @functools.cached_property
     def undecidable(self) -> str | None:
-        """Why it cannot be asked of single rows.
+        """The reason why it is not evaluated on single rows; None if it is.
 
-        Predicates on structs, arrays and maps are decided by files, as the documentation has it. Those whose value
-        changes from one look to the next are refused when they are parsed.
+        Predicates on structs, arrays and maps are decided by files, as documented. Non-deterministic ones are refused
+        when they are parsed.
         """
         names = sorted(
             {
@@ -83,7 +83,7 @@ class TablePredicate:
         return f"the predicate is on a struct, an array or a map ({', '.join(names)})" if names else None
 
     def candidates(self, files: Sequence[Add]) -> Sequence[Add]:
-        """Those of the files that may match as far as the partitions of files tell which were asked before."""
+        """The files without those in partitions that are known not to match."""
         if not self._closed:
             return files
         closed, keys = self._closed, self._keys(files)
@@ -92,7 +92,7 @@ class TablePredicate:
         return [file for file, partition in zip(files, keys, strict=True) if partition not in closed]
 
     def may_match(self, file: Add | Remove, with_statistics: Callable[[Add], Add] | None = None) -> bool:
-        """By the values of the file's partition, then by its statistics."""
+        """Decide by the values of the file's partition, then by its statistics."""
         if file.partition_values is None:
             return True
         said, known, residual = self._partition(file)
@@ -104,11 +104,11 @@ class TablePredicate:
         return self._matcher.may_match_stats(residual, known, text)
 
     def is_disjoint(self, other: RowPredicate) -> bool:
-        """Whether no row satisfies both, as far as the two predicates tell by themselves."""
+        """Whether no row satisfies both, decided from the two predicates alone."""
         return disjoint(self.predicate, other.predicate if isinstance(other, TablePredicate) else TRUE)
 
     def _partition(self, file: Add | Remove) -> tuple[int, Mapping[str, Any], Predicate]:
-        """What the partition of a file says of its rows, its values, and the residual of the predicate."""
+        """Whether rows in the file's partition match, its partition values, and the residual of the predicate."""
         (key,) = self._keys([file])
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:
@@ -120,7 +120,7 @@ class TablePredicate:
         return self._by_partition[key]
 
     def _keys(self, files: Sequence[Any]) -> list[Any]:
-        """By what the partitions of files are told from each other: the values of the table's partition columns."""
+        """The partitions of files, as values of the partition columns."""
         if len(self._names) == 1:
             (name,) = self._names
             return [file.partition_values.get(name) for file in files]
@@ -133,7 +133,7 @@ class TablePredicate:
         try:
             outcomes = possible(self._matcher.predicate, known)
         except DeltaError:
-            # The predicate fails for this partition; whether it does is for the rows to tell.
+            # The predicate may fail in this partition, which only its rows decide.
             return _ALL, known, TRUE
         if outcomes == {True}:
             return _ALL, known, TRUE

@@ -58,7 +58,7 @@ def truncate_max(value: str, n: int = STRING_PREFIX) -> str | None:
 
 
 class _TwiceError(ValueError):
-    """A key that occurs twice: nobody can tell which one counts."""
+    """A duplicate key, which makes the value ambiguous."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def load_stats(text: str | None) -> Any:
 
 
 def lookup(stats: Any, path: Sequence[str]) -> Any:
-    """What stands at the end of a path of keys, or None."""
+    """The value at a path of keys, or None."""
     for name in path:
         if not isinstance(stats, dict):
             return None
@@ -115,7 +115,7 @@ def _of_json(value: Any, data_type: DataType) -> Any:
     if not isinstance(value, str):
         return None
     if data_type == STRING:
-        value.encode()  # half of a surrogate pair is no text
+        value.encode()  # fails for half of a surrogate pair, which is no character
         return value
     if data_type == DATE:
         return partition_values.parse_date(value)

@@ -1,4 +1,4 @@
-"""Where the statistics of a column are in a file, and what can be made of them (PROTOCOL.md, "Per-file Statistics")."""
+"""The place of a column's statistics in those of a file, and their use (PROTOCOL.md, "Per-file Statistics")."""
 
 from __future__ import annotations
 

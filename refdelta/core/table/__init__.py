@@ -1,1 +1,1 @@
-"""What a table promises: types, features, properties, column mapping, row tracking, other formats."""
+"""The contract of a table: types, features, properties, column mapping, row tracking, other formats."""

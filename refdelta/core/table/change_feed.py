@@ -39,10 +39,10 @@ CHANGE_TYPE: Final = StructField("_change_type", STRING)
 COMMIT_VERSION: Final = StructField("_commit_version", LONG)
 COMMIT_TIMESTAMP: Final = StructField("_commit_timestamp", TIMESTAMP)
 FEED_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-"""What the feed says of each row behind the table's own columns."""
+"""The columns of the feed after the columns of the table."""
 
 FOLDER: Final = "_change_data/"
-"""Where change files are."""
+"""The folder of change files."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _deleted(remove: Remove, add: Add | None, version: int) -> list[Change]:
     if size is None or values is None:
         raise InvalidLogError(
             f"version {version} removes {remove.path} without extended file metadata (partition values and size), so "
-            "that nobody can tell which rows it deleted"
+            "the rows that it deleted are unknown"
         )
     only = None if add is None else add.deletion_vector
     return [Change(remove.path, values, size, DELETE, remove.deletion_vector, only)]
@@ -163,7 +163,7 @@ def is_merge_without_changes(operation: object, metrics: Mapping[str, object]) -
 
     Args:
         operation: ``commitInfo.operation``.
-        metrics: ``commitInfo.operationMetrics``, its numbers as texts or not.
+        metrics: ``commitInfo.operationMetrics``, whose numbers may be strings.
     """
     return operation == "MERGE" and all(str(metrics.get(name)) == "0" for name in _ROWS_OF_MERGE)
 
@@ -192,8 +192,8 @@ def check_compatible(then: Metadata, now: Metadata, version: int) -> None:
     if problem is not None:
         raise SchemaMismatchError(
             f"the changes of version {version} cannot be read with the schema of the version that is read: {problem}. "
-            "Read the versions before such a change and those behind it apart, the former with a table that is loaded "
-            "at their last version"
+            "Read the versions before and after such a change separately, the former with a table that is loaded at "
+            "their last version"
         )
 
 

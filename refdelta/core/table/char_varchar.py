@@ -1,12 +1,12 @@
-"""char(n) and varchar(n): strings to the log, whose lengths Spark notes in the metadata of the column.
+"""char(n) and varchar(n): strings in the log, whose lengths Spark records in the metadata of the column.
 
-The note is the type of the whole column as SQL writes it, so ``array<varchar(5)>`` stands at a column of arrays. It is
-no part of PROTOCOL.md; a writer that passes over it would store what Spark promised its users not to find.
+The recorded value is the SQL type of the whole column, such as ``array<varchar(5)>``. It is not part of PROTOCOL.md; a
+writer that ignores it would store values that Spark does not allow.
 
-Whoever reads a ``char(n)`` finds n characters, whatever is stored: files and partition values of other writers may lack
-the spaces. So they are padded where they are read, at every depth (:func:`padding_of`), and the bounds that statistics
-give are widened to the padded values (:func:`padded_upper`). In a comparison of a column with constants or with another
-``char`` column, the shorter side is padded once more (:mod:`refdelta.core.expressions.binding`); nothing else is.
+A ``char(n)`` value is read with n characters. Files and partition values of other writers may lack the spaces, so
+values are padded when they are read, at every depth (:func:`padding_of`), and the bounds in statistics are widened to
+the padded values (:func:`padded_upper`). In a comparison of a column with constants or with another ``char`` column,
+the shorter side is padded too (:mod:`refdelta.core.expressions.binding`); in other comparisons it is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTE = "__CHAR_VARCHAR_TYPE_STRING"
 _NESTED = re.compile(r"(struct|array|map)<")
 _FIELD = re.compile(r"(?:`((?:[^`]|``)+)`|([^`:<>,]+)):")
 _PLAIN = re.compile(r"(?:[^<>,()]|\([^()]*\))+")
-# A collation may stand behind it.
+# A collation may follow.
 _LENGTH = re.compile(r"(char|varchar)\((\d{1,10})\)(?: collate \S+)?", re.IGNORECASE)
 
 
@@ -100,14 +100,14 @@ def char_length(schema: StructType, path: tuple[str, ...]) -> int | None:
 
 
 def padded(text: str, length: int) -> str:
-    """A string as it is read from a ``char(length)``."""
+    """A string, padded as a ``char(length)``."""
     return text.ljust(length)
 
 
 def padded_upper(bound: str, length: int) -> str:
-    """What no string that is at most ``bound`` is above when it is padded.
+    """An upper bound of the padded forms of all strings that are at most ``bound``.
 
-    Spaces push a string behind those that go on with a character below the space.
+    Padding moves a string after those that continue with a character below the space.
     """
     longest = padded(_BELOW_SPACE.sub("", bound), length)
     return max(bound, longest, key=str.encode)
@@ -117,7 +117,7 @@ _BELOW_SPACE = re.compile("[\x00-\x1f].*", re.DOTALL)
 
 
 LONGEST = 2**15 - 1
-"""So many characters strings are padded to at most: an array of them holds 2 GiB, and a batch has 65,536 rows."""
+"""The greatest length to which strings are padded: an Arrow array holds 2 GiB, and a batch has 65,536 rows."""
 
 
 def _longest(lengths: Lengths | None) -> int:

@@ -19,8 +19,8 @@ _PREFIX: Final = "string collate "
 
 
 def compared_as(item: StructField) -> DataType:
-    """The type of a column for whoever compares its values: its own, but of one with a collation a type that is no
-    string's and has the collation's name in it.
+    """The type of a column in comparisons: its own type, or with a collation a type that is not string and has the name
+    of the collation.
     """
     name = _collation(item) if item.type == STRING else None
     return item.type if name is None else PrimitiveType(_PREFIX + name)

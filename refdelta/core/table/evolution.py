@@ -36,7 +36,7 @@ TYPE_CHANGES = "delta.typeChanges"
 # Where the preview of type widening noted the version of a change; the accepted feature does not.
 _VERSION = "tableVersion"
 
-# Parquet holds these as one and the same type, so a column may pass from one to the next with its files as they are.
+# Parquet stores these as the same type, so a column may change from one to another without rewriting its files.
 _SMALL_INTEGERS = (BYTE, SHORT, INTEGER)
 
 Changes = Literal["silent", "recorded", "refused"]
@@ -180,7 +180,7 @@ def merge_schemas(
 ) -> StructType:
     r"""The table's schema after a write with ``schema_mode="merge"``.
 
-    Columns and nested fields that only ``new`` has are added behind those of ``old``, nullable. A column of both keeps
+    Columns and nested fields that only ``new`` has are added after those of ``old``, nullable. A column of both keeps
     the nullability, the metadata and the spelling of ``old``. It keeps its type too, with exceptions, as in
     delta-spark: of byte, short and integer the wider one stays, and void gives way to any type. Where changes are
     recorded, a column grows with the data to any wider type but from integers to doubles and decimals, which have
@@ -189,7 +189,7 @@ def merge_schemas(
     Args:
         old: the table's schema.
         new: the data's.
-        changes: what becomes of a byte or short column that must grow: its type changes ``silent``\ly, as in a table
+        changes: the handling of a byte or short column that must grow: its type changes ``silent``\ly, as in a table
             without type widening, or is ``recorded`` in the field's metadata (PROTOCOL.md, "Type Change Metadata"),
             or is ``refused``.
         version: what each change that is recorded notes as its version; see :func:`with_type_changes`.

@@ -1,8 +1,8 @@
-"""Table features: what a table may need, and what of it this engine has (PROTOCOL.md, "Table Features").
+"""Table features, and the support of this engine for each (PROTOCOL.md, "Table Features").
 
-A feature is one row of :data:`REGISTRY`. What a table *supports* stands in its protocol; what it *uses* (``active``) is
-seen in its metadata. A writer must honour a feature from the moment it is supported, but for most of them there is
-nothing to honour until it is active; ``write`` says which.
+A feature is one row of :data:`REGISTRY`. The protocol of a table has the features that it *supports*; its metadata
+shows which of them are *active*. A writer must honour a feature as soon as it is supported, but most of them have no
+effect until they are active; ``write`` has the difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 
 
 class ActivationFacts(msgspec.Struct, frozen=True):
-    """What a table's metadata says of the features that it uses.
+    """The parts of a table's metadata that activate features.
 
     Attributes:
         configuration: its properties.
@@ -97,8 +97,8 @@ class Feature(msgspec.Struct, frozen=True):
         active: whether a table's metadata uses it.
         preview: the name that it had before it was accepted. A table under that name is not given this one.
         drop: how it goes from a protocol again. ``plain``: from one version to the next. ``history``: readers need it
-            for the versions before. ``never``: nobody drops it.
-        hint: why not, where the name alone does not say it.
+            for the versions before. ``never``: it cannot be dropped.
+        hint: the reason for missing support, if the name is not enough.
     """
 
     name: str
@@ -358,5 +358,5 @@ def can_write(name: str, facts: ActivationFacts) -> bool:
 
 
 def hints(names: Iterable[str]) -> str:
-    """Why these features are not supported, where their names do not say it."""
+    """The reasons why these features are not supported, without features whose names are enough."""
     return "; ".join(sorted({REGISTRY[name].hint for name in names if name in REGISTRY and REGISTRY[name].hint}))

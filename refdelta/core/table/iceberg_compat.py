@@ -1,8 +1,7 @@
-"""What a table promises that can be read as Iceberg's too (PROTOCOL.md, "Iceberg Compatibility V1", "... V2").
+"""Requirements of tables that can be read as Iceberg tables (PROTOCOL.md, "Iceberg Compatibility V1", "... V2").
 
-How its files are written follows from that: partition columns are in them (:mod:`refdelta.engine.parquet.layout`),
-what is in arrays and maps has ids (:mod:`refdelta.core.table.column_mapping`), every file its number of rows, and
-times are INT64.
+They apply to data files, too: these have the partition columns (:mod:`refdelta.engine.parquet.layout`), ids for the
+elements of arrays and maps (:mod:`refdelta.core.table.column_mapping`), their number of rows, and times as INT64.
 """
 
 from __future__ import annotations
@@ -74,16 +73,16 @@ def check_compatible(
     *,
     keeps_files: bool = True,
 ) -> None:
-    """Hold what a table is to be to the compatibility that it promises.
+    """Check a new version of a table against the Iceberg compatibility that it has enabled.
 
     Args:
-        features: those of the protocol to come.
-        metadata: the metadata to come.
-        before: the table's own; None for a table to be created.
-        keeps_files: whether it has files that stay as they are.
+        features: the features of the new protocol.
+        metadata: the new metadata.
+        before: the old metadata; None for a table to be created.
+        keeps_files: whether the new version keeps existing files.
 
     Raises:
-        InvalidArgumentError: it could not be read as Iceberg's; what stands against it is named.
+        InvalidArgumentError: it could not be read as an Iceberg table; with the reason.
     """
     version = version_of(metadata.configuration)
     problem = next(_problems(version, features, metadata, before, bound=keeps_files), None)

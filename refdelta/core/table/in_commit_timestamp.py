@@ -1,4 +1,4 @@
-"""Whether a table has in-commit timestamps, and since when (PROTOCOL.md, "In-Commit Timestamps")."""
+"""The start of in-commit timestamps in a table's metadata (PROTOCOL.md, "In-Commit Timestamps")."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def get(configuration: Mapping[str, str], name: str) -> Any:
     row = PROPERTIES[name.lower()]
     text = configuration.get(row.name)
     if text is None:
-        # delta-spark stores the names as they are here; other writers may not.
+        # delta-spark stores the names in this spelling; other writers may not.
         text = next((value for key, value in configuration.items() if key.lower() == name.lower()), None)
     if text is None:
         return row.default

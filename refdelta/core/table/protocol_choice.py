@@ -107,8 +107,8 @@ def asked_features(configuration: Mapping[str, str], protocol: Protocol) -> froz
 def upgraded(protocol: Protocol, metadata: Metadata, requested: Iterable[str] = ()) -> Protocol:
     """The protocol that a table needs with this metadata: its own, and what properties and types add.
 
-    No feature is lost. Where one is added, the protocol is written in its lowest form, as delta-spark normalizes it;
-    where none is, it stays as it is. Whether this engine can write the result is :func:`check_writable`'s.
+    No feature is lost. If one is added, the protocol is written in its lowest form, as delta-spark normalizes it;
+    otherwise it is unchanged. :func:`check_writable` checks whether this engine can write the result.
 
     Args:
         protocol: the table's own.

@@ -1,8 +1,8 @@
-"""Row tracking: rows that are told from each other for as long as they live (PROTOCOL.md, "Row Tracking").
+"""Row tracking: stable ids of rows (PROTOCOL.md, "Row Tracking").
 
-A file's rows have default ids, counted from the ``baseRowId`` of its entry, and a default commit version, that of the
-entry; a row that was copied or updated carries its own in two columns of the file that no schema names. A table that
-*supports* row tracking gives ids to all files; one that has it *enabled* also keeps those of rows.
+The rows of a file have default ids, counted from the ``baseRowId`` of its add action, and the default commit version of
+the add. A copied or updated row keeps its values in two columns of its file, which are not in the schema. A table that
+*supports* row tracking assigns ids to all files; one that has it *enabled* also keeps the ids of rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ROW_COMMIT_VERSION: Final = "row_commit_version\n"
 """The columns of a row's id and commit version; the line break keeps any column of a table from having the name."""
 
 ASKED: Final = {"_metadata.row_id": ROW_ID, "_metadata.row_commit_version": ROW_COMMIT_VERSION}
-"""By which names users ask for them, which are those of Spark."""
+"""The names of these columns for users, as in Spark."""
 
 _KIND: Final = "refdelta.rowTracking"
 _PREFIXES: Final = {ID_COLUMN: "_row-id-col-", VERSION_COLUMN: "_row-commit-version-col-"}
 MATERIALIZED: Final = tuple(_PREFIXES.values())
-"""How the columns are called, here and by delta-spark, in which files keep the ids and versions of moved rows."""
+"""The prefixes of the physical names of the columns with ids and versions of moved rows, as in delta-spark."""
 
 
 # --- what a table has ---------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 def hidden_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
-    """The columns in which files of a table carry what rows keep, as fields behind those of its schema.
+    """The columns of data files with the ids and versions of moved rows, as fields after those of the schema.
 
     Args:
         configuration: of a table that has row tracking enabled.
@@ -73,7 +73,7 @@ def hidden_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
 
 
 def asked_columns(configuration: Mapping[str, str]) -> tuple[StructField, ...]:
-    """The same under the names by which users ask for them. Raises as :func:`hidden_columns`."""
+    """The same with the names for users. Raises as :func:`hidden_columns`."""
     hidden = {field.name: field for field in hidden_columns(configuration)}
     return tuple(replace(hidden[inner], name=name) for name, inner in ASKED.items())
 
@@ -90,11 +90,11 @@ def without_hidden(schema: StructType) -> StructType:
 
 
 def named_columns(metadata: Metadata, before: Mapping[str, str] | None = None) -> Metadata:
-    """Metadata that enables row tracking, with names for the two columns; other metadata as it is.
+    """Metadata that enables row tracking, with names for the two columns; other metadata unchanged.
 
     Args:
-        metadata: what a table is to be.
-        before: the properties that it has. Names stay, since files have the columns by them.
+        metadata: the new metadata.
+        before: the old properties, whose names are kept, since existing files have columns of these names.
 
     Raises:
         InvalidArgumentError: row tracking would be enabled and suspended at once; a column has one of the names.

@@ -16,13 +16,13 @@ _PARTS = {ArrayType: ("element",), MapType: ("key", "value")}
 
 
 def find_path(schema: StructType, path: Sequence[str]) -> tuple[Path, DataType]:
-    """What a path leads to, in any case.
+    """Find a column or a part of one by its path, in any case of letters.
 
     Returns:
-        The path as the schema spells it, and the type there.
+        The path in the spelling of the schema, and the type there.
 
     Raises:
-        ColumnNotFoundError: it leads nowhere.
+        ColumnNotFoundError: there is no such column or part.
     """
     found: list[str] = []
     here: DataType = schema

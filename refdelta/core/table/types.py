@@ -41,7 +41,7 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """``precision`` digits (1 to 38), of which ``scale`` stand behind the point."""
+    """``precision`` digits (1 to 38), ``scale`` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -171,7 +171,7 @@ _PRIMITIVES = {
         VARIANT,
     )
 }
-# What old Spark versions wrote for the type of NULL, and for a decimal whose parameters nobody gave.
+# The type of NULL, and of a decimal without parameters, in old versions of Spark.
 _ALIASES: dict[str, DataType] = {"null": VOID, "decimal": DecimalType(10, 0)}
 _SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
@@ -221,7 +221,7 @@ def parse_schema(text: str, *, file: str | None = None, line: int | None = None)
     try:
         parsed = json.loads(text)
         if "\\u" in text:
-            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            json.dumps(parsed, ensure_ascii=False).encode()  # fails for half of a surrogate pair, which is no character
     except UnicodeEncodeError:
         raise InvalidLogError("the table's schema has half of a character in it", file=file, line=line) from None
     except (ValueError, RecursionError) as error:
@@ -241,7 +241,7 @@ def schema_json(schema: StructType) -> str:
 
 
 class _BadSchemaError(Exception):
-    """What is wrong, and at which path; never leaves this module."""
+    """An invalid schema, with its path; it becomes an ``InvalidLogError`` in this module."""
 
 
 def _type_from_json(value: Any, path: str, depth: int) -> DataType:

@@ -259,7 +259,7 @@ def encode(value: Any) -> tuple[bytes, bytes]:
     wall clock.
 
     Raises:
-        TypeError: a value of another type, or a field's name that is no text.
+        TypeError: a value of another type, or a field's name that is not a string.
         ValueError: a number or a time that no variant can hold, or values too deeply nested.
     """
     names = sorted(_names(value, set(), 0), key=str.encode)
@@ -278,7 +278,7 @@ def _names(value: Any, found: set[str], depth: int) -> set[str]:
         raise ValueError(f"a variant nests more than {_DEEPEST} levels deep")
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
-            raise TypeError("the names of a variant's fields are texts")
+            raise TypeError("the names of a variant's fields must be strings")
         found.update(value)
         for part in value.values():
             _names(part, found, depth + 1)

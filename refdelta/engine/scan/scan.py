@@ -305,7 +305,7 @@ def plan_scan(
 
 def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ...]:
     if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns is a list of names, not the text {columns!r}")
+        raise InvalidArgumentError(f"columns must be a list of names, not the string {columns!r}")
     schema = snapshot.schema
     wanted = tuple(
         _of_rows(snapshot, name) if name in ASKED and name not in schema else schema.field(name)
