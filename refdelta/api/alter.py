@@ -38,7 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FILES_AT_ONCE = 20_000
-"""How many files get row ids in one commit: as delta-spark, so that no commit is larger than some megabytes."""
+"""The number of files that get row ids in one commit; same as delta-spark, so that a commit has a few megabytes."""
 
 _TRIES = 10
 
@@ -47,8 +47,15 @@ class Alterations(Generic[R]):
     """The statements of ALTER TABLE. ``DeltaTable.alter`` commits each at once and returns the result of the commit; a
     :class:`~refdelta.api.transaction.WriteTransaction` stages one, takes no options for it, and returns None.
 
-    Every change of properties or of the schema fails the transactions that began before it, as the documentation of
-    write conflicts says. A change that leaves the table as it is commits nothing.
+    A change of properties or of the schema fails the transactions that began before it, as Delta's documentation of
+    write conflicts says. A statement that changes nothing commits nothing.
+
+    Example::
+
+        table.alter.set_table_name("flights")
+        with table.begin() as txn:
+            txn.set_table_description("one row for each flight")
+            txn.commit()
     """
 
     @abstractmethod
@@ -59,24 +66,28 @@ class Alterations(Generic[R]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Run an operation, as the one statement of a transaction."""
+        """Run an operation as the statement of a transaction."""
 
     # --- properties, clustering, constraints, features ---
 
     def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[CommitOptions]) -> R:
-        """Set table properties; the others stay.
+        """Set table properties; other properties do not change.
 
         Args:
-            properties: names and values. ``delta.*`` names are those that exist, others are the user's own.
+            properties: names and values. Names that begin with ``delta.`` must exist; other names are free.
                 ``delta.feature.<name>`` with the value ``supported`` adds a table feature. ``delta.enableRowTracking``
-                gives ids to the rows that are there; of a table of many files that takes several commits.
-                ``delta.columnMapping.mode`` as ``none`` ends a column mapping, and all files are written anew.
+                gives ids to the existing rows, with several commits if the table has many files.
+                ``delta.columnMapping.mode`` with the value ``none`` ends a column mapping and rewrites all files.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
-            InvalidArgumentError: a property that does not exist, or a value that it cannot have.
-            UnsupportedFeatureError: a property asks for a feature that this engine cannot honour; it is named.
+            InvalidArgumentError: a property does not exist, or cannot have this value.
+            UnsupportedFeatureError: a property needs a feature that this engine does not support; the message names it.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableDeletionVectors": "true", "owner": "Ada"})
         """
         return self._alter(options, set_properties, properties)
 
@@ -86,50 +97,66 @@ class Alterations(Generic[R]):
         """Remove table properties, so that each has its default again.
 
         Args:
-            names: of the properties.
-            if_exists: whether to pass over those that the table does not have.
+            names: the names of the properties.
+            if_exists: ignore properties that the table does not have.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             InvalidArgumentError: the table has no such property.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.unset_table_properties(["delta.targetFileSize"], if_exists=True)
         """
         return self._alter(options, unset_properties, names, if_exists=if_exists)
 
     def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[CommitOptions]) -> R:
-        """Change by which columns the table is clustered (CLUSTER BY). By them ``optimize.cluster()`` clusters what
-        comes from now on, and ``optimize.cluster(full=True)`` what is there.
+        """Change the clustering columns of the table (CLUSTER BY).
 
-        Properties stay as they are. A table that is created clustered has deletion vectors and tracks rows, so that
-        ``optimize.cluster()`` never conflicts with UPDATE, DELETE and MERGE; an existing one gets neither here, and no
-        row ids for the files that are there, so it can conflict until ``delta.enableDeletionVectors`` and
-        ``delta.enableRowTracking`` are set, see :meth:`set_table_properties`.
+        ``optimize.cluster()`` then clusters new files by them, and ``optimize.cluster(full=True)`` also the existing
+        ones. Table properties do not change. A table that is created clustered has deletion vectors and row tracking,
+        so that ``optimize.cluster()`` never conflicts with UPDATE, DELETE and MERGE. For an existing table, set
+        ``delta.enableDeletionVectors`` and ``delta.enableRowTracking`` with :meth:`set_table_properties`; without them,
+        clustering can conflict.
 
         Args:
-            columns: up to four, in any case; dots lead into structs, backticks keep a dot in a name. None or an empty
-                list: no columns any more (CLUSTER BY NONE).
+            columns: up to four column names, in any case. Dots separate the fields of structs; backticks quote a name
+                with a dot. None or an empty list removes the clustering columns (CLUSTER BY NONE).
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            InvalidArgumentError: the table is partitioned; too many columns, one named twice, or one of a type without
-                minimum and maximum in the statistics.
+            InvalidArgumentError: the table is partitioned; there are too many columns, one is named twice, or one has a
+                type without minimum and maximum in the statistics.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.cluster_by(["day", "id"])
+            table.optimize.cluster()
         """
         return self._alter(options, cluster_by, columns)
 
     def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[CommitOptions]) -> R:
-        """Add a CHECK constraint: a condition that every row satisfies. The rows that are there are held to it first.
+        """Add a CHECK constraint: a condition that must be true for every row (PROTOCOL.md, "CHECK Constraints").
+
+        The existing rows are checked first.
 
         Args:
-            constraints: its name, which is stored in lower case, and the condition, SQL in Spark's dialect; one.
+            constraints: one entry: the constraint's name, stored in lower case, and its condition, SQL in Spark's
+                dialect.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
-            ConstraintViolationError: rows of the table for which it is false or null.
+            ConstraintViolationError: the condition is false or null for rows of the table.
             PredicateError: the condition cannot be parsed or bound.
-            InvalidArgumentError: there is a constraint of this name.
-            ConcurrentModificationError: another writer's commit conflicts; it may have added a row that breaks it.
+            InvalidArgumentError: there is a constraint of this name already.
+            ConcurrentModificationError: another writer's commit conflicts, for example one that added rows.
+
+        Example::
+
+            table.alter.add_constraint({"positive": "amount >= 0"})
         """
         return self._alter(options, add_constraint, constraints)
 
@@ -137,177 +164,226 @@ class Alterations(Generic[R]):
         """Drop a CHECK constraint.
 
         Args:
-            name: in any case.
-            raise_if_not_exists: whether it is an error that there is none; else nothing is committed then.
+            name: its name, in any case.
+            raise_if_not_exists: raise an error if there is no such constraint; else nothing is committed.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             InvalidArgumentError: the table has no such constraint.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.add_constraint({"positive": "amount >= 0"})
+            table.alter.drop_constraint("positive")
         """
         return self._alter(options, drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
     def set_table_name(self, name: str | None, **options: Unpack[CommitOptions]) -> R:
-        """Name the table.
+        """Set the table's name.
 
         Args:
-            name: its name; None takes it away.
+            name: the name; None removes it.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_name("orders")
         """
         return self._alter(options, set_table_name, name)
 
     def set_table_description(self, description: str | None, **options: Unpack[CommitOptions]) -> R:
-        """Describe the table.
+        """Set the table's description.
 
         Args:
-            description: what it is; None takes that away.
+            description: the description; None removes it.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_description("one row for each order")
         """
         return self._alter(options, set_table_description, description)
 
     def add_feature(
         self, feature: Any, allow_protocol_versions_increase: bool = False, **options: Unpack[CommitOptions]
     ) -> R:
-        """Let the table support a feature, whether or not it uses it (PROTOCOL.md, "Table Features").
+        """Add a feature to the table's protocol, even if the table does not use it (PROTOCOL.md, "Table Features").
 
         Args:
-            feature: a name such as ``deletionVectors``, one of deltalake's ``TableFeatures``, or a list of these. Those
-                that it requires come with it.
-            allow_protocol_versions_increase: whether the protocol may get higher versions, which shuts out older
-                readers and writers.
+            feature: a name such as ``deletionVectors``, one of deltalake's ``TableFeatures``, or a list of these. The
+                features that they require are added, too.
+            allow_protocol_versions_increase: allow higher protocol versions, which exclude older readers and writers.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed; its version is None where the table supports them already.
+            The result of the commit; ``version`` is None if the table supports the features already.
 
         Raises:
-            InvalidArgumentError: a feature that does not exist, or higher versions that were not allowed.
-            UnsupportedFeatureError: a feature that this engine cannot honour.
+            InvalidArgumentError: a feature does not exist, or needs higher versions that are not allowed.
+            UnsupportedFeatureError: this engine does not support a feature.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.add_feature("deletionVectors", allow_protocol_versions_increase=True)
         """
         return self._alter(options, add_feature, feature, raise_versions=allow_protocol_versions_increase)
 
     # --- columns ---
 
     def add_columns(self, fields: Any, **options: Unpack[CommitOptions]) -> R:
-        """Add columns behind those that exist, or fields within structs. The rows that are there have null in them.
+        """Add columns after the existing ones, or fields to structs. They are null in the existing rows.
 
         Args:
-            fields: one field or several, or a schema of them: of refdelta, pyarrow or deltalake. A name with dots is a
-                path into a struct; ``element``, ``key`` and ``value`` lead into arrays and maps. Backticks keep a dot
-                in a name.
+            fields: a field, a list of fields or a schema, of refdelta, pyarrow or deltalake. A name with dots is a path
+                into a struct; ``element``, ``key`` and ``value`` name the parts of arrays and maps; backticks quote a
+                name with a dot.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
-            SchemaMismatchError: a column that exists already, or a name that Delta cannot store.
-            UnsupportedTypeError: an Arrow type that Delta lacks.
-            InvalidArgumentError: a column that is not nullable.
+            SchemaMismatchError: a column exists already, or Delta cannot store its name.
+            UnsupportedTypeError: Delta has no type for an Arrow type.
+            InvalidArgumentError: a column is not nullable.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.add_columns([pa.field("town", pa.string()), pa.field("visits", pa.int32())])
         """
         return self._alter(options, add_columns, fields)
 
     def rename_column(self, column: str, new_name: str, **options: Unpack[CommitOptions]) -> R:
-        """Rename a column, or a field of a struct. No file is written; the table's columns must be mapped.
+        """Rename a column, or a field of a struct. No file is written; the table needs column mapping.
 
         Args:
-            column: its name. Dots lead into structs, and ``element``, ``key`` and ``value`` into arrays and maps;
-                backticks keep a dot in a name.
-            new_name: its own name from now on, without those of what it is in. Any character will do.
+            column: its name. Dots separate the fields of structs; ``element``, ``key`` and ``value`` name the parts of
+                arrays and maps; backticks quote a name with a dot.
+            new_name: the new name of the column or field alone, without a path. Any character is allowed.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            SchemaMismatchError: another one beside it has this name.
+            SchemaMismatchError: another column at the same level has this name.
             InvalidArgumentError: ``delta.columnMapping.mode`` is ``none``, or a constraint or another column is
-                computed from it.
+                computed from the column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+            table.alter.rename_column("amount", "price")
         """
         return self._alter(options, rename_column, column, new_name)
 
     def drop_columns(
         self, columns: Sequence[str] | str, *, if_exists: bool = False, **options: Unpack[CommitOptions]
     ) -> R:
-        """Drop columns, or fields of structs. Their values stay in the files until these are rewritten.
+        """Drop columns, or fields of structs. Their values stay in the data files until these are rewritten.
 
         Args:
-            columns: one or several, named as for :meth:`rename_column`.
-            if_exists: whether to pass over those that the table does not have.
+            columns: one name or several, as for :meth:`rename_column`.
+            if_exists: ignore columns that the table does not have.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            InvalidArgumentError: ``delta.columnMapping.mode`` is ``none``; the column partitions or clusters the
-                table, a constraint or another column is computed from it, or it is the last one.
+            InvalidArgumentError: ``delta.columnMapping.mode`` is ``none``; the column is a partition or clustering
+                column, a constraint or another column is computed from it, or it is the only one left.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+            table.alter.drop_columns(["day"])
         """
         return self._alter(options, drop_columns, columns, if_exists=if_exists)
 
     def change_type(self, column: str, new_type: Any, **options: Unpack[CommitOptions]) -> R:
-        """Give a column a wider type (PROTOCOL.md, "Type Widening"): no file is written, readers convert.
+        """Widen the type of a column (PROTOCOL.md, "Type Widening"). No file is written; readers convert the values.
 
-        Integers become wider integers, and all but ``long`` doubles; integers and decimals become decimals with room
-        for them; floats become doubles, and dates timestamps without zone.
+        Integers can become wider integers or, except ``long``, doubles; integers and decimals can become decimals that
+        hold all of their values; floats can become doubles, and dates timestamps without time zone.
 
         Args:
-            column: named as for :meth:`rename_column`; a path may end with ``element``, ``key`` or ``value``.
-            new_type: a type of Arrow, or the name of one: ``long`` or ``bigint``, ``decimal(12,2)``.
+            column: its name, as for :meth:`rename_column`; a path may end with ``element``, ``key`` or ``value``.
+            new_type: an Arrow type, or the name of a type, such as ``long``, ``bigint`` or ``decimal(12,2)``.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            SchemaMismatchError: it is no wider type than the column's own.
+            SchemaMismatchError: the type is not wider than the column's own.
             InvalidArgumentError: ``delta.enableTypeWidening`` is not set, or a constraint or another column is
-                computed from it.
+                computed from the column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableTypeWidening": "true"})
+            table.alter.change_type("day", "timestamp_ntz")
         """
         return self._alter(options, change_type, column, new_type)
 
     def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[CommitOptions]) -> R:
-        """Say whether a column, or a field of a struct, may be null.
+        """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL).
 
         Args:
-            column: named as for :meth:`rename_column`.
-            nullable: whether it may. Where it may not, the rows that are there are held to it first.
+            column: its name, as for :meth:`rename_column`.
+            nullable: allow nulls. With False, the existing rows are checked first.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            ConstraintViolationError: rows of the table have null in it.
-            ConcurrentModificationError: another writer's commit conflicts; it may have added such a row.
+            ConstraintViolationError: rows of the table have null in the column.
+            ConcurrentModificationError: another writer's commit conflicts, for example one that added rows.
+
+        Example::
+
+            table.alter.set_nullable("id", False)
         """
         return self._alter(options, set_nullable, column, nullable)
 
     def drop_column_not_null(self, column_name: str, **options: Unpack[CommitOptions]) -> R:
-        """Let a column be null: :meth:`set_nullable` by the name that deltalake gives it.
+        """Allow nulls in a column: :meth:`set_nullable` by deltalake's name.
 
         Args:
-            column_name: named as for :meth:`rename_column`.
+            column_name: its name, as for :meth:`rename_column`.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+
+        Example::
+
+            table.alter.set_nullable("id", False)
+            table.alter.drop_column_not_null("id")
         """
         return self.set_nullable(column_name, **options)
 
     def move_column(self, column: str, *, after: str | None = None, **options: Unpack[CommitOptions]) -> R:
-        """Move a column, or a field of a struct, among those beside it.
+        """Change the position of a column, or of a field within its struct.
 
         Args:
-            column: named as for :meth:`rename_column`.
-            after: the one behind which it is to stand; None to have it first.
+            column: its name, as for :meth:`rename_column`.
+            after: the column or field that precedes it then; None makes it the first.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.move_column("day", after="id")
         """
         return self._alter(options, move_column, column, after=after)
 
     def set_default(self, column: str, default: str, **options: Unpack[CommitOptions]) -> R:
-        """Give a column a default: the value that new rows have in it where their writer leaves the column out.
+        """Set a column's default: the value in new rows whose writer leaves the column out (PROTOCOL.md, "Default
+        Columns").
 
         Args:
             column: its name; not a field of a struct.
@@ -316,13 +392,18 @@ class Alterations(Generic[R]):
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            InvalidArgumentError: the column cannot hold that, or is generated.
+            InvalidArgumentError: the column cannot hold the value, or is a generated column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
+            table.alter.set_default("amount", "0.0")
         """
         return self._alter(options, set_default, column, default)
 
     def drop_default(self, column: str, **options: Unpack[CommitOptions]) -> R:
-        """Let a column have no default any more. Where it has none, nothing is committed.
+        """Remove the default of a column. If it has none, nothing is committed.
 
         Args:
             column: its name.
@@ -331,27 +412,39 @@ class Alterations(Generic[R]):
         Raises:
             ColumnNotFoundError: there is no such column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
+            table.alter.set_default("amount", "0.0")
+            table.alter.drop_default("amount")
         """
         return self._alter(options, set_default, column, None)
 
     def set_column_metadata(self, column: str, metadata: Mapping[str, Any], **options: Unpack[CommitOptions]) -> R:
-        """Say something of a column in the schema, such as its ``comment``, which Spark shows.
+        """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows.
 
         Args:
             column: its name, or a path to a field of a struct.
-            metadata: keys and values; other keys stay, and None takes one away.
+            metadata: keys and values; None removes a key, and other keys do not change.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            InvalidArgumentError: a key that engines give a meaning: ``delta.*`` and others.
+            InvalidArgumentError: a key is reserved for engines: ``delta.*`` and others.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_column_metadata("amount", {"comment": "in euro"})
         """
         return self._alter(options, set_column_metadata, column, metadata)
 
     def sync_identity(self, column: str, **options: Unpack[CommitOptions]) -> R:
-        """Let an identity column number rows behind the furthest number that is there: where writers gave numbers
-        themselves, the table's own might be the same. The rows are read. Where nothing changes, nothing is committed.
+        """Set an identity column's high watermark to the furthest number in the table, which is read for it.
+
+        This is needed after writers gave numbers themselves: the table's next numbers might be the same. If the mark
+        does not change, nothing is committed.
 
         Args:
             column: its name.
@@ -359,17 +452,29 @@ class Alterations(Generic[R]):
 
         Raises:
             ColumnNotFoundError: there is no such column.
-            InvalidArgumentError: it is no identity column.
+            InvalidArgumentError: it is not an identity column.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            schema = pa.schema({"id": pa.int64(), "town": pa.string()})
+            table = DeltaTable.create(uri, schema, identity={"id": Identity(always=False)})
+            write_deltalake(table, pa.table({"id": [7], "town": ["Oslo"]}), mode="append")
+            table.alter.sync_identity("id")  # the next number is 8
         """
         return self._alter(options, sync_identity, column)
 
 
 class TableAlterer(Alterations[CommitResult]):
-    """Alters one table, a commit for each change; made by :attr:`refdelta.DeltaTable.alter`.
+    """The statements of ALTER TABLE as commits, one for each call; made by :attr:`refdelta.DeltaTable.alter`.
 
     Args:
         begin: begins a transaction, as :meth:`refdelta.DeltaTable.begin`.
+
+    Example::
+
+        result = table.alter.set_table_name("orders", isolation="Serializable")
+        result.version
     """
 
     def __init__(self, begin: Callable[..., Transaction]):
@@ -387,15 +492,19 @@ class TableAlterer(Alterations[CommitResult]):
             return txn.commit()
 
     def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[CommitOptions]) -> CommitResult:
-        """As :meth:`Alterations.set_table_properties`; row ids for the files that are there come first, in commits of
-        their own.
+        """Same as :meth:`Alterations.set_table_properties`. Row tracking gives ids to the existing files first, in
+        commits of their own.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableRowTracking": "true"})
         """
         if enables(properties):
             self._backfill_row_ids(without_applications(options))
         return super().set_table_properties(properties, **options)
 
     def _backfill_row_ids(self, options: CommitOptions) -> None:
-        """Give row ids to the files of a large table. Where others change files of such a commit, it begins anew."""
+        """Give row ids to the files of a large table. A commit that conflicts is repeated with half as many files."""
         lost = 0
         while True:
             try:
@@ -411,55 +520,68 @@ class TableAlterer(Alterations[CommitResult]):
     def set_domain_metadata(
         self, domain: str, configuration: str | None, **options: Unpack[CommitOptions]
     ) -> CommitResult:
-        """Set or remove a metadata domain of the user's own: a text that the table carries along (PROTOCOL.md, "Domain
-        Metadata"). The table gets the feature ``domainMetadata`` where it lacks it.
-        :meth:`refdelta.api.transaction.WriteTransaction.set_domain_metadata` does it together with other changes.
+        """Set or remove a metadata domain of an application: a named string in the table (PROTOCOL.md, "Domain
+        Metadata").
+
+        The table gets the feature ``domainMetadata`` if it lacks it.
+        :meth:`refdelta.api.transaction.WriteTransaction.set_domain_metadata` does the same together with other changes.
 
         Args:
-            domain: its name, which does not begin with ``delta.``.
-            configuration: what it says; None removes it.
+            domain: its name, which must not begin with ``delta.``.
+            configuration: its value; None removes the domain.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed; its version is None where the domain says so already.
+            The result of the commit; ``version`` is None if the domain has this value already.
 
         Raises:
-            InvalidArgumentError: a domain of the engines, or one that is not there to be removed.
-            ConcurrentTransactionException: another writer has set the same domain meanwhile.
+            InvalidArgumentError: the domain belongs to engines, or is to be removed and does not exist.
+            ConcurrentTransactionException: another writer set the same domain meanwhile.
             ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.alter.set_domain_metadata("app.owner", "Ada")
+            table.alter.set_domain_metadata("app.owner", None)
         """
         return self._alter(options, set_domain, domain, configuration, upgrade=True)
 
     def drop_feature(
         self, feature: Any, *, truncate_history: bool = False, **options: Unpack[CommitOptions]
     ) -> CommitResult:
-        """Take a feature out of the table's protocol, so that those who do not know it can use the table again.
+        """Drop a feature from the table's protocol, so that clients without it can use the table again.
 
-        What the feature has left in the table goes first: properties are unset, and files with deletion vectors are
-        rewritten, or all files where columns were mapped or of other types. Several commits are made. Where readers
-        need the feature for the versions before, checkpoints fence these off, and ``checkpointProtection`` is added,
-        which writers must know; or the versions are removed.
+        The traces of the feature are removed first: properties are unset, and files with deletion vectors are
+        rewritten; all files are rewritten after column mapping or type widening. This takes several commits. If readers
+        need the feature for earlier versions, checkpoints protect these versions, and ``checkpointProtection`` is
+        added, which writers must support; with ``truncate_history``, the earlier versions are removed instead.
 
         Args:
             feature: a name such as ``deletionVectors``, or one of deltalake's ``TableFeatures``.
-            truncate_history: whether the versions that need the feature are removed from the log instead. The first
-                call says how long to wait, a day by default, and the second one drops the feature. It is the only way
-                to drop ``checkpointProtection``.
+            truncate_history: remove the versions that need the feature from the log. The first call raises an error
+                with the time to wait, a day by default, and a call after that time drops the feature. This is the only
+                way to drop ``checkpointProtection``.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What the last commit was.
+            The result of the last commit.
 
         Raises:
-            InvalidArgumentError: the table does not support the feature, needs it for another one, or uses it in a way
-                that only its user can end; nobody drops it; the history is too young to be removed.
+            InvalidArgumentError: the table does not support the feature, needs it for another feature, or uses it in a
+                way that only the user can end; the feature cannot be dropped; the history is too young to be removed.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-            ConcurrentModificationError: other writers go on using it.
+            ConcurrentModificationError: other writers keep using the feature.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+            table.alter.drop_feature("deletionVectors")
         """
         from refdelta.api.drop_feature import drop_feature
 
         if records_applications(options):
             raise InvalidArgumentError(
-                "the version of an application is recorded by one commit, and this takes several"
+                "drop_feature makes several commits, and an application's version is recorded by one: "
+                "leave out app_id and app_transactions"
             )
         return drop_feature(lambda: self._begin(**options), feature, truncate_history=truncate_history)

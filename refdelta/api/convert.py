@@ -1,4 +1,4 @@
-"""``convert_to_deltalake``: a folder of Parquet files becomes a table."""
+"""``convert_to_deltalake``: create a table from a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -35,37 +35,43 @@ def convert_to_deltalake(
     collect_stats: bool = True,
     commit_properties: CommitProperties | None = None,
 ) -> CommitResult:
-    """Make a table of a folder of Parquet files, as CONVERT TO DELTA does. The files stay where they are.
+    """Create a table from a folder of Parquet files (CONVERT TO DELTA). The files are not moved or rewritten.
 
-    The table's schema is that of all files together; every column may be null. Files whose names begin with ``_`` or
-    ``.`` are passed over.
+    The table's schema is the union of the files' schemas; every column is nullable. Files whose names begin with ``_``
+    or ``.`` are ignored.
 
     Args:
-        uri: where the files are.
-        mode: what to do where the table exists: ``error`` or ``ignore``.
+        uri: the folder, which becomes the table's.
+        mode: the behaviour if the table exists: ``error`` or ``ignore``.
         partition_by: the partition columns and their types, in the order of the folders: a
-            :class:`~refdelta.schema.Schema`, anything with ``__arrow_c_schema__``, or a mapping of names to Delta's
-            names of types, such as ``{"year": "integer"}``. Columns that are named alone are strings.
-        partition_strategy: ``hive`` for folders such as ``year=2026``, which is what None means; ``directory`` for the
-            values alone.
+            :class:`~refdelta.schema.Schema`, anything with ``__arrow_c_schema__``, or a mapping of column names to
+            Delta's type names, such as ``{"year": "integer"}``. A list of names makes string columns.
+        partition_strategy: ``hive`` for folders such as ``year=2026``; ``directory`` for folders such as ``2026``. None
+            is ``hive``.
         name: the table's name.
-        description: its description.
-        configuration: its table properties.
-        storage_options: what the store needs.
-        collect_stats: whether the files are read, so that each has bounds of its columns by which queries skip it.
-            Otherwise only their footers are.
-        commit_properties: how to commit, and what to note in the commit.
+        description: the table's description.
+        configuration: table properties.
+        storage_options: options of the store.
+        collect_stats: read the files to collect the minimum and maximum of their columns, by which queries skip files.
+            Otherwise only footers are read.
+        commit_properties: notes in the commit, and limits of its retries.
 
     Returns:
-        What was committed; its version is None where the table exists and the mode is ``ignore``. Metrics:
+        The result of the commit; ``version`` is None if the table exists and the mode is ``ignore``. Metrics:
         ``num_converted_files``, ``num_added_rows``.
 
     Raises:
         TableAlreadyExistsError: the table exists and the mode is ``error``.
-        InvalidArgumentError: there is no file, or the folders do not fit the partition columns.
-        DataFileError: a file that is not Parquet, or has a type that Delta lacks; it is named.
-        SchemaMismatchError: files whose columns do not go together.
+        InvalidArgumentError: the folder has no Parquet file, or its folders do not fit the partition columns.
+        DataFileError: a file is not Parquet, or has a type that Delta lacks; the message names the file.
+        SchemaMismatchError: the schemas of the files cannot be merged.
         ProtocolChangedException: another writer created the table meanwhile.
+
+    Example::
+
+        pq.write_table(rows, Path(uri, "part-0.parquet"))
+        convert_to_deltalake(uri)
+        DeltaTable(uri).count()
     """
     if mode not in ("error", "ignore"):
         raise InvalidArgumentError(f"mode is one of 'error', 'ignore', not {mode!r}")
@@ -76,7 +82,7 @@ def convert_to_deltalake(
     if has_log(store):
         if mode == "ignore":
             return CommitResult(version=None)
-        raise TableAlreadyExistsError(f"there is a table at {store.uri}")
+        raise TableAlreadyExistsError(f"there is a table at {store.uri}; mode='ignore' keeps it")
     with Transaction(store, None, commit_properties=commit_properties) as txn:
         convert(
             txn,

@@ -1,17 +1,17 @@
-"""DROP FEATURE: first what a feature has left in the table goes, then the feature itself, from the protocol.
+"""DROP FEATURE: remove the traces of a feature from the table, then the feature from the protocol.
 
-Readers need not know a feature for writers: it goes from one version to the next. For one that readers must know, the
-versions before the last still have its traces, and whoever cannot read these must not come to them:
+A writer feature can be dropped at once. After the drop of a reader-writer feature, earlier versions still have its
+traces, so readers without the feature must not replay these versions. There are two ways:
 
-* By ``checkpointProtection`` (protocol_rfcs/checkpoint-protection.md), which is added: checkpoints that anybody can
-  read stand between these versions and the rest, and log cleanup keeps them until all that is before them goes at once.
-  There are three of them, since delta-spark goes back to earlier ones where it cannot read two.
-* By truncating the history: the log of these versions is removed, as soon as they are old enough for nobody to be at
-  work on them. That takes two calls, a day apart unless ``delta.dropFeatureTruncateHistory.retentionDuration`` says
-  otherwise.
+* ``checkpointProtection`` (protocol_rfcs/checkpoint-protection.md) is added. Checkpoints that every client can read
+  separate the earlier versions from the later ones, and log cleanup keeps them until it removes all earlier versions at
+  once. There are three checkpoints, since delta-spark falls back to an earlier one if it cannot read two.
+* The history is truncated: the log of the earlier versions is removed when they are old enough that no transaction
+  still reads them. That takes two calls, a day apart, or as long as
+  ``delta.dropFeatureTruncateHistory.retentionDuration`` says.
 
-What a call does is several commits, each of them whole. The last one rests on all of the table: a writer that brings
-traces back meanwhile makes it begin anew.
+A call makes several commits, and the table is consistent after each. The last one reads the whole table: if another
+writer brings traces back meanwhile, the call begins again.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ _TRIES = 5
 
 
 def drop_feature(begin: Begin, given: Any, *, truncate_history: bool) -> CommitResult:
-    """Take a feature out of a table's protocol.
+    """Drop a feature from a table's protocol; see :meth:`refdelta.api.alter.TableAlterer.drop_feature`.
 
     Args:
         begin: begins a transaction on the newest version.
-        given: the feature.
-        truncate_history: whether the versions that have its traces go, instead of being fenced off.
+        given: the feature: its name, or one of deltalake's ``TableFeatures``.
+        truncate_history: remove the versions that have its traces, instead of protecting their checkpoints.
 
     Returns:
-        What the last of the commits was.
+        The result of the last commit.
 
     Raises:
-        InvalidArgumentError: the table does not support the feature, nobody drops it, or it is still in use in a way
-            that only the user can end; with ``truncate_history``: versions that have its traces are too young, and it
-            says when to call again.
+        InvalidArgumentError: the table does not support the feature, the feature cannot be dropped, or is in use in a
+            way that only the user can end; with ``truncate_history``, versions that have its traces are too young, and
+            the message says when to call again.
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        ConcurrentModificationError: other writers bring it back, again and again.
+        ConcurrentModificationError: other writers brought traces back in each of five attempts.
     """
     return _Drop(begin, given, truncate_history).run()
 
@@ -90,9 +90,13 @@ class _Drop:
         name = to_drop(snapshot, self.given)
         history = REGISTRY[name].drop == "history"
         if self.truncate and not history and name != PROTECTION:
-            raise InvalidArgumentError(f"no version before needs {name}: truncate_history does not apply to it")
+            raise InvalidArgumentError(
+                f"truncate_history does not apply to {name}: readers need not support it; leave truncate_history out"
+            )
         if name == PROTECTION and not self.truncate:
-            raise InvalidArgumentError(f"{name} goes with the versions that it protects: say truncate_history=True")
+            raise InvalidArgumentError(
+                f"{name} is dropped together with the versions that it protects; pass truncate_history=True"
+            )
         removal = REMOVALS[name]
         for attempt in range(1, _TRIES + 1):
             changed = self._clean(name, removal)
@@ -112,7 +116,11 @@ class _Drop:
             return txn.existing
 
     def _clean(self, name: str, removal: Removal) -> bool:
-        """Where the last commit cannot do it by itself: stop the feature's use, and bring its traces away."""
+        """Stop the use of the feature and remove those traces that the last commit cannot remove itself.
+
+        Returns:
+            Whether anything was committed.
+        """
         changed = False
         if removal.stop and used_by_metadata(name, self._newest()):
             self._commit(lambda txn, snapshot: _stop(txn, snapshot, removal))
@@ -132,7 +140,7 @@ class _Drop:
             txn.run("drop_feature", stage)
             return txn.commit()
 
-    # --- fenced off by checkpoints ---
+    # --- protected checkpoints ---
 
     def _fenced(self, name: str, removal: Removal) -> CommitResult:
         for _ in range(_BARRIERS):
@@ -147,7 +155,7 @@ class _Drop:
         snapshot = self._newest()
         write_checkpoint(snapshot.store, snapshot)
 
-    # --- the history goes ---
+    # --- truncated history ---
 
     def _truncated(self, name: str, removal: Removal, changed: bool) -> CommitResult:
         if name != PROTECTION:
@@ -163,9 +171,9 @@ class _Drop:
             traces = changed or history_has_traces(snapshot, name, removal)
         if traces:
             raise InvalidArgumentError(
-                f"{name} is no longer in use, but versions before this one have its traces, and are not old enough to "
-                f"go. Call this again in {wait_ms / 3_600_000:g} hours "
-                "(delta.dropFeatureTruncateHistory.retentionDuration), when nobody can be at work on them any more"
+                f"{name} is no longer in use, but earlier versions have its traces, and are not old enough to be "
+                f"removed. Call this again in {wait_ms / 3_600_000:g} hours "
+                "(delta.dropFeatureTruncateHistory.retentionDuration), when no transaction can still use them"
             )
         return self._downgrade(name, removal)
 
@@ -183,7 +191,7 @@ class _Drop:
                 configuration = {**(metadata.configuration or {}), PROTECTED: str(snapshot.version + 1)}
                 metadata = msgspec.structs.replace(metadata, configuration=configuration)
             check_writable(protocol, metadata)
-            # It rests on there being no trace of the feature, in rows or in domains.
+            # The commit depends on the absence of traces, in rows and in domains.
             txn.read_whole_table()
             txn.read_domains()
             stage_table(txn, snapshot, protocol, metadata)

@@ -14,7 +14,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction.driver import CERTAIN_FAILURES
 
-# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
+# Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 _MOMENT = 2.0
-"""For how many seconds a handle that appends takes what was the newest version for the newest one."""
+"""The age in seconds up to which an append takes the newest version that the handle saw for the newest one."""
 
 
 class Handle:
-    """What :class:`refdelta.DeltaTable` is, whatever is done with the table."""
+    """The state of a :class:`refdelta.DeltaTable`: store and snapshot; it begins the transactions of all statements."""
 
     _store: Store
     _snapshot: Snapshot
     _pinned: bool
-    # What was seen to be the newest version, and when; None where others are known to write.
+    # The version that was last seen to be the newest, and when (monotonic seconds); None if other writers are known.
     _seen: tuple[Snapshot, float] | None = None
 
     @property
     def table_uri(self) -> str:
-        """Where the table is, without credentials."""
+        """The URI of the table's folder, without credentials."""
         return self._store.uri
 
     @property
@@ -49,43 +49,55 @@ class Handle:
 
     @property
     def pinned(self) -> bool:
-        """Whether the handle was made for one version, and is read-only."""
+        """True if the handle was opened at one version, and is read-only."""
         return self._pinned
 
     def version(self) -> int:
-        """The version that this handle sees."""
+        """The version that this handle reads."""
         return self._snapshot.version
 
     def load_as_version(self, version: Version) -> None:
-        """Move the handle to a version or a time, and make it read-only. Where that fails, it stays where it is.
+        """Move the handle to a version or a time, and make it read-only. If that fails, the handle does not change.
 
         Args:
-            version: as the constructor takes it. Errors are those of the constructor, too.
+            version: a version or a time, as the constructor takes it. Errors are those of the constructor.
+
+        Example::
+
+            table.load_as_version(0)
+            table.count()
         """
         from refdelta.transaction.time_travel import snapshot_at
 
         self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version), True, None
 
     def update_incremental(self) -> None:
-        """Move the handle to the newest version, reading only what was committed since; a pinned handle is freed.
+        """Move the handle to the newest version, by reading the commits since; a read-only handle becomes writable.
 
         Raises:
             TableNotFoundError: the table is gone.
-            InvalidLogError: the log breaks the protocol; the handle stays where it is.
-            UnsupportedFeatureError: the table needs a feature by now that this engine cannot read.
+            InvalidLogError: the log breaks the protocol; the handle does not change.
+            UnsupportedFeatureError: the table now needs a feature that this engine cannot read.
+
+        Example::
+
+            write_deltalake(table.table_uri, rows, mode="append")
+            table.update_incremental()
+            table.count()
         """
         self._advance()
         self._pinned = False
 
     def newest_for_writing(self) -> Snapshot:
-        """Move the handle to the newest version, as every verb does first.
+        """Move the handle to the newest version, as each statement does first.
 
-        Raises ``ReadOnlyTableError`` for a pinned one.
+        Raises:
+            ReadOnlyTableError: the handle is pinned to a version.
         """
         if self._pinned:
             raise ReadOnlyTableError(
                 f"this handle is pinned to version {self.version()} and read-only; "
-                f"DeltaTable({self.table_uri!r}) can write"
+                f"open DeltaTable({self.table_uri!r}) to write"
             )
         return self._advance()
 
@@ -96,14 +108,21 @@ class Handle:
         return self._snapshot
 
     def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:
-        """Move the handle to the snapshot that its own commit left behind; ``alone``: nobody else had come first."""
+        """Move the handle to the snapshot after its own commit.
+
+        Args:
+            snapshot: the snapshot after the commit.
+            alone: whether the commit's first attempt succeeded, so that no other writer is known.
+        """
         self._snapshot = snapshot
         self._seen = (snapshot, time.monotonic()) if alone else None
 
     def recent(self) -> tuple[Snapshot, float] | None:
-        """The snapshot that was the newest one a moment ago, by a look at the log or as it is of the handle's own
-        commit, and its age in seconds. None where others write too, where a checkpoint is due, which only a look at the
-        log shows, and on a store of this machine, where a look costs nothing.
+        """The snapshot that was the newest one less than two seconds ago, and its age in seconds.
+
+        It comes from a listing of the log, or from the handle's own commit. None if other writers are known, if a
+        checkpoint is due, since only a listing shows whether there is one already, and on a local store, where a
+        listing is cheap.
         """
         if self._seen is None or self._pinned or not self._store.capabilities.remote:
             return None
@@ -114,7 +133,7 @@ class Handle:
     # --- transactions ---
 
     def begin(self, **options: Unpack[CommitOptions]) -> WriteTransaction:
-        """Begin a transaction by hand, on the newest version. Nothing is visible before its ``commit()``.
+        """Begin a transaction on the newest version. Nothing is visible before its ``commit()``.
 
         Args:
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`: ``isolation``, ``app_id``
@@ -123,7 +142,7 @@ class Handle:
         Raises:
             ReadOnlyTableError: the handle is pinned to a version.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-            InvalidArgumentError: the table records some of several versions of applications, and not all.
+            InvalidArgumentError: the table records some, but not all, of several application versions.
 
         Example::
 
@@ -136,11 +155,11 @@ class Handle:
     def begin_at(
         self, snapshot: Snapshot | None, age: float | None, **options: Unpack[CommitOptions]
     ) -> WriteTransaction:
-        """Begin a transaction on a snapshot that is at hand; the handle follows its commit.
+        """Begin a transaction on a snapshot that is loaded already; after its commit the handle moves to its version.
 
         Args:
-            snapshot: of this table.
-            age: seconds since it was seen to be the newest one; None where that is not known.
+            snapshot: a snapshot of this table.
+            age: seconds since it was seen to be the newest one; None if that is not known.
             options: as for :meth:`begin`.
         """
         from refdelta.api.transaction import WriteTransaction
@@ -150,14 +169,14 @@ class Handle:
     def over_newest(self, write: Callable[[Snapshot, float], CommitResult], *, again: bool) -> CommitResult:
         """Write over the newest version of the table.
 
-        A handle that knew the newest version a moment ago need not look whether it still is the newest: the put of the
-        commit shows it, which over a network saves a round trip. An append depends on nothing that another writer could
-        have changed meanwhile but the table's schema and protocol, and a change of these conflicts; then, as after any
-        other error, the append is repeated over the newest version.
+        If the handle saw the newest version a moment ago, an append does not list the log again: the put of the commit
+        shows whether there is a newer version, and that saves a round trip over a network. An append depends only on
+        the table's schema and protocol, and a concurrent change of these conflicts. Then, as after any other error
+        before the commit, the append is repeated over the newest version.
 
         Args:
-            write: writes over a snapshot whose age in seconds is given.
-            again: whether it is an append that can be repeated.
+            write: writes over a snapshot; its second argument is the snapshot's age in seconds.
+            again: whether ``write`` is an append that can be repeated.
         """
         recent = self.recent() if again else None
         if recent is None:

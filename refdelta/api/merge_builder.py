@@ -1,4 +1,4 @@
-"""The clauses of a MERGE, put together call by call."""
+"""The builder of a MERGE: a method for each kind of clause, and ``execute``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ Result = TypeVar("Result")
 
 
 class TableMerger(Generic[Result]):
-    """A MERGE in the making; made by :meth:`refdelta.DeltaTable.merge` and by a transaction's ``merge``.
+    """The builder of a MERGE; made by :meth:`refdelta.DeltaTable.merge` and by a transaction's ``merge``.
 
-    Clauses are tried in the order of the calls, and the first one whose predicate is true takes the row. Of several
-    clauses of one kind only the last may be without a predicate. Expressions name columns with the aliases of the table
-    and of the source, or without where that leaves no doubt.
+    Clauses are tried in the order of the calls; the first one whose predicate is true applies to the row. Of several
+    clauses of one kind only the last may lack a predicate. Expressions name columns with the alias of the table or of
+    the source; the alias may be left out if only one of the two has such a column.
+
+    Example::
+
+        (
+            table.merge(rows, "s.id = t.id")
+            .when_matched_update({"amount": "s.amount"})
+            .when_not_matched_insert_all()
+            .execute()
+        )
     """
 
     def __init__(self, run: Callable[[tuple[Clause, ...]], Result]):
@@ -25,79 +34,126 @@ class TableMerger(Generic[Result]):
         self._done = False
 
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
-        """Set columns of a row that a row of the source matches.
+        """Update the rows of the table that match a row of the source (WHEN MATCHED THEN UPDATE).
 
         Args:
-            updates: SQL expressions by column, over both rows.
-            predicate: for which of these rows; None for all.
+            updates: by column, an SQL expression over both rows.
+            predicate: a further condition on both rows; None for all matched rows.
+
+        Example::
+
+            merge = table.merge(rows, "s.id = t.id")
+            merge.when_matched_update({"amount": "t.amount + s.amount"}).execute()
         """
         return self._add("matched", "update", predicate, updates)
 
     def when_matched_update_all(self, predicate: str | None = None, except_cols: Sequence[str] | None = None) -> Self:
-        """Set all columns of a row that a row of the source matches to the source's of the same names.
+        """Set all columns of the matched rows to the source's columns of the same names (WHEN MATCHED THEN UPDATE *).
 
         Args:
-            predicate: for which of these rows; None for all.
-            except_cols: columns to leave as they are.
+            predicate: a further condition on both rows; None for all matched rows.
+            except_cols: columns that are not set.
+
+        Example::
+
+            merge = table.merge(rows, "s.id = t.id")
+            merge.when_matched_update_all(predicate="s.day > t.day", except_cols=["name"]).execute()
         """
         return self._add("matched", "update", predicate, None, except_cols)
 
     def when_matched_delete(self, predicate: str | None = None) -> Self:
-        """Delete a row that a row of the source matches."""
+        """Delete the rows of the table that match a row of the source (WHEN MATCHED THEN DELETE).
+
+        Args:
+            predicate: a further condition on both rows; None for all matched rows.
+
+        Example::
+
+            table.merge(rows, "s.id = t.id").when_matched_delete("s.amount = 0").execute()
+        """
         return self._add("matched", "delete", predicate)
 
     def when_not_matched_insert(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
-        """Insert a row for a row of the source that matches none; columns that are not named are null.
+        """Insert a row for each row of the source that matches no row of the table (WHEN NOT MATCHED THEN INSERT).
 
         Args:
-            updates: SQL expressions by column, over the source's row.
-            predicate: for which of these rows; None for all.
+            updates: by column, an SQL expression over the source's row; other columns are null, or have their default.
+            predicate: a further condition on the source's row; None for all of them.
+
+        Example::
+
+            merge = table.merge(rows, "s.id = t.id")
+            merge.when_not_matched_insert({"id": "s.id", "name": "upper(s.name)"}).execute()
         """
         return self._add("not matched", "insert", predicate, updates)
 
     def when_not_matched_insert_all(
         self, predicate: str | None = None, except_cols: Sequence[str] | None = None
     ) -> Self:
-        """Insert a row of the source that matches none, its columns by name.
+        """Insert the rows of the source that match no row of the table, with columns of the same names (WHEN NOT
+        MATCHED THEN INSERT *).
 
         Args:
-            predicate: for which of these rows; None for all.
-            except_cols: columns to leave null.
+            predicate: a further condition on the source's row; None for all of them.
+            except_cols: columns that are not set.
+
+        Example::
+
+            table.merge(rows, "s.id = t.id").when_not_matched_insert_all("s.amount > 0").execute()
         """
         return self._add("not matched", "insert", predicate, None, except_cols)
 
     def when_not_matched_by_source_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
-        """Set columns of a row of the table that no row of the source matches.
+        """Update the rows of the table that no row of the source matches (WHEN NOT MATCHED BY SOURCE THEN UPDATE).
 
         Args:
-            updates: SQL expressions by column, over the table's row.
-            predicate: for which of these rows; None for all.
+            updates: by column, an SQL expression over the table's row.
+            predicate: a further condition on the table's row; None for all of them.
+
+        Example::
+
+            merge = table.merge(rows, "s.id = t.id")
+            merge.when_not_matched_by_source_update({"amount": "0"}, predicate="t.id < 3").execute()
         """
         return self._add("not matched by source", "update", predicate, updates)
 
     def when_not_matched_by_source_delete(self, predicate: str | None = None) -> Self:
-        """Delete a row of the table that no row of the source matches."""
+        """Delete the rows of the table that no row of the source matches (WHEN NOT MATCHED BY SOURCE THEN DELETE).
+
+        Args:
+            predicate: a further condition on the table's row; None for all of them.
+
+        Example::
+
+            table.merge(rows, "s.id = t.id").when_not_matched_by_source_delete("t.amount = 0").execute()
+        """
         return self._add("not matched by source", "delete", predicate)
 
     def add(self, clauses: Iterable[Clause]) -> Self:
-        """Add clauses that another MERGE has put together."""
+        """Add clauses that are built already."""
         self._clauses.extend(clauses)
         return self
 
     def execute(self) -> Result:
-        """Run it.
+        """Run the MERGE.
 
         Returns:
-            What was committed, by :meth:`refdelta.DeltaTable.merge`; None within a transaction, which commits later.
+            The result of the commit, for :meth:`refdelta.DeltaTable.merge`; None within a transaction, which commits
+            later.
 
         Raises:
-            InvalidArgumentError: clauses that SQL does not allow, or a second call.
-            PredicateError: SQL that cannot be parsed or bound.
-            ConstraintViolationError: a row of the table that several rows of the source match; its key is shown.
+            InvalidArgumentError: SQL does not allow these clauses, or ``execute`` was called before.
+            PredicateError: SQL cannot be parsed or bound.
+            ConstraintViolationError: several rows of the source match one row of the table; the message shows its key.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            result = table.merge(rows, "s.id = t.id").when_matched_update_all().execute()
+            result["num_target_rows_updated"]
         """
         if self._done:
-            raise InvalidArgumentError("this MERGE ran already; its source has been read")
+            raise InvalidArgumentError("this MERGE ran already; call merge() again to run another one")
         self._done = True
         return self._run(tuple(self._clauses))
 
@@ -110,9 +166,9 @@ class TableMerger(Generic[Result]):
         except_cols: Sequence[str] | None = None,
     ) -> Self:
         if isinstance(except_cols, str):
-            raise InvalidArgumentError(f"except_cols is a list of names, not {except_cols!r}")
+            raise InvalidArgumentError(f"except_cols must be a list of column names, not the string {except_cols!r}")
         if values is not None and not isinstance(values, Mapping):
-            raise InvalidArgumentError(f"updates is a mapping of columns to SQL, not {values!r}")
+            raise InvalidArgumentError(f"updates must be a mapping of column names to SQL, not {values!r}")
         given: Any = None if values is None else dict(values)
         self._clauses.append(Clause(when, kind, predicate, given, tuple(except_cols or ())))
         return self

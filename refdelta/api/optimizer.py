@@ -1,4 +1,4 @@
-"""``DeltaTable.optimize``: fewer and better files for the same rows."""
+"""``DeltaTable.optimize``: rewrites of data files that change no row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 class TableOptimizer:
-    """Rearranges one table; made by :attr:`refdelta.DeltaTable.optimize`.
+    """OPTIMIZE; made by :attr:`refdelta.DeltaTable.optimize`.
 
-    No data changes, and readers and streams notice nothing. On a table with deletion vectors neither is anybody's
-    DELETE, UPDATE or MERGE in the way, nor is a compaction in theirs (concurrency.md, number 6). The same holds for
-    :meth:`cluster` where the table tracks rows too; :meth:`z_order` may conflict with them.
+    The commits change no data, so streams skip them. On a table with deletion vectors, :meth:`compact` does not
+    conflict with concurrent DELETE, UPDATE and MERGE (concurrency.md, number 6); neither does :meth:`cluster` if the
+    table also tracks rows. :meth:`z_order` can conflict with them.
+
+    Example::
+
+        result = table.optimize.compact(min_file_size=1 << 20)
+        result["numFilesRemoved"]
     """
 
     def __init__(self, begin: Callable[..., WriteTransaction]):
@@ -41,41 +46,45 @@ class TableOptimizer:
         progress: Progress | None = None,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """Put small files together (OPTIMIZE), and rewrite those of which more than one row in twenty is deleted.
+        """Merge small files (OPTIMIZE), and rewrite files of which more than one row in twenty is deleted.
 
-        The files of a partition are put together in the order in which they were written, up to the target size, and
-        rows keep their order. A second run finds nothing to do.
+        The files of a partition are merged in the order in which they were written, up to the target size; rows keep
+        their order. A second run has nothing to do.
 
-        Of a clustered table these are the files that are not clustered yet; it takes :meth:`cluster` to sort them. A
-        clustered file of which many rows are deleted is rewritten by itself, and stays clustered.
+        On a clustered table only the files that are not clustered yet are merged; :meth:`cluster` sorts them. A
+        clustered file with many deleted rows is rewritten alone, and stays clustered.
 
         Args:
-            partition_filters: which partitions: SQL over partition columns, or deltalake's list of conditions.
-            target_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB,
-                the size at which a write here completes a file: what is full already is not written again.
-            max_concurrent_tasks: how many files are put together at once; None for one a processor, at most 4. Each
-                takes some hundred megabytes of memory where files are large.
-            max_spill_size: as for :meth:`z_order`; nothing is sorted here.
-            max_temp_directory_size: likewise.
-            min_commit_interval: commit after so many seconds what is done by then, and go on; 0 for a commit per bin
-                of files. None for one commit of everything.
-            min_file_size: files of so many bytes are left alone, unless many of their rows are deleted; None for the
-                target size.
-            progress: called with the number of bins that are done, and of all.
+            partition_filters: the partitions: SQL over partition columns, or deltalake's list of conditions.
+            target_size: the approximate size of a file in bytes; None for ``delta.targetFileSize``, or 128 MiB if that
+                is not set. Writes complete a file at the same size, so that full files are not rewritten.
+            max_concurrent_tasks: the number of bins that are merged at once; None for one per processor, at most 4.
+                Each takes a few hundred megabytes of memory if files are large.
+            max_spill_size: accepted as for :meth:`z_order`, but not used: nothing is sorted.
+            max_temp_directory_size: accepted as for :meth:`z_order`, but not used.
+            min_commit_interval: commit the finished bins after this many seconds, and continue; 0 for a commit for each
+                bin. None for one commit at the end.
+            min_file_size: files of at least this many bytes are not rewritten, unless many of their rows are deleted;
+                None for the target size.
+            progress: called with the number of finished bins and the number of all bins.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. An ``executor`` decides
-                how many bins are put together at once.
+                how many bins are merged at once.
 
         Returns:
-            What was committed; its version is None where there was nothing to do, and the last one where there were
-            several. Metrics: ``numFilesAdded``, ``numFilesRemoved``, ``filesAdded`` and ``filesRemoved`` (``avg``,
-            ``min``, ``max``, ``totalFiles``, ``totalSize`` in bytes), ``partitionsOptimized``, ``numBatches`` (bins),
+            The result of the last commit; ``version`` is None if there was nothing to do. Metrics, over all commits:
+            ``numFilesAdded``, ``numFilesRemoved``, ``filesAdded`` and ``filesRemoved`` (``avg``, ``min``, ``max``,
+            ``totalFiles``, ``totalSize`` in bytes), ``partitionsOptimized``, ``numBatches`` (bins),
             ``totalConsideredFiles``, ``totalFilesSkipped``, ``preserveInsertionOrder``, ``numDeletionVectorsRemoved``.
 
         Raises:
-            InvalidArgumentError: a filter over columns that are no partition columns, or sizes that are not positive.
+            InvalidArgumentError: a filter uses a column that is not a partition column, or a size is not positive.
             PredicateError: the filter cannot be parsed or bound.
-            ConcurrentModificationError: another writer's commit conflicts; on a table with deletion vectors only one
-                that changed the table itself.
+            ConcurrentModificationError: another writer's commit conflicts; on a table with deletion vectors, only one
+                that changed the table's metadata or protocol.
+
+        Example::
+
+            table.optimize.compact(partition_filters=None, target_size=64 << 20)
         """
         request = Request(
             aim="compact",
@@ -104,28 +113,31 @@ class TableOptimizer:
     ) -> CommitResult:
         """Rewrite all files, with the rows of each partition in the order of a Z-curve (OPTIMIZE ZORDER BY).
 
-        Rows that are near in all of the columns come to lie in the same files, so that a query over any of them skips
-        most files. A partition that does not fit into memory is sorted by way of temporary files. Every run rewrites
-        everything.
+        Rows that are close in all of the columns get into the same files, so that a query over any of them skips most
+        files. A partition that does not fit into memory is sorted with temporary files. Every run rewrites all files.
 
         Args:
-            columns: by which to sort; fields of structs by a path with dots.
-            partition_filters: as for :meth:`compact`, like the arguments that are not named here.
+            columns: the columns to sort by; a field of a struct is a path with dots.
+            partition_filters: see :meth:`compact`.
             target_size: see :meth:`compact`.
-            max_concurrent_tasks: how many partitions are sorted at once.
-            max_spill_size: how many bytes of a partition are sorted in memory; None for 256 MiB.
-            max_temp_directory_size: how many bytes of temporary files sorting a partition may take.
+            max_concurrent_tasks: the number of partitions that are sorted at once.
+            max_spill_size: the number of bytes of a partition that are sorted in memory; None for 256 MiB.
+            max_temp_directory_size: the maximum size of temporary files of a partition, in bytes.
             min_commit_interval: see :meth:`compact`; a bin is a partition.
             progress: see :meth:`compact`.
             options: see :meth:`compact`.
 
         Returns:
-            What was committed, with the metrics of :meth:`compact`.
+            The result of the last commit, with the metrics of :meth:`compact`.
 
         Raises:
-            InvalidArgumentError: a column that does not exist, partitions the table, is a struct, an array or a map,
-                or has no statistics; and as :meth:`compact`.
+            InvalidArgumentError: a column does not exist, is a partition column, is a struct, an array or a map, or has
+                no statistics; and as :meth:`compact`.
             ConcurrentModificationError: another writer's commit conflicts: it changed or removed one of the files.
+
+        Example::
+
+            table.optimize.z_order(["day", "amount"])
         """
         request = Request(
             aim="sort",
@@ -153,33 +165,38 @@ class TableOptimizer:
     ) -> CommitResult:
         """Cluster the files of a clustered table by its clustering columns (OPTIMIZE; liquid clustering).
 
-        Rows that are near in all of these columns come to lie in the same files, along Hilbert's curve. Only files are
-        taken that are not clustered yet, and those of earlier runs that came to less than a hundred times the target
-        size: a second run finds nothing to do. Files that another kind of clustering has made are left to it.
+        Rows that are close in all of these columns get into the same files, along Hilbert's curve. Rewritten are the
+        files that are not clustered yet, and runs of earlier calls of less than a hundred times the target size. A
+        second call has nothing to do. Files that another clustering provider wrote are not touched.
 
-        A clustered table has deletion vectors and tracks rows unless its creator said otherwise. Then this never
-        conflicts with UPDATE, DELETE and MERGE, nor with another rewrite of the same files: rows are followed by their
-        ids, rows that were deleted meanwhile are hidden in the new files, and runs of which another writer has
-        rewritten a file are left out. Finding a row by its id takes about 48 bytes of memory for each row of the new
-        files. Without deletion vectors or without row tracking (``delta.enableRowTracking``) it can conflict.
+        A clustered table has deletion vectors and row tracking by default. Then this never conflicts with UPDATE,
+        DELETE and MERGE, nor with another rewrite of the same files: rows are located by their ids, rows that were
+        deleted meanwhile are hidden in the new files, and a run is left out if another writer rewrote one of its files.
+        Locating rows takes about 48 bytes of memory for each row of the new files. Without deletion vectors or row
+        tracking (``delta.enableRowTracking``), this can conflict.
 
         Args:
-            target_size: as for :meth:`compact`, like the arguments that are not named here.
-            max_concurrent_tasks: how many runs are sorted at once; a run has up to 150 times the target size.
-            max_spill_size: as for :meth:`z_order`.
-            max_temp_directory_size: as for :meth:`z_order`.
+            target_size: see :meth:`compact`.
+            max_concurrent_tasks: the number of runs that are sorted at once; a run has up to 150 times the target size.
+            max_spill_size: see :meth:`z_order`.
+            max_temp_directory_size: see :meth:`z_order`.
             min_commit_interval: see :meth:`compact`; a bin is a run.
-            full: take files as well that were clustered by other columns.
+            full: also rewrite files that were clustered by other columns.
             progress: see :meth:`compact`.
             options: see :meth:`compact`.
 
         Returns:
-            What was committed, with the metrics of :meth:`compact`.
+            The result of the last commit, with the metrics of :meth:`compact`.
 
         Raises:
             InvalidArgumentError: the table has no clustering columns; and as :meth:`compact`.
-            ConcurrentModificationError: another writer's commit conflicts: it changed the table itself; or, where the
-                table has no deletion vectors or tracks no rows, it changed or removed one of the files.
+            ConcurrentModificationError: another writer's commit conflicts: it changed the table's metadata or protocol;
+                or, without deletion vectors or row tracking, it changed or removed one of the files.
+
+        Example::
+
+            table.alter.cluster_by("day")
+            table.optimize.cluster()
         """
         request = Request(
             aim="cluster",
@@ -202,7 +219,12 @@ class TableOptimizer:
         progress: Progress | None = None,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """As :meth:`refdelta.DeltaTable.reorg_purge`."""
+        """Same as :meth:`refdelta.DeltaTable.reorg_purge`, with the further arguments of :meth:`compact`.
+
+        Example::
+
+            table.optimize.purge(min_commit_interval=60)
+        """
         request = Request(
             aim="purge",
             filters=partition_filters,
@@ -215,7 +237,8 @@ class TableOptimizer:
     def _run(self, request: Request, interval: float | dt.timedelta | None, options: CommitOptions) -> CommitResult:
         if interval is not None and records_applications(options):
             raise InvalidArgumentError(
-                "the version of an application is recorded by one commit: no min_commit_interval"
+                "min_commit_interval makes several commits, and an application's version is recorded by one: "
+                "leave out min_commit_interval, or app_id and app_transactions"
             )
         work, results = Work(_seconds(interval)), []
         while work.plan is None or work.left:
@@ -229,5 +252,5 @@ def _seconds(interval: float | dt.timedelta | None) -> float | None:
     if isinstance(interval, dt.timedelta):
         interval = interval.total_seconds()
     if interval is not None and interval < 0:
-        raise InvalidArgumentError(f"min_commit_interval is {interval}; it cannot be negative")
+        raise InvalidArgumentError(f"min_commit_interval is {interval} seconds; it cannot be negative")
     return interval

@@ -1,4 +1,4 @@
-"""What a table is at a version, and its rows: the part of :class:`refdelta.DeltaTable` that changes nothing."""
+"""The metadata and the rows of a table at a version: the part of :class:`refdelta.DeltaTable` that only reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from refdelta import arguments
 from refdelta.api.handle import Handle
 from refdelta.errors import InvalidArgumentError
 
-# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
+# Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 
 class Reading(Handle):
-    """A table that is looked at."""
+    """The methods of a table that read it."""
 
-    # --- what the table is ---
+    # --- metadata ---
 
     def schema(self) -> Schema:
-        """The schema at this version."""
+        """The schema at this version.
+
+        Example::
+
+            [field.name for field in table.schema().fields]
+        """
         from refdelta.schema import Schema
 
         return Schema(self._snapshot.schema)
@@ -35,76 +40,128 @@ class Reading(Handle):
     def metadata(self) -> Metadata:
         """The metaData action: id, name, description, partition_columns, configuration, created_time (milliseconds
         since 1970).
+
+        Example::
+
+            table.metadata().partition_columns
         """
         return self._snapshot.metadata
 
     def protocol(self) -> Protocol:
-        """The protocol action: versions and table features."""
+        """The protocol action: versions and table features (PROTOCOL.md, "Protocol Evolution").
+
+        Example::
+
+            table.protocol().min_writer_version
+        """
         return self._snapshot.protocol
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version that the application ``app_id`` recorded, or None where it recorded none (PROTOCOL.md,
-        "Transaction Identifiers").
+        """The last version that an application recorded, or None if it recorded none (PROTOCOL.md, "Transaction
+        Identifiers").
 
         Args:
-            app_id: its name, as writers give it with ``app_version``.
+            app_id: the application's id, which its writers give with ``app_version``.
+
+        Example::
+
+            write_deltalake(table, rows, mode="append", app_id="nightly", app_version=7)
+            table.transaction_version("nightly")  # 7
         """
         txn = self._snapshot.txns.get(app_id)
         return None if txn is None else txn.version
 
     def domain_metadata(self) -> dict[str, str]:
-        """The metadata domains of the table and what each says (PROTOCOL.md, "Domain Metadata"), those of the engines,
-        whose names begin with ``delta.``, among them.
+        """The metadata domains of the table, by name, with their configurations (PROTOCOL.md, "Domain Metadata").
+
+        Includes the domains of engines, whose names begin with ``delta.``.
+
+        Example::
+
+            table.alter.set_domain_metadata("app.owner", "Ada")
+            table.domain_metadata()["app.owner"]
         """
         return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """One mapping a version, newest first: the fields of its commitInfo and its ``version``; ``timestamp`` in
-        milliseconds since 1970. Versions whose commits were cleaned up are not told any more.
+        """The commits of the table, newest first: a mapping each, with ``version`` and the fields of the commitInfo.
+
+        ``timestamp`` is in milliseconds since 1970. Versions whose commits were cleaned up are missing.
 
         Args:
-            limit: how many at most; None for all.
+            limit: the maximum number of commits; None for all.
 
         Raises:
-            InvalidArgumentError: the limit is no number, or negative.
+            InvalidArgumentError: the limit is not a whole number, or is negative.
             InvalidLogError: a commit breaks the protocol.
+
+        Example::
+
+            table.history(1)[0]["operation"]
         """
         from refdelta.operations.maintenance.history import history
 
         if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
-            raise InvalidArgumentError(f"limit is not negative, but {limit} is")
+            raise InvalidArgumentError(f"limit is {limit}; it cannot be negative")
         return list(history(self._snapshot, limit))
 
     def detail(self) -> dict[str, Any]:
-        """What Spark's DESCRIBE DETAIL shows: id, location, number and size of files, properties, protocol."""
+        """DESCRIBE DETAIL: id, location, number and size of files in bytes, properties, protocol.
+
+        Example::
+
+            table.detail()["size_in_bytes"]
+        """
         from refdelta.operations.maintenance import describe
 
         return describe.detail(self._snapshot)
 
     def files(self) -> pa.Table:
-        """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows."""
+        """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows.
+
+        Example::
+
+            table.files().column("path")
+        """
         from refdelta.operations.maintenance import describe
 
         return describe.files(self._snapshot)
 
     def file_uris(self) -> list[str]:
-        """The live files as full URIs, or as paths where the table is local."""
+        """The live files as full URIs; as paths if the table is local.
+
+        Example::
+
+            import pyarrow.parquet as pq
+
+            pq.read_schema(table.file_uris()[0])
+        """
         from refdelta.operations.maintenance import describe
 
         return describe.file_uris(self._snapshot)
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
-        """The live files with partition values and statistics, in the columns that deltalake gives them.
+        """The live files with partition values and statistics, in the columns that deltalake returns.
 
         Args:
-            flatten: one column a leaf (``min.a``, ``partition.p``) instead of structs.
+            flatten: one column for each leaf (``min.a``, ``partition.p``) instead of structs.
+
+        Example::
+
+            table.get_add_actions(flatten=True).column("max.id")
         """
         from refdelta.operations.maintenance import describe
 
         return describe.add_actions(self._snapshot, flatten=flatten)
 
     def partitions(self) -> list[dict[str, Any]]:
-        """The partitions that have live files, each as a mapping of column to value."""
+        """The partitions that have live files, each as a mapping of column to value.
+
+        Example::
+
+            write_deltalake(uri, rows, partition_by="day")
+            DeltaTable(uri).partitions()[0]["day"]
+        """
         from refdelta.operations.maintenance import describe
 
         return describe.partitions(self._snapshot)
@@ -112,52 +169,71 @@ class Reading(Handle):
     # --- reading ---
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Any = None) -> Scan:
-        """Plan a read: which files, which are pruned and why. Nothing is read yet.
+        """Plan a read: the files to read, and the files that are pruned and why. No data file is opened yet.
 
         Args:
-            columns: names of top-level columns, in the order wanted; None for all. Where the table tracks rows,
-                ``_metadata.row_id`` and ``_metadata.row_commit_version`` are columns, too, but not among all.
-            predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or the list form that deltalake
-                takes. It may look at the row ids in any case. Rows for which it is null are left out.
+            columns: names of top-level columns, in the order of the result; None for all. If the table tracks rows,
+                ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be named, too; None leaves them out.
+            predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or deltalake's list of conditions. It
+                may use the row ids even if ``columns`` does not name them. Rows for which it is null are left out.
 
         Returns:
-            The scan: ``explain()`` says what it reads, ``to_table()``, ``to_batches()`` and the Arrow C stream read it,
-            as often as wanted.
+            The scan. ``explain()`` describes it; ``to_table()``, ``to_batches()`` and the Arrow C stream read it, any
+            number of times.
 
         Raises:
             ColumnNotFoundError: there is no such column.
             PredicateError: the predicate cannot be parsed or bound.
-            DataFileError: when it is read: a file is damaged, or gone (``DataFileNotFoundError``).
+            DataFileError: raised by the read: a file is damaged, or gone (``DataFileNotFoundError``).
+
+        Example::
+
+            scan = table.scan(columns=["id"], predicate="day >= DATE '2026-01-01'")
+            print(scan.explain())
+            scan.to_table()
         """
         from refdelta.engine.scan.scan import plan_scan
 
         return plan_scan(self._snapshot, columns=columns, predicate=predicate)
 
     def to_record_batch_reader(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.RecordBatchReader:
-        """Stream the rows; memory is bounded by a few batches, whatever the size of the table.
+        """Stream the rows. Memory is bounded by a few batches, for tables of any size.
 
         Args:
             columns: as for :meth:`scan`.
-            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
+            filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
+
+        Example::
+
+            for batch in table.to_record_batch_reader(columns=["id"]):
+                batch.num_rows
         """
         return self.scan(columns, filters).to_reader()
 
     def to_pyarrow_table(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-        """All rows as one table, in memory.
+        """All rows as one Arrow table in memory.
 
         Args:
             columns: as for :meth:`scan`.
-            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
+            filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
+
+        Example::
+
+            table.to_pyarrow_table(filters=[("amount", ">", 10.0)])
         """
         return self.scan(columns, filters).to_table()
 
     def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
-        """All rows as a pandas frame.
+        """All rows as a pandas data frame.
 
         Args:
             columns: as for :meth:`scan`.
-            filters: as :meth:`scan` takes its predicate. Errors are those of it, too.
-            options: go to ``pyarrow.Table.to_pandas``, such as ``types_mapper``.
+            filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
+            options: arguments of ``pyarrow.Table.to_pandas``, such as ``types_mapper``.
+
+        Example::
+
+            table.to_pandas(columns=["name", "amount"])
         """
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
 
@@ -171,27 +247,33 @@ class Reading(Handle):
         predicate: Any = None,
         allow_out_of_range: bool = False,
     ) -> pa.RecordBatchReader:
-        """Stream what versions changed, row by row: the table's change data feed (PROTOCOL.md, "Change Data Files").
+        """Stream the row changes of a range of versions: the change data feed (PROTOCOL.md, "Change Data Files").
 
-        Behind the columns of the table are ``_change_type`` (``insert``, ``delete``, ``update_preimage`` and
-        ``update_postimage``), ``_commit_version`` and ``_commit_timestamp``. The rows of a version stand together, in
-        the order of versions.
+        The columns of the table are followed by ``_change_type`` (``insert``, ``delete``, ``update_preimage`` or
+        ``update_postimage``), ``_commit_version`` and ``_commit_timestamp``. Rows are ordered by version.
 
         Args:
-            starting_version: the first version; 0 unless said.
-            ending_version: the last version; the one that this handle sees unless said, or where it is newer.
-            starting_timestamp: a datetime or ISO 8601 string (UTC where it names no zone) in place of a version: the
-                first version is the first that was committed then or later.
-            ending_timestamp: likewise: the last version is the last that was committed by then.
-            columns: names of columns, in the order wanted; None for all.
-            predicate: as :meth:`scan` takes it; it may ask for the three columns, too.
-            allow_out_of_range: whether changes that begin behind the newest version are none, and not an error.
+            starting_version: the first version; None for 0.
+            ending_version: the last version; None, or a newer version than that of this handle, for this handle's.
+            starting_timestamp: in place of ``starting_version``, a datetime or ISO 8601 string (UTC if it names no
+                zone): begin with the first version committed at or after it.
+            ending_timestamp: in place of ``ending_version``: end with the last version committed at or before it.
+            columns: names of columns, in the order of the result; None for all.
+            predicate: as for :meth:`scan`; it may use the three further columns, too.
+            allow_out_of_range: return no rows, instead of an error, for a range that begins after the newest version.
 
         Raises:
-            InvalidArgumentError: an end before the beginning, or a version at which ``delta.enableChangeDataFeed`` was
-                not true.
-            VersionNotFoundError: a version is not there, or no longer.
-            SchemaMismatchError: columns were renamed, dropped or given another type between these versions.
+            InvalidArgumentError: the range ends before it begins, or ``delta.enableChangeDataFeed`` was not true at one
+                of its versions.
+            VersionNotFoundError: a version does not exist, or no longer.
+            SchemaMismatchError: columns were renamed, dropped or given another type within the range.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+            deleted = table.delete("id = 1")
+            changes = table.load_cdf(starting_version=deleted.version).read_all()
+            changes.column("_change_type")
         """
         from refdelta.operations.dml.change_feed import Range, changes
 
@@ -199,7 +281,12 @@ class Reading(Handle):
         return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
     def count(self) -> int:
-        """How many rows the table has: from statistics where all files carry them, else by reading."""
+        """The number of rows: from statistics if every file has them, else by reading.
+
+        Example::
+
+            table.count()
+        """
         return self.scan(columns=[]).count()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

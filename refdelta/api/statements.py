@@ -1,5 +1,5 @@
-"""The statements of :class:`refdelta.DeltaTable`: begin a transaction, run one statement, commit; and VACUUM,
-checkpoints and the cleanup of the log.
+"""The statements of :class:`refdelta.DeltaTable`: each begins a transaction, runs one statement and commits. VACUUM,
+checkpoints and the cleanup of the log are here, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from refdelta import arguments
 from refdelta.api.handle import Handle
 from refdelta.errors import InvalidArgumentError
 
-# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
+# Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Statements(Handle):
-    """A table that is changed."""
+    """The methods of a table that change it."""
 
     def create_write_transaction(
         self,
@@ -39,31 +39,40 @@ class Statements(Handle):
         partition_overwrite: str | None = None,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """Commit data files that are in the table's folder already, without writing any: one commit.
+        """Commit data files that are in the table's folder already, in one commit. No file is written.
 
-        The files are not opened. What they say of themselves is held to the table's schema and partition columns, and
-        believed beyond that. They stay where the commit fails, and can be committed again.
+        The files are not opened: their schema and partition values are compared with the table's, and everything else
+        in ``actions`` is taken as given. If the commit fails, the files stay, and can be committed again.
 
         Args:
             actions: an :class:`refdelta.AddAction` for each file, or deltalake's.
-            mode: ``append``, or ``overwrite`` for files that replace all others.
-            schema: that of the files: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
-            partition_by: the table's partition columns; None not to have them compared.
-            partition_overwrite: as :func:`refdelta.write_deltalake` takes it.
+            mode: ``append``, or ``overwrite`` to replace all other files.
+            schema: the schema of the files: a :class:`~refdelta.schema.Schema`, or anything with
+                ``__arrow_c_schema__``.
+            partition_by: the table's partition columns, which are compared; None skips the comparison.
+            partition_overwrite: as for :func:`refdelta.write_deltalake`.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Raises:
             SchemaMismatchError: the files have other columns or types than the table.
-            InvalidArgumentError: a file that cannot be one of the table: a path that leaves it, other partition
-                columns, statistics that are none.
-            UnsupportedFeatureError: a table whose files name their columns otherwise (column mapping).
+            InvalidArgumentError: a file cannot belong to the table: its path is outside of the folder, it has other
+                partition columns, or its statistics are not valid JSON.
+            UnsupportedFeatureError: the table has column mapping, so its files have other column names.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            write_deltalake(uri, rows)
+            file = Path(uri, "more.parquet")
+            pq.write_table(rows, file)
+            action = AddAction(file.name, file.stat().st_size, {}, int(file.stat().st_mtime * 1000))
+            DeltaTable(uri).create_write_transaction([action], "append", rows.schema)
         """
         from refdelta.operations.write.prepared_files import PreparedFiles
         from refdelta.operations.write.request import WriteRequest
 
         if mode not in ("append", "overwrite"):
-            raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}: the table exists")
+            raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}; the table exists already")
         request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
         files = PreparedFiles(actions, schema)
 
@@ -81,20 +90,26 @@ class Statements(Handle):
     ) -> CommitResult:
         """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
 
-        Rows for which the predicate is null stay, as in SQL. Files that hold other rows too are written anew.
+        Rows for which the predicate is null stay, as in SQL. On a table with deletion vectors the rows are hidden;
+        without, files that also hold other rows are rewritten.
 
         Args:
             predicate: SQL in Spark's dialect; None deletes every row.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            The result of the commit; ``version`` is None if no row matched. Metrics: ``num_added_files``,
             ``num_removed_files``, ``num_deleted_rows``, ``num_copied_rows``.
 
         Raises:
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            result = table.delete("amount > 100 OR name = 'Ada'")
+            result["num_deleted_rows"]
         """
         with self.begin(**options) as txn:
             txn.delete(predicate)
@@ -112,19 +127,24 @@ class Statements(Handle):
         All expressions see the old values. A row whose partition column changes moves to its new partition.
 
         Args:
-            updates: SQL expressions in Spark's dialect by column; a name with dots is a field of a struct.
-            new_values: Python values by column; give one of the two.
-            predicate: SQL; rows for which it is null stay as they are. None updates every row.
+            updates: by column, an SQL expression in Spark's dialect; a name with dots is a field of a struct.
+            new_values: by column, a Python value; give either ``updates`` or ``new_values``.
+            predicate: SQL; rows for which it is null do not change. None updates every row.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed; its version is None where no row matched. Metrics: ``num_added_files``,
+            The result of the commit; ``version`` is None if no row matched. Metrics: ``num_added_files``,
             ``num_removed_files``, ``num_updated_rows``, ``num_copied_rows``.
 
         Raises:
-            PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
-            ConstraintViolationError: a null where the table has none, or a table that is append-only.
+            PredicateError: SQL cannot be parsed or bound, or a column cannot hold its new value.
+            ConstraintViolationError: a null in a column without nulls, or the table is append-only.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            table.update({"amount": "amount * 1.1"}, predicate="day = DATE '2026-01-02'")
+            table.update(new_values={"name": "O'Hara"}, predicate="id = 3")
         """
         with self.begin(**options) as txn:
             txn.update(updates, new_values, predicate)
@@ -139,21 +159,28 @@ class Statements(Handle):
         merge_schema: bool = False,
         **options: Unpack[CommitOptions],
     ) -> TableMerger[CommitResult]:
-        """Begin to put together a MERGE; its ``execute()`` runs it on the newest version, in one commit.
+        """Begin a MERGE: add clauses to the result, then call ``execute()``, which runs it on the newest version, in
+        one commit.
 
         Args:
-            source: rows, as :func:`refdelta.write_deltalake` takes them. All of them are held in memory, of the table
-                only pieces; a Spark DataFrame need not be, with a :class:`refdelta.spark.SparkExecutor`.
-            predicate: ON: which rows of the source match which of the table; SQL in Spark's dialect.
+            source: rows, as :func:`refdelta.write_deltalake` takes them. All rows of the source are held in memory, but
+                only pieces of the table. A Spark DataFrame with a :class:`refdelta.spark.SparkExecutor` is not
+                collected.
+            predicate: the ON condition, which pairs rows of the source with rows of the table; SQL in Spark's dialect.
             source_alias: the name of the source in all expressions.
             target_alias: the name of the table in all expressions.
-            merge_schema: whether the table takes on the columns that only the source has and that a clause sets.
+            merge_schema: add columns to the table that only the source has and that a clause sets.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            The MERGE, to which clauses are added. Metrics of its result: ``num_source_rows``,
-            ``num_target_rows_inserted``, ``num_target_rows_updated``, ``num_target_rows_deleted``,
-            ``num_target_rows_copied``, ``num_output_rows``, ``num_target_files_added``, ``num_target_files_removed``.
+            The builder of the MERGE. Metrics of its result: ``num_source_rows``, ``num_target_rows_inserted``,
+            ``num_target_rows_updated``, ``num_target_rows_deleted``, ``num_target_rows_copied``, ``num_output_rows``,
+            ``num_target_files_added``, ``num_target_files_removed``.
+
+        Example::
+
+            merge = table.merge(rows, "s.id = t.id")
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
         """
         from refdelta.api.merge_builder import TableMerger
         from refdelta.transaction.options import check_options
@@ -169,14 +196,24 @@ class Statements(Handle):
 
     @property
     def alter(self) -> TableAlterer:
-        """Changes of the table's properties and columns."""
+        """ALTER TABLE: changes of properties, columns, constraints and features.
+
+        Example::
+
+            table.alter.add_columns(pa.field("town", pa.string()))
+        """
         from refdelta.api.alter import TableAlterer
 
         return TableAlterer(self.begin)
 
     @property
     def optimize(self) -> TableOptimizer:
-        """Fewer and better files for the same rows: ``optimize.compact()``, ``optimize.z_order(columns)``."""
+        """OPTIMIZE: rewrite files without changing rows.
+
+        Example::
+
+            table.optimize.compact()
+        """
         from refdelta.api.optimizer import TableOptimizer
 
         return TableOptimizer(self.begin)
@@ -188,23 +225,29 @@ class Statements(Handle):
         max_concurrent_tasks: int | None = None,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """Rewrite all files that have deletion vectors, so that deleted rows are in no live file any more (REORG TABLE
-        APPLY (PURGE)). ``vacuum`` then removes the old files.
+        """Rewrite all files that have deletion vectors, so that no live file holds deleted rows (REORG TABLE APPLY
+        (PURGE)). ``vacuum`` then removes the old files.
 
         Args:
-            partition_filters: which partitions: SQL over partition columns, or deltalake's list of conditions.
-            target_size: up to how many bytes files are put together; None for ``delta.targetFileSize``, or else
-                128 MiB.
-            max_concurrent_tasks: how many files are written at once.
+            partition_filters: the partitions: SQL over partition columns, or deltalake's list of conditions.
+            target_size: the size of a new file, in bytes; None for ``delta.targetFileSize``, or 128 MiB if that is not
+                set.
+            max_concurrent_tasks: the number of files written at once.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed, with the metrics of :meth:`refdelta.api.optimizer.TableOptimizer.compact`; its version
-            is None where no file had a vector.
+            The result of the commit, with the metrics of :meth:`refdelta.api.optimizer.TableOptimizer.compact`;
+            ``version`` is None if no file had a deletion vector.
 
         Raises:
-            InvalidArgumentError: a filter over columns that are no partition columns, or sizes that are not positive.
+            InvalidArgumentError: a filter uses a column that is not a partition column, or a size is not positive.
             ConcurrentModificationError: another writer's commit conflicts, as for ``optimize.compact``.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+            table.delete("id = 1")
+            table.reorg_purge()
         """
         return self.optimize.purge(
             partition_filters,
@@ -218,23 +261,29 @@ class Statements(Handle):
         iceberg_compat_version: int = 2,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """Give the table ``icebergCompatV2``, and rewrite its files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
+        """Enable ``icebergCompatV2``, and rewrite the table's files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
 
-        Implements PROTOCOL.md, "Iceberg Compatibility V2": columns are mapped, what is in arrays and maps has ids,
-        files hold the partition columns, and there are no deletion vectors. One commit does it all; it conflicts with
-        everybody who adds or removes files meanwhile. Metadata of Iceberg is not written: engines that do, do it from
+        Implements PROTOCOL.md, "Iceberg Compatibility V2": columns are mapped, the elements of arrays and maps have
+        ids, files hold the partition columns, and there are no deletion vectors. It is one commit, which conflicts with
+        every concurrent commit that adds or removes files. No Iceberg metadata is written; other engines write it from
         such a table.
 
         Args:
             iceberg_compat_version: 2.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. ``isolation`` is always
+                ``Serializable``.
 
         Returns:
-            What was committed; its version is None where the table was such a one already.
+            The result of the commit; ``version`` is None if the table was upgraded already.
 
         Raises:
-            InvalidArgumentError: a table that Iceberg cannot have, such as for a column's type.
-            ConcurrentModificationError: another writer's commit came first.
+            InvalidArgumentError: Iceberg cannot represent the table, for example the type of a column.
+            ConcurrentModificationError: another writer's commit conflicts.
+
+        Example::
+
+            table.reorg_upgrade_uniform()
+            table.metadata().configuration["delta.enableIcebergCompatV2"]
         """
         options["isolation"] = "Serializable"
         with self.begin(**options) as txn:
@@ -248,30 +297,35 @@ class Statements(Handle):
         ignore_missing_files: bool = False,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
-        """Make the table what it was: rows, schema, partition columns and properties of an earlier version, in a new
-        version. Only the log is written.
+        """Restore the rows, schema, partition columns and properties of an earlier version, as a new version. Only the
+        log is written.
 
-        The protocol never loses a feature, and versions that applications have recorded stay. A version that is older
-        than the retention can be restored while its files are there; no VACUUM may run then.
+        The protocol keeps all of its features, and the recorded versions of applications stay. A version older than the
+        retention can be restored as long as its files exist; do not run VACUUM at the same time.
 
         Args:
-            target: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
-                version that was committed by then.
-            ignore_missing_files: whether to restore what is left where files of that version are gone.
+            target: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone), which stands for
+                the last version committed at or before it.
+            ignore_missing_files: restore the remaining files if some files of that version are gone.
             options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
         Returns:
-            What was committed; its version is None where the table is so already. Metrics:
+            The result of the commit; ``version`` is None if the table is in that state already. Metrics:
             ``table_size_after_restore`` (bytes), ``num_of_files_after_restore``, ``num_removed_files``,
             ``num_restored_files``, ``removed_files_size``, ``restored_files_size``; ``numRemovedFile`` and
-            ``numRestoredFile`` as deltalake names two of them.
+            ``numRestoredFile`` are deltalake's names of two of them.
 
         Raises:
             VersionNotFoundError: the table has no such version, or no longer.
-            DataFileNotFoundError: files of that version are gone; it names them.
-            ConstraintViolationError: the table is append-only, and rows would go.
+            DataFileNotFoundError: files of that version are gone; the message names them.
+            ConstraintViolationError: the table is append-only, and rows would be removed.
             UnsupportedFeatureError: the table would need a feature that this engine cannot write.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            table.delete()
+            table.restore(0)
         """
         with self.begin(**options) as txn:
             txn.restore(target, ignore_missing_files=ignore_missing_files)
@@ -291,42 +345,47 @@ class Statements(Handle):
         progress: Progress | None = None,
         executor: Executor | None = None,
     ) -> VacuumResult:
-        """Remove the files that no retained version needs, or tell which these are.
+        """Remove the files that no retained version needs; by default, only list them.
 
-        A version is retained while it was the newest at some time within the retention; what it needs stays: data
-        files, and the files of their deletion vectors. Older versions can no longer be read afterwards. Never removed
-        are files that were written within the retention, as those of writers in flight (by the store's clock), the log,
-        what lies outside of the table's folder or in another table within it, and names that begin with ``_`` or
-        ``.``, at any depth, where they are not Delta's own.
+        A version is retained if it was the newest one at some time within the retention. Its data files and the files
+        of their deletion vectors stay; older versions become unreadable. Never removed are: files written within the
+        retention by the store's clock, since a writer may be about to commit them; the log; files outside of the
+        table's folder, or of another table within it; and names that begin with ``_`` or ``.`` at any depth, except
+        Delta's own.
 
-        By default those files go that the log names as removed, and leftovers that nobody but an engine can have
-        written: files of deletion vectors, ``_change_data``, temporary files of writers that were killed.
-        ``full=True`` takes whatever else is in the table's folder: data files that a killed writer has never
-        committed, and files that strangers put there, which no log can tell apart. (deltalake's default removes the
-        first kind only, and Spark's VACUUM is the full one, its VACUUM LITE this one.)
+        By default, VACUUM removes the files that the log names as removed, and leftovers that only an engine writes:
+        files of deletion vectors, ``_change_data``, and temporary files of killed writers. ``full=True`` also removes
+        all other files of the table's folder: data files that a killed writer never committed, and files of other
+        programs, which cannot be distinguished from these. (deltalake removes only the first kind by default. Spark's
+        VACUUM is the full one, and its VACUUM LITE is the default here.)
 
         Args:
-            retention_hours: the retention in hours; None for the table's ``delta.deletedFileRetentionDuration``, a
-                week unless it is set.
-            dry_run: whether to tell only; then nothing is written to the history either.
-            enforce_retention_duration: whether a retention below the table's is refused. Without it, the caller knows
-                that nobody reads older versions or writes to the table.
-            full: whether files that no entry of the log names are removed too.
-            keep_versions: versions that can be read afterwards, however old.
-            commit_properties: what to note in the two entries of the history, VACUUM START and VACUUM END. They are
-                made only where there is something to remove.
-            progress: called with how many files are removed by now, and how many there are to remove.
-            executor: who removes them; see :meth:`begin`. Which ones, is found out here.
+            retention_hours: the retention in hours; None for the table's ``delta.deletedFileRetentionDuration``, which
+                is one week by default.
+            dry_run: only list the files; nothing is removed, and nothing is written to the log.
+            enforce_retention_duration: refuse a retention shorter than the table's. Pass False only if no program reads
+                older versions or writes to the table.
+            full: also remove files that the log does not name.
+            keep_versions: further versions that stay readable.
+            commit_properties: notes in the two commits VACUUM START and VACUUM END, which are made only if there are
+                files to remove.
+            progress: called with the number of files removed so far, and the number of all files to remove.
+            executor: removes the files; see :meth:`begin`. This process selects them.
 
         Returns:
-            The files that were removed, or would be: a list of keys relative to the table's folder.
+            The files that were removed, or would be removed: a list of keys relative to the table's folder.
 
         Raises:
-            InvalidArgumentError: a retention below the table's, or none at all.
-            VersionNotFoundError: a version to keep cannot be read.
+            InvalidArgumentError: the retention is shorter than the table's, or is not a number.
+            VersionNotFoundError: a version of ``keep_versions`` cannot be read.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write (PROTOCOL.md, "VACUUM
                 Protocol Check").
-            StoreError: the store refused or failed; what was not removed yet stays.
+            StoreError: the store refused or failed; files that are not removed yet stay.
+
+        Example::
+
+            table.vacuum()  # lists the files
+            table.vacuum(retention_hours=720, dry_run=False)
         """
         from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
 
@@ -347,19 +406,23 @@ class Statements(Handle):
         self._follow(snapshot)
         return result
 
-    # --- keeping the log short ---
+    # --- maintenance of the log ---
 
     def create_checkpoint(self, *, top_level: Literal["parquet", "json"] = "parquet") -> None:
         """Write a checkpoint of this version, and point ``_last_checkpoint`` at it (PROTOCOL.md, "Checkpoints").
 
         Args:
-            top_level: the form of its file. ``json`` is for tables with ``delta.checkpointPolicy`` = ``v2`` alone.
+            top_level: the format of its file; ``json`` needs ``delta.checkpointPolicy`` = ``v2``.
 
         Raises:
-            InvalidArgumentError: JSON, and the table's checkpoints are classic; or a version before those whose
-                checkpoints the table protects.
-            InvalidLogError: the version's checksum contradicts the log, so that one of them is damaged.
+            InvalidArgumentError: JSON for a table with classic checkpoints; or the table protects the checkpoints of
+                versions as early as this one.
+            InvalidLogError: the version's checksum contradicts the log, so one of them is damaged.
             UnsupportedFeatureError: the version needs a feature that this engine cannot write.
+
+        Example::
+
+            table.create_checkpoint()
         """
         from refdelta.engine.log.checkpoint_write import write_checkpoint
         from refdelta.engine.log.checksum_check import refuse_contradictions
@@ -377,17 +440,24 @@ class Statements(Handle):
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:
-        """Put the commits of some versions together in one more file, which readers take instead of them (PROTOCOL.md,
-        "Log Compaction Files"). The commits stay. Cheaper than a checkpoint where the table has many files.
+        """Write a log compaction file: the actions of a range of commits in one file, which readers read instead of
+        these commits (PROTOCOL.md, "Log Compaction Files").
+
+        The commits stay. For a table with many files it is cheaper than a checkpoint.
 
         Args:
-            starting_version: the first one; None for the one behind the newest checkpoint.
-            ending_version: the last one; None for the newest.
+            starting_version: the first version; None for the first one after the newest checkpoint.
+            ending_version: the last version; None for the newest.
 
         Raises:
-            VersionNotFoundError: there is no commit of one of them, or not any more.
-            InvalidArgumentError: versions in no order, or commits too large to be held at once.
+            VersionNotFoundError: the log lacks the commit of one of these versions.
+            InvalidArgumentError: the range ends before it begins, or its commits are too large to be held in memory.
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+
+        Example::
+
+            table.delete("id = 1")
+            table.compact_logs(0, table.version())
         """
         from refdelta.engine.log.log_compaction import compact_log
 
@@ -398,10 +468,15 @@ class Statements(Handle):
     def cleanup_metadata(self) -> int:
         """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.
 
-        Returns how many.
+        Returns:
+            The number of files that were removed.
 
         Raises:
             UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+
+        Example::
+
+            table.cleanup_metadata()
         """
         from refdelta.engine.log.cleanup import cleanup_log
         from refdelta.transaction.commit_info import now_ms

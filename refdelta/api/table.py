@@ -1,6 +1,4 @@
-"""``DeltaTable``: how a table is opened, created and cloned. Its reads are in ``reading``, its statements in
-``statements``.
-"""
+"""``DeltaTable``: open, create and clone a table. Its reads are in ``reading``, its statements in ``statements``."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction.location import open_location, with_others
 
-# What a method needs beyond that, it imports: who reads one table shall not wait for the verbs.
+# Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
@@ -32,12 +30,12 @@ class DeltaTable(Reading, Statements):
     """A handle on a Delta table, at one version.
 
     Args:
-        table_uri: where the table is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
-        version: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone) for the last
-            version that was committed by then. A handle that is made so is read-only. None for the newest.
-        storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
-        outside: other folders from which files may be read where the log names them, with the same storage options: of
-            a shallow clone, the table that was cloned. Nothing is written there. Without it, a log that names files
+        table_uri: the table's folder: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
+        version: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone), which stands for
+            the last version committed at or before it. The handle is then read-only. None for the newest version.
+        storage_options: options of the store, by the names of s3fs, adlfs or deltalake.
+        outside: further folders from which files are read if the log names them, with the same storage options; for a
+            shallow clone, the table that was cloned. Nothing is written there. Without it, a log that names files
             outside of the table's folder is refused.
 
     Raises:
@@ -45,6 +43,13 @@ class DeltaTable(Reading, Statements):
         VersionNotFoundError: the table has no such version, or no longer.
         InvalidLogError: the log breaks the protocol.
         UnsupportedFeatureError: the table needs a feature that this engine cannot read.
+
+    Example::
+
+        write_deltalake(uri, rows)
+        table = DeltaTable(uri)
+        table.to_pyarrow_table(columns=["id", "name"], filters="amount > 10")
+        DeltaTable(uri, version=0).version()
     """
 
     def __init__(
@@ -87,31 +92,40 @@ class DeltaTable(Reading, Statements):
         """Create a table without rows.
 
         Args:
-            table_uri: where.
+            table_uri: the table's folder, as the constructor takes it.
             schema: a :class:`~refdelta.schema.Schema`, or anything with ``__arrow_c_schema__``.
-            mode: what to do where the table exists: ``error``, ``ignore``, or ``overwrite``, which replaces it by this
-                one, with other columns and properties, in the same history.
+            mode: the behaviour if the table exists: ``error``, ``ignore``, or ``overwrite``, which replaces its
+                columns, properties and rows, in the same history.
             partition_by: the partition columns, in order.
-            name: its name.
-            description: its description.
-            configuration: its table properties.
-            storage_options: what the store needs.
+            name: the table's name.
+            description: the table's description.
+            configuration: table properties.
+            storage_options: options of the store.
             cluster_by: the clustering columns, as :func:`refdelta.write_deltalake` takes them.
-            generated: of columns, the SQL that their values are made by: of the other columns, and of the column's
-                type. Writers leave them out, or give just these values.
-            defaults: of columns, the SQL of the values that they have where a writer leaves them out.
-            identity: which columns are identity columns, :class:`refdelta.Identity` by name: their type is long, and
-                the table numbers its rows in them. Of two writers at once to such a table, one fails.
-            commit_properties: what to note in the commit.
+            generated: generated columns: by column, an SQL expression over the other columns, of the column's type.
+                Writers leave these columns out, or give exactly these values.
+            defaults: by column, the SQL expression of its value where a writer leaves it out.
+            identity: identity columns: by column, of type long, a :class:`refdelta.Identity`. The table numbers its
+                rows in them. Of two concurrent writers to such a table, one fails.
+            commit_properties: notes in the commit, and limits of its retries.
 
         Raises:
             TableAlreadyExistsError: the table exists and the mode is ``error``.
-            InvalidArgumentError: a column that does not exist, or what ``generated``, ``defaults`` or ``identity`` say
-                of it cannot be.
+            InvalidArgumentError: a column does not exist, or ``generated``, ``defaults`` or ``identity`` declare
+                something that its column cannot be.
             ConstraintViolationError: the table to be replaced is append-only.
-            ProtocolChangedException: another writer created it meanwhile; not where the mode is ``ignore``, which takes
-                that one.
+            ProtocolChangedException: another writer created the table meanwhile. With mode ``ignore``, that table is
+                returned instead.
             ConcurrentModificationError: another writer wrote to the table that is replaced.
+
+        Example::
+
+            table = DeltaTable.create(
+                uri,
+                pa.schema({"id": pa.int64(), "town": pa.string()}),
+                identity={"id": Identity(start=1)},
+            )
+            write_deltalake(table, pa.table({"town": ["Oslo"]}), mode="append")
         """
         from refdelta.operations.write import create as creation
         from refdelta.operations.write import target
@@ -121,13 +135,16 @@ class DeltaTable(Reading, Statements):
 
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(
-                f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; a table without rows has none to append"
+                f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; "
+                "to append rows, call write_deltalake with mode='append'"
             )
         store = open_location(table_uri, storage_options)
         snapshot = None
         if has_log(store):
             if mode == "error":
-                raise TableAlreadyExistsError(f"there is a table at {store.uri}")
+                raise TableAlreadyExistsError(
+                    f"there is a table at {store.uri}; mode='ignore' keeps it, mode='overwrite' replaces it"
+                )
             if mode == "ignore":
                 return cls(table_uri, storage_options=storage_options)
             snapshot = load_snapshot(store)
@@ -158,29 +175,39 @@ class DeltaTable(Reading, Statements):
 
     @classmethod
     def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
-        """The table at ``path``, by the name that delta-spark gives this call.
+        """The table at ``path``: the constructor, by delta-spark's name for it.
 
         Args:
-            path: as the constructor takes it, like the argument that follows. Errors are those of the constructor, too.
-            storage_options: see there.
+            path: the table's folder, as the constructor takes it. Errors are those of the constructor.
+            storage_options: options of the store.
+
+        Example::
+
+            write_deltalake(uri, rows)
+            table = DeltaTable.for_path(uri)
         """
         return cls(path, storage_options=storage_options)
 
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Whether there is a log at this place. Whether it can be read is not looked at.
+        """True if there is a Delta log in this folder. The log is not read, so the table may still be damaged.
 
         Args:
-            table_uri: as the constructor takes it.
-            storage_options: what the store needs.
+            table_uri: the folder, as the constructor takes it.
+            storage_options: options of the store.
 
         Raises:
-            InvalidArgumentError: this is no path and no URI.
-            StoreError: the store cannot be asked, or the place is a file.
+            InvalidArgumentError: it is neither a path nor a URI.
+            StoreError: the store cannot be reached, or the path is a file.
+
+        Example::
+
+            if not DeltaTable.is_deltatable(uri):
+                write_deltalake(uri, rows)
         """
         return has_log(open_location(table_uri, storage_options))
 
-    # --- where the handle stands ---
+    # --- copies ---
 
     def shallow_clone(
         self,
@@ -190,26 +217,32 @@ class DeltaTable(Reading, Statements):
         storage_options: Mapping[str, str] | None = None,
         commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
-        """Make another table that begins as this one is, without a copy of its files: its log names them in place.
+        """Create a table with the rows of this one whose log refers to this table's files (SHALLOW CLONE).
 
-        The two go on apart; rows that are tracked get ids of the clone's own. The clone breaks where VACUUM removes
-        files of this table that it still needs. It is read with ``DeltaTable(target, outside=[this table])``, and by
-        delta-spark as it is.
+        No data file is copied. Later commits to one table do not change the other; tracked rows get new ids in the
+        clone. The clone becomes unreadable if VACUUM removes files of this table that it still needs. Open it with
+        ``DeltaTable(target, outside=[this table])``; delta-spark needs no such option.
 
         Args:
-            target: where the clone is to be. There is no table there yet: a clone takes no other one's place.
-            version: a version of this table, or a time; None for what this handle sees.
-            storage_options: what the clone's store needs; None for nothing.
-            commit_properties: how to commit, and what to note in the commit.
+            target: the clone's folder, which has no table yet.
+            version: a version of this table, or a time; None for the version of this handle.
+            storage_options: options of the clone's store.
+            commit_properties: notes in the commit, and limits of its retries.
 
         Returns:
             A handle on the clone, which reads this table's folder too.
 
         Raises:
-            TableAlreadyExistsError: there is a table already.
+            TableAlreadyExistsError: there is a table at ``target``.
             VersionNotFoundError: this table has no such version.
             UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
             ProtocolChangedException: another writer created the table meanwhile.
+
+        Example::
+
+            clone = table.shallow_clone(uri, version=0)
+            clone.delete("id = 1")
+            DeltaTable(uri, outside=[table.table_uri]).count()
         """
         from refdelta.operations.write.clone import clone
         from refdelta.transaction.time_travel import snapshot_at
@@ -218,7 +251,7 @@ class DeltaTable(Reading, Statements):
         source = self._snapshot if version is None else snapshot_at(self._store, version)
         store = open_location(target, storage_options)
         if has_log(store):
-            raise TableAlreadyExistsError(f"there is a table at {store.uri}, and a clone takes no other one's place")
+            raise TableAlreadyExistsError(f"there is a table at {store.uri}; a clone needs a folder without a table")
         with Transaction(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()

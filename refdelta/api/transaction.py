@@ -1,4 +1,4 @@
-"""A transaction by hand: one snapshot at the beginning, statements as they are called, one commit at the end."""
+"""``WriteTransaction``: a transaction with a method for each statement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from refdelta.operations.write.request import WriteRequest, describe_write
 from refdelta.operations.write.source import Source, open_source, record_reads
 from refdelta.transaction.transaction import Transaction
 
-# The other statements are imported by their methods, for the sake of a fast first append.
+# The other statements are imported by their methods, so that the first append of a process starts faster.
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 _REARRANGES = frozenset({"compact", "z_order", "cluster", "reorg_purge", "reorg_upgrade_uniform"})
-"""Statements that change no data, and so cannot stand beside appends in one commit."""
+"""Statements that change no data, and so cannot share a commit with appends."""
 
 _ADDS_NO_ROWS = _REARRANGES | {"restore", "backfill_row_ids"}
 """Statements after which no auto-compaction is due."""
@@ -56,19 +56,18 @@ _MIXED = (
 class WriteTransaction(Transaction, Alterations[None]):
     """One snapshot, statements over it, one commit; made by :meth:`refdelta.DeltaTable.begin`.
 
-    Statements read and write files when they are called, so that every interleaving of transactions can be written
-    down. None of them sees what the transaction itself has written, and no other transaction does before
-    :meth:`commit`. A transaction may read and append as often as it wants, and may hold one statement of any other
-    kind.
+    A statement reads and writes files when it is called, and is visible to other transactions after :meth:`commit`.
+    Statements see the snapshot only, not the writes of their own transaction. A transaction can have any number of
+    reads and appends, and one statement of another kind.
 
-    As a context manager it is aborted when the block is left without a commit.
+    As a context manager it is aborted if the block ends without a commit.
 
     Args:
         store: as for :class:`~refdelta.transaction.transaction.Transaction`, like the next two.
-        snapshot: see there.
-        age: see there.
-        on_commit: called with the snapshot after the commit, where that could be read, and with ``alone``, whether no
-            other commit had come first.
+        snapshot: see ``store``.
+        age: see ``store``.
+        on_commit: called after the commit, if the snapshot after it could be read: with this snapshot, and with
+            ``alone``, which is true if the first attempt succeeded.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
     Raises:
@@ -99,21 +98,29 @@ class WriteTransaction(Transaction, Alterations[None]):
     # --- reading ---
 
     def read(self, columns: Sequence[str] | None = None, predicate: Any = None) -> pa.Table:
-        """Rows of the snapshot; what is read here, later appends and statements may rest on, so it is recorded.
+        """Rows of the snapshot. The read is recorded: the commit conflicts with writers that would have changed its
+        result.
 
         Args:
-            columns: names of top-level columns, in the order wanted; None for all.
-            predicate: SQL in Spark's dialect, the list form that deltalake takes, or a ``pyarrow.compute.Expression``,
+            columns: names of top-level columns, in the order of the result; None for all.
+            predicate: SQL in Spark's dialect, deltalake's list of conditions, or a ``pyarrow.compute.Expression``,
                 which counts as a read of the whole table. None for all rows.
 
         Raises:
             ColumnNotFoundError: there is no such column.
             PredicateError: the predicate cannot be parsed or bound.
+
+        Example::
+
+            with table.begin() as txn:
+                if txn.read(["id"], predicate="name = 'Ada'").num_rows < 2:
+                    txn.append(rows)
+                txn.commit()
         """
         self._check_open("read")
         snapshot = self.existing
         if isinstance(predicate, str):
-            # Once, at the transaction's time: what is read and what is recorded as read are the same predicate.
+            # Parsed once, at the transaction's time, so that the recorded predicate is the one that was read with.
             predicate = parse_predicate(predicate, snapshot.schema, now=self.now)
         flt = row_filter(predicate, snapshot.schema)
         files = snapshot.files
@@ -132,15 +139,16 @@ class WriteTransaction(Transaction, Alterations[None]):
         return pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
 
     def domain_metadata(self) -> dict[str, str]:
-        """The metadata domains of the snapshot and their configurations, by name, those of the engines included.
+        """The metadata domains of the snapshot, by name, with their configurations (PROTOCOL.md, "Domain Metadata").
 
-        They count as read: the transaction conflicts with each that sets or removes a domain meanwhile. (PROTOCOL.md,
-        "Domain Metadata".)
+        Includes the domains of engines. All domains count as read: the commit conflicts with every writer that set or
+        removed one meanwhile.
 
         Example::
 
+            table.alter.add_feature("domainMetadata", allow_protocol_versions_increase=True)
             with table.begin() as txn:
-                total = int(txn.domain_metadata()["app.total"])
+                total = int(txn.domain_metadata().get("app.total", "0"))
                 txn.append(rows)
                 txn.set_domain_metadata("app.total", str(total + len(rows)))
                 txn.commit()
@@ -152,44 +160,57 @@ class WriteTransaction(Transaction, Alterations[None]):
     # --- writing ---
 
     def append(self, data: Any, *, target_file_size: int | None = None) -> None:
-        """Write rows as new files of the table. A transaction that appends and reads nothing conflicts with no data.
+        """Write rows as new files of the table. A transaction without reads that only appends never conflicts with
+        other writers' changes of rows.
 
         Args:
-            data: as :func:`refdelta.write_deltalake` takes it. Where it reads this table, it must be the version that
-                the transaction sees; that is recorded as a read of the whole table.
-            target_file_size: at which size in bytes a data file is closed; None for the table's own.
+            data: as :func:`refdelta.write_deltalake` takes it. Data from this table must be of the transaction's
+                version, and count as a read of the whole table.
+            target_file_size: the size in bytes at which a data file is completed; None for the table's own.
 
         Raises:
-            SchemaMismatchError: the data does not fit; nothing was written.
-            ConstraintViolationError: a null where there may be none.
+            SchemaMismatchError: the data does not fit the table; nothing was written.
+            ConstraintViolationError: a null in a column without nulls, or a row that breaks a constraint.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.append(rows)
+                txn.commit()
         """
         self.write(data, WriteRequest(mode="append", target_file_size=target_file_size))
 
     def overwrite(self, data: Any, predicate: str | None = None, *, target_file_size: int | None = None) -> None:
-        """Replace all rows, or those for which ``predicate`` is true; then every new row must satisfy it too.
+        """Replace all rows, or the rows for which ``predicate`` is true.
 
         Args:
             data: as for :meth:`append`.
-            predicate: SQL in Spark's dialect.
+            predicate: SQL in Spark's dialect, which every new row must satisfy, too; None replaces all rows.
             target_file_size: as for :meth:`append`.
 
         Raises:
-            SchemaMismatchError: the data does not fit; nothing was written.
-            ConstraintViolationError: a row outside of the predicate, or a table that is append-only.
+            SchemaMismatchError: the data does not fit the table; nothing was written.
+            ConstraintViolationError: a row is outside of the predicate, or the table is append-only.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.overwrite(rows.slice(0, 1), predicate="id = 3")
+                txn.commit()
         """
         self.write(data, WriteRequest(mode="overwrite", predicate=predicate, target_file_size=target_file_size))
 
     def write(self, data: Any, request: WriteRequest, *, always: bool = False) -> None:
-        """Write rows as the request says; the statement of :func:`refdelta.write_deltalake`.
+        """Run a write request: the statement of :func:`refdelta.write_deltalake`.
 
         Args:
             data: as for :meth:`append`, or rows that other processes write.
-            request: the mode, and what goes with it.
-            always: commit even where there are no rows.
+            request: the mode and its arguments.
+            always: commit even if there are no rows.
 
         Raises:
-            SchemaMismatchError: the data does not fit; nothing was written.
-            ConstraintViolationError: a row outside of the predicate, or one that the table's rules refuse.
+            SchemaMismatchError: the data does not fit the table; nothing was written.
+            ConstraintViolationError: a row is outside of the predicate, or breaks a rule of the table.
         """
         if request.mode == "overwrite":
             with self.statement("overwrite"):
@@ -233,14 +254,21 @@ class WriteTransaction(Transaction, Alterations[None]):
         )
 
     def delete(self, predicate: str | None = None) -> None:
-        """Delete the rows for which ``predicate`` is true, or all rows. Rows for which it is null stay.
+        """Delete the rows for which ``predicate`` is true, or all rows, as :meth:`refdelta.DeltaTable.delete`.
 
         Args:
-            predicate: SQL in Spark's dialect.
+            predicate: SQL in Spark's dialect; rows for which it is null stay. None deletes every row.
 
         Raises:
             PredicateError: the predicate cannot be parsed or bound.
             ConstraintViolationError: the table is append-only.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.delete("amount = 0")
+                txn.append(rows)
+                txn.commit()
         """
         from refdelta.operations.dml.delete import delete
 
@@ -252,7 +280,14 @@ class WriteTransaction(Transaction, Alterations[None]):
         new_values: Mapping[str, Any] | None = None,
         predicate: str | None = None,
     ) -> None:
-        """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`."""
+        """Set columns of the rows for which ``predicate`` is true, as :meth:`refdelta.DeltaTable.update`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.update({"amount": "amount + 1"}, predicate="id = 2")
+                txn.commit()
+        """
         from refdelta.operations.dml.update import update
 
         self.run("update", update, updates=updates, new_values=new_values, predicate=predicate)
@@ -265,8 +300,14 @@ class WriteTransaction(Transaction, Alterations[None]):
         target_alias: str | None = "t",
         merge_schema: bool = False,
     ) -> TableMerger[None]:
-        """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`; ``execute()`` reads and writes the files,
-        and :meth:`commit` commits.
+        """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`. ``execute()`` reads and writes the files;
+        :meth:`commit` commits.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.merge(rows, "s.id = t.id").when_matched_update_all().execute()
+                txn.commit()
         """
         from refdelta.api.merge_builder import TableMerger
 
@@ -297,7 +338,14 @@ class WriteTransaction(Transaction, Alterations[None]):
         self.run("merge", merge, source, request)
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
-        """Make the table what it was at an earlier version or time, as :meth:`refdelta.DeltaTable.restore`."""
+        """Restore an earlier version or time of the table, as :meth:`refdelta.DeltaTable.restore`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.restore(0)
+                txn.commit()
+        """
         from refdelta.operations.maintenance.restore import restore
         from refdelta.transaction.time_travel import snapshot_at
 
@@ -313,7 +361,14 @@ class WriteTransaction(Transaction, Alterations[None]):
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
     ) -> None:
-        """Put small files together, as :meth:`refdelta.api.optimizer.TableOptimizer.compact`."""
+        """Merge small files, as :meth:`refdelta.api.optimizer.TableOptimizer.compact`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.compact()
+                txn.commit()
+        """
         from refdelta.operations.layout.optimize import Request
 
         self.optimize(
@@ -323,29 +378,51 @@ class WriteTransaction(Transaction, Alterations[None]):
     def z_order(
         self, columns: Sequence[str] | str, partition_filters: Any = None, target_size: int | None = None
     ) -> None:
-        """Sort the rows along a Z-curve, as :meth:`refdelta.api.optimizer.TableOptimizer.z_order`."""
+        """Sort the rows along a Z-curve, as :meth:`refdelta.api.optimizer.TableOptimizer.z_order`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.z_order(["day", "id"])
+                txn.commit()
+        """
         from refdelta.operations.layout.optimize import Request
 
         self.optimize(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
 
     def cluster(self, target_size: int | None = None, *, full: bool = False) -> None:
-        """Cluster files by the table's clustering columns, as :meth:`refdelta.api.optimizer.TableOptimizer.cluster`."""
+        """Cluster files by the table's clustering columns, as :meth:`refdelta.api.optimizer.TableOptimizer.cluster`.
+
+        Example::
+
+            table.alter.cluster_by("day")
+            with table.begin() as txn:
+                txn.cluster()
+                txn.commit()
+        """
         from refdelta.operations.layout.optimize import Request
 
         self.optimize(Request(aim="cluster", target_size=target_size, full=full))
 
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
-        """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`."""
+        """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.reorg_purge()
+                txn.commit()
+        """
         from refdelta.operations.layout.optimize import Request
 
         self.optimize(Request(aim="purge", filters=partition_filters, target_size=target_size))
 
     def optimize(self, request: Request, work: Work | None = None) -> None:
-        """Rewrite files without changing data; the statement of :attr:`refdelta.DeltaTable.optimize`.
+        """Rewrite files without changing data: the statement of :attr:`refdelta.DeltaTable.optimize`.
 
         Args:
-            request: what to rewrite.
-            work: the bins that earlier transactions have left, and that this one leaves; None to do all.
+            request: the aim of the rewrite and its arguments.
+            work: the bins that are left after earlier transactions, and after this one; None to rewrite all.
         """
         from refdelta.operations.layout.optimize import STATEMENTS, optimize
 
@@ -356,7 +433,14 @@ class WriteTransaction(Transaction, Alterations[None]):
             work.skip()
 
     def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
-        """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`."""
+        """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`.
+
+        Example::
+
+            with table.begin(isolation="Serializable") as txn:
+                txn.reorg_upgrade_uniform()
+                txn.commit()
+        """
         from refdelta.operations.layout.reorg_uniform import upgrade_uniform
 
         self._check_adds_no_rows("reorg_upgrade_uniform")
@@ -369,25 +453,49 @@ class WriteTransaction(Transaction, Alterations[None]):
     # --- ALTER TABLE ---
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Set table properties, as :meth:`refdelta.api.alter.TableAlterer.set_table_properties`."""
+        """Set table properties, as :meth:`refdelta.api.alter.TableAlterer.set_table_properties`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.set_properties({"delta.appendOnly": "true"})
+                txn.commit()
+        """
         self.set_table_properties(properties)
 
     def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
-        """Remove table properties, as :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`."""
+        """Remove table properties, as :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.unset_properties(["delta.appendOnly"], if_exists=True)
+                txn.commit()
+        """
         self.unset_table_properties(names, if_exists=if_exists)
 
     def set_domain_metadata(self, domain: str, configuration: str | None, **options: Unpack[CommitOptions]) -> None:
-        """Set or remove a metadata domain of the user's own, beside any statement and as many domains as wanted: it is
-        committed with them, and of two transactions that set the same domain the second fails.
+        """Set or remove a metadata domain of an application, in the same commit as other statements.
+
+        A transaction can set any number of domains. Of two concurrent transactions that set the same domain, the second
+        fails.
 
         Args:
-            domain: its name, which does not begin with ``delta.``.
-            configuration: its text; None removes it.
-            options: none.
+            domain: its name, which must not begin with ``delta.``.
+            configuration: its value; None removes the domain.
+            options: none; they are arguments of :meth:`refdelta.DeltaTable.begin`.
 
         Raises:
-            InvalidArgumentError: a domain of the engines, one that is not there to be removed, or one that the
-                transaction has set already; the table does not support the feature ``domainMetadata``.
+            InvalidArgumentError: the domain belongs to engines, is to be removed and does not exist, or was set by this
+                transaction before; or the table does not support the feature ``domainMetadata``.
+
+        Example::
+
+            table.alter.add_feature("domainMetadata", allow_protocol_versions_increase=True)
+            with table.begin() as txn:
+                txn.append(rows)
+                txn.set_domain_metadata("app.last_batch", "2026-01-02")
+                txn.commit()
         """
         from refdelta.operations.alter.domains import set_domain
 
@@ -409,17 +517,22 @@ class WriteTransaction(Transaction, Alterations[None]):
     # --- the end ---
 
     def commit(self) -> CommitResult:
-        """Make it all visible as one version, over whatever was committed meanwhile and does not conflict.
+        """Commit all statements as one version, after the other writers' commits that do not conflict.
 
         Returns:
-            What was committed. Its version is None where nothing was written: no row matched, or the application's
-            version was recorded already.
+            The result of the commit; ``version`` is None if nothing was written: no row matched, or the application's
+            version is recorded already.
 
         Raises:
-            ConcurrentModificationError: a winner conflicts; nothing is visible, and the files that were written are
-                removed.
-            CommitRetriesExhaustedError: attempts or time ran out; likewise.
-            CommitOutcomeUnknownError: nobody can tell whether the commit happened; the files stay.
+            ConcurrentModificationError, CommitRetriesExhaustedError, CommitOutcomeUnknownError: as
+                :meth:`refdelta.transaction.transaction.Transaction.commit`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.append(rows)
+                result = txn.commit()
+            result.version
         """
         self._check_open("commit")
         try:
@@ -437,7 +550,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         return result
 
     def _rows(self, data: Any) -> Rows:
-        """The rows to write. Raises ``InvalidArgumentError`` where they are of this table in another version."""
+        """The rows to write. Raises ``InvalidArgumentError`` for rows of this table in another version."""
         rows = data if isinstance(data, Rows) else open_source(data)
         if isinstance(rows, Source):
             record_reads(self, rows.tables)
@@ -447,5 +560,5 @@ class WriteTransaction(Transaction, Alterations[None]):
 def _check_no_options(options: CommitOptions) -> None:
     if options:
         raise InvalidArgumentError(
-            f"{', '.join(sorted(options))}: given to begin(), not to a statement of its transaction"
+            f"{', '.join(sorted(options))}: pass these options to begin(), not to a statement of its transaction"
         )

@@ -1,4 +1,4 @@
-"""``write_deltalake``: the one function that most users call."""
+"""``write_deltalake``: write rows to a table, and create it if needed, in one commit."""
 
 from __future__ import annotations
 
@@ -41,46 +41,55 @@ def write_deltalake(
     outside: Sequence[str | os.PathLike[str]] = (),
     **options: Unpack[CommitOptions],
 ) -> CommitResult:
-    """Write rows to a Delta table, and create it where it does not exist. One call is one commit.
+    """Write rows to a Delta table in one commit. If the table does not exist, it is created.
 
     Args:
-        table_or_uri: the table, or where it is: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
+        table_or_uri: a :class:`~refdelta.DeltaTable`, or the table's folder: a path, ``file://``, ``memory://`` or a
+            URI that fsspec knows.
         data: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars, duckdb, pandas 2.2 or
             later), a pyarrow dataset, an iterable of record batches, a ``DeltaTable`` or a scan of one. It is
-            streamed, never held whole. Columns are found by name.
-        mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
+            streamed, never held in memory as a whole. Columns are matched by name.
+        mode: ``append``; ``overwrite``; ``error``, which raises an error if the table exists; ``ignore``, which then
+            writes nothing.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
-        cluster_by: the clustering columns of such a table, at most four, instead of partition columns; dots lead into
-            structs. A new one gets deletion vectors, so that rows decide over conflicts, and tracks rows, so that
-            clustering conflicts with no change of rows, unless ``configuration`` has ``delta.enableDeletionVectors`` or
-            ``delta.enableRowTracking`` false. Where the schema is overwritten, None keeps the table's.
+        cluster_by: the clustering columns of such a table, at most four, instead of partition columns; dots separate
+            the fields of structs. A new table gets deletion vectors, so that conflicts are detected by row, and row
+            tracking, so that clustering does not conflict with changes of rows, unless ``configuration`` sets
+            ``delta.enableDeletionVectors`` or ``delta.enableRowTracking`` to false. None keeps the table's clustering
+            columns if its schema is overwritten.
         schema_mode: ``merge`` adds the columns that the table lacks; ``overwrite`` replaces the schema.
-        predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
-            every new row must satisfy it. Rows of the table hold null in a column that the write adds.
+        predicate: with ``mode="overwrite"``, replaceWhere: only rows for which this SQL is true are replaced, and every
+            new row must satisfy it. A column that the write adds is null in the rows of the table.
         configuration: table properties of a new table.
-        name: the new table's name.
-        description: the new table's description.
-        storage_options: what the store needs, by the names of s3fs, adlfs or deltalake.
-        target_file_size: at which size in bytes a data file is closed; None for the table's own.
-        partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
-            replaced, the others stay.
+        name: the name of a new table.
+        description: the description of a new table.
+        storage_options: options of the store, by the names of s3fs, adlfs or deltalake.
+        target_file_size: the size in bytes at which a data file is completed; None for the table's own.
+        partition_overwrite: with ``mode="overwrite"``, ``dynamic`` replaces only the partitions of which the data has
+            rows.
         outside: for a URI, as :class:`~refdelta.DeltaTable` takes it; a handle has its own.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. ``isolation`` matters to a
-            write that reads the table: an overwrite, or one whose data is of this table.
+            write that reads the table: an overwrite, or a write of data from the same table.
 
     Returns:
-        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
-        is already recorded).
+        The result of the commit; ``version`` is None if nothing was written (``ignore``, or an application's version
+        that is recorded already).
 
     Raises:
         TableAlreadyExistsError: the table exists and the mode is ``error``.
-        SchemaMismatchError: the data does not fit; nothing was written.
-        ConstraintViolationError: a null where there may be none, or a row outside of ``predicate``; nothing stays
-            written.
-        ConcurrentModificationError: another writer's commit conflicts; nothing stays written.
+        SchemaMismatchError: the data does not fit the table; nothing was written.
+        ConstraintViolationError: a null in a column without nulls, or a row outside of ``predicate``; the files that
+            were written are removed.
+        ConcurrentModificationError: another writer's commit conflicts; the files that were written are removed.
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: arguments that do not go together, or an isolation weaker than the table's.
-        CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
+        InvalidArgumentError: arguments exclude each other, or the isolation level is weaker than the table's.
+        CommitOutcomeUnknownError: it is not known whether the commit happened; the message says how to find out.
+
+    Example::
+
+        write_deltalake(uri, rows, partition_by="day")
+        write_deltalake(uri, rows, mode="append", app_id="nightly", app_version=7)
+        write_deltalake(uri, rows.slice(0, 1), mode="overwrite", predicate="id = 3")
     """
     request = WriteRequest(
         mode=mode,
@@ -96,7 +105,7 @@ def write_deltalake(
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     if table is not None and outside:
-        raise InvalidArgumentError("a handle knows its folders: give outside to DeltaTable, or here with a URI")
+        raise InvalidArgumentError("outside goes with a URI; a DeltaTable takes it in its constructor")
     store = table.store if table else _opened(table_or_uri, storage_options, outside)  # type: ignore[arg-type]
 
     def write(snapshot: Snapshot | None, age: float | None) -> CommitResult:
@@ -112,19 +121,19 @@ def write_deltalake(
 
     if table is None:
         return write(existing(store), 0.0)
-    # What has a length is in memory, and can be read a second time.
+    # Data with a length is in memory, and can be read a second time.
     return table.over_newest(write, again=request.mode == "append" and hasattr(data, "__len__"))
 
 
 def write_and_commit(
     txn: WriteTransaction, rows: Rows, request: WriteRequest, *, reads_target: bool = False
 ) -> CommitResult:
-    """Write rows and commit them: the part of :func:`write_deltalake` that knows its transaction.
+    """Write rows in a transaction and commit it: the last step of :func:`write_deltalake` and of Spark's writes.
 
     Args:
-        txn: the transaction; it has ended afterwards.
-        rows: the rows to write, in whichever process they are written.
-        request: the mode, and what goes with it.
+        txn: the transaction, which is committed.
+        rows: the rows to write, in this process or in others.
+        request: the mode and its arguments.
         reads_target: whether the rows are made from those of the transaction's snapshot.
     """
     if reads_target:

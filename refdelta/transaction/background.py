@@ -1,7 +1,7 @@
-"""Work that nobody waits for: what may follow a commit over a network, behind the answer that the commit is done.
+"""Background work after a commit to a remote store, such as the version checksum.
 
-It is done by threads that the process joins when it ends. Of one table only so much is under way at a time, and nothing
-is at a fork.
+Threads do it, which the process joins when it ends. The number of tasks of a table that run at a time is bounded, and
+none runs during a fork.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _under_way: dict[str, set[Future[None]]] = {}
 
 
 def later(table_uri: str, work: Callable[[], None]) -> None:
-    """Do something soon, in another thread. Waits where much is under way for the same table.
+    """Run a task in another thread. Waits if four tasks of the same table are running.
 
     Args:
-        table_uri: the table.
-        work: raises nothing.
+        table_uri: the table's URI.
+        work: the task, which must not raise.
     """
     global _pool  # noqa: PLW0603 - the process has one
     while len(others := _of(table_uri)) >= _OF_A_TABLE:
@@ -36,7 +36,7 @@ def later(table_uri: str, work: Callable[[], None]) -> None:
         _pool = _pool or ThreadPoolExecutor(_WORKERS, "refdelta-behind")
         try:
             _under_way.setdefault(table_uri, set()).add(_pool.submit(work))
-        except RuntimeError:  # the interpreter is about to end, and takes no more
+        except RuntimeError:  # the interpreter is ending, and accepts no more tasks
             pass
         else:
             return
@@ -44,7 +44,7 @@ def later(table_uri: str, work: Callable[[], None]) -> None:
 
 
 def settle(table_uri: str | None = None) -> None:
-    """Wait for what is under way, for a table or for all."""
+    """Wait for the running tasks of a table; None for those of all tables."""
     with _lock:
         uris = [*_under_way] if table_uri is None else [table_uri]
     for uri in uris:
@@ -53,7 +53,7 @@ def settle(table_uri: str | None = None) -> None:
 
 
 def _of(table_uri: str) -> set[Future[None]]:
-    """What is under way for a table; the rest is forgotten."""
+    """The running tasks of a table. Finished ones are forgotten."""
     with _lock:
         left = {one for one in _under_way.pop(table_uri, ()) if not one.done()}
         if left:

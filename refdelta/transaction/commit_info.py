@@ -1,4 +1,4 @@
-"""What a commit says of itself: its commitInfo (PROTOCOL.md, "Commit Provenance Information")."""
+"""The commitInfo of a commit (PROTOCOL.md, "Commit Provenance Information"), and its application transactions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OWN_FIELDS = frozenset({
 
 @dataclass(frozen=True)
 class Description:
-    """What a commit does.
+    """The description of a commit.
 
     Attributes:
-        operation: the name under which Spark's history knows the operation.
+        operation: the operation's name in Spark's history.
         parameters: its ``operationParameters``, each value a string as Spark writes it.
         operation_metrics: its ``operationMetrics``.
-        metrics: what the caller is told, by deltalake's names.
-        always: whether it is made even where nothing is staged.
+        metrics: the metrics of the result, by deltalake's names.
+        always: whether the commit is made even if nothing is staged.
     """
 
     operation: str
@@ -42,7 +42,7 @@ class Description:
 
 
 def texts(metrics: Mapping[str, int]) -> dict[str, str]:
-    """Metrics as the log has them."""
+    """Metrics in the form of the log: strings."""
     return {name: str(value) for name, value in metrics.items()}
 
 
@@ -64,13 +64,13 @@ def commit_info(
     """The fields of a commitInfo.
 
     Args:
-        described: what the commit does.
-        properties: what its user wants to be noted.
-        read_version: the version that it saw; None where it creates the table.
-        isolation: the level at which it is checked.
+        described: the description of the commit.
+        properties: the user's notes.
+        read_version: the version that the transaction read; None if it creates the table.
+        isolation: the level at which the commit is checked.
         blind: whether it is a blind append.
-        txn_id: unique to the transaction.
-        tags: what the engine tells other engines, by PROTOCOL.md's names.
+        txn_id: the unique id of the transaction.
+        tags: the tags of PROTOCOL.md, for other engines.
 
     Raises:
         InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
@@ -78,7 +78,7 @@ def commit_info(
     custom = dict(properties.custom_metadata or {})
     taken = sorted(_OWN_FIELDS & custom.keys())
     if taken:
-        raise InvalidArgumentError(f"custom_metadata cannot replace what the engine writes: {', '.join(taken)}")
+        raise InvalidArgumentError(f"custom_metadata cannot set fields that the engine writes: {', '.join(taken)}")
     info: dict[str, Any] = {"timestamp": now_ms(), "operation": described.operation}
     info["operationParameters"] = dict(described.parameters)
     if read_version is not None:
@@ -99,50 +99,55 @@ def application_transactions(
     """The versions of applications that a commit records (PROTOCOL.md, "Transaction Identifiers").
 
     Args:
-        properties: may name some.
+        properties: the options of the commit, which may have application transactions.
         app_id: with ``app_version``, one more.
         app_version: see ``app_id``.
-        now_ms: when they were made, where that is not said, in milliseconds since 1970.
+        now_ms: the time of those without a time of their own, in milliseconds since 1970.
 
     Raises:
-        InvalidArgumentError: half an application transaction, or two of one application.
+        InvalidArgumentError: an application transaction lacks its id or its version, or there are two of one
+            application.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidArgumentError("app_id and app_version go together: give both or neither")
-    told: list[tuple[Any, Any, int | None]]
-    told = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in properties.app_transactions or ()]
-    told += [] if app_id is None else [(app_id, app_version, None)]
+    given: list[tuple[Any, Any, int | None]]
+    given = [(t.app_id, t.version, getattr(t, "last_updated", None)) for t in properties.app_transactions or ()]
+    given += [] if app_id is None else [(app_id, app_version, None)]
     found: list[Txn] = []
-    for given_id, given_version, updated in told:
+    for given_id, given_version, updated in given:
         name, number = arguments.text("app_id", given_id), arguments.whole("app_version", given_version)
         if name is None or number is None:
-            raise InvalidArgumentError("an application's transaction has a name and a version")
+            raise InvalidArgumentError("an application transaction needs an app_id and a version")
         found.append(Txn(app_id=name, version=number, last_updated=updated or now_ms))
-    if len({t.app_id for t in found}) != len(found):
-        raise InvalidArgumentError("one commit records at most one version of an application")
+    ids = [t.app_id for t in found]
+    if twice := sorted({name for name in ids if ids.count(name) > 1}):
+        raise InvalidArgumentError(
+            f"one commit records at most one version of an application; {', '.join(map(repr, twice))} has several"
+        )
     return tuple(found)
 
 
 def unrecorded(applications: Iterable[Txn], known: Mapping[str, Txn]) -> list[Txn]:
-    """Those of the versions of applications that a table does not record: neither this version nor a later one.
+    """The application transactions that a table does not record, neither this version nor a later one.
 
     Args:
-        applications: what a write is to record.
-        known: what the table records, by the application's id.
+        applications: the application transactions of a write.
+        known: those that the table records, by the application's id.
     """
     return [t for t in applications if t.app_id not in known or known[t.app_id].version < t.version]
 
 
 def check_recorded(applications: Sequence[Txn], known: Mapping[str, Txn]) -> None:
-    """Refuse a write of which the table records a part: skipping it would lose the rest, and repeating it would double
-    the part.
+    """Refuse a write if the table records some, but not all, of its application transactions.
+
+    To skip it would lose the rows of the others, and to repeat it would duplicate the recorded ones.
 
     Args:
-        applications: what the write is to record.
-        known: what the table records, by the application's id.
+        applications: the application transactions of the write.
+        known: those that the table records, by the application's id.
 
     Raises:
-        InvalidArgumentError: it records some of them and not all; names both.
+        InvalidArgumentError: some are recorded and some are not; the message names both.
     """
     missing = unrecorded(applications, known)
     if len(missing) in (0, len(applications)):

@@ -1,4 +1,4 @@
-"""The shell around the commit loop: turns its effects into calls of a store, and the store's errors into ours."""
+"""The driver of the commit loop: carries out its effects on a store, and translates the store's errors."""
 
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ if TYPE_CHECKING:
     LocateRows = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
-"""What a commit raises where it is certain that nothing became visible. Any other way out (an unknown outcome, an
-interrupt) leaves the files that were written, since the log may name them.
+"""The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
+outcome, an interrupt) the files that were written stay, since the log may name them.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy(Limits):
-    """When to give up, and how long to wait in between: full jitter, ``uniform(0, min(max_delay, base_delay * 2**n))``.
+    """The limits of a commit's retries, and the delays between them: full jitter, ``uniform(0, min(max_delay,
+    base_delay * 2**n))``.
 
     Attributes:
-        base_delay: seconds; the first wait is at most that long.
-        max_delay: seconds; no wait is longer.
-        max_delay_nearby: seconds; no wait after a lost race is longer where the store is of this machine. A commit
-            takes milliseconds there: who waits for long finds that the others have gone on.
-        eager_losses: after so many losses the next attempt follows at once: under light contention waiting only loses
-            time.
+        base_delay: the upper bound of the first delay, in seconds.
+        max_delay: the upper bound of all delays, in seconds.
+        max_delay_nearby: the upper bound of the delays after a lost race on a local store, in seconds. A commit takes
+            milliseconds there, so during a long delay other writers would win again.
+        eager_losses: the number of lost races after which the next attempt follows without delay; under light
+            contention a delay only costs time.
     """
 
     base_delay: float = 0.01
@@ -64,7 +65,7 @@ class RetryPolicy(Limits):
 
     @classmethod
     def of(cls, properties: CommitProperties) -> Self:
-        """The policy that the user of a commit asks for."""
+        """The policy by the properties of a commit."""
         retries = properties.max_commit_retries
         asked: dict[str, Any] = {
             "max_attempts": None if retries is None else retries + 1,
@@ -74,7 +75,13 @@ class RetryPolicy(Limits):
         return cls(**{name: value for name, value in asked.items() if value is not None})
 
     def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float], *, nearby: bool = False) -> float:
-        """Seconds to wait."""
+        """The delay of a pause, in seconds.
+
+        Args:
+            pause: the effect, with the number of attempts so far.
+            uniform: a random number between two.
+            nearby: whether the store is local.
+        """
         lost = pause.reason == "lost"
         count = pause.count - (self.eager_losses if lost else 0)
         if count <= 0:
@@ -106,26 +113,26 @@ def commit(
     Args:
         store: the table's store.
         prepared: the transaction.
-        policy: when to give up, and how to wait.
-        seen_at: when ``prepared.read_version`` was last seen to be the newest by a listing of the log (for a new table:
-            when the log was seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs
-            one more request.
-        base: the commit file of ``prepared.read_version``, as a listing had it. Where the store is of this machine,
-            another one in its place means that the table was replaced. None: it is not compared.
-        match_rows: for each of these, up to the first that has one, whether it has a row that the transaction would
-            have read. Without it, any may.
-        locate_rows: where the rows of files are that winners rearranged, by their ids, as
-            :func:`refdelta.transaction.row_lookup.trace_rows` tells. Without it, they are not found.
-        inline_vectors: whether small deletion vectors stand in the log.
+        policy: the limits and delays of retries.
+        seen_at: the time at which a listing last showed ``prepared.read_version`` to be the newest version (for a new
+            table: the log to be empty), in seconds of ``clock``. A time more than a minute ago, or None, costs one more
+            request.
+        base: the commit file of ``prepared.read_version``, as a listing had it. On a local store, another file in its
+            place means that the table was replaced. None: it is not compared.
+        match_rows: for each set of added rows, up to the first match, whether the transaction would have read one of
+            them. Without it, every set matches.
+        locate_rows: finds the rows of files that winners rearranged, by their ids; see
+            :func:`refdelta.transaction.row_lookup.trace_rows`. Without it, they are not found.
+        inline_vectors: whether small deletion vectors are stored in the log.
         clock: monotonic seconds.
-        sleep: waits for seconds.
+        sleep: waits for some seconds.
         uniform: a random number between two.
 
     Raises:
-        As :func:`refdelta.core.commit.loop.commit_loop`; what the store raises comes as ``StoreError``.
+        As :func:`refdelta.core.commit.loop.commit_loop`. Errors of the store are raised as ``StoreError``.
     """
     if not store.capabilities.put_if_absent:
-        raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only where none exists")
+        raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only if it is absent")
     committer = FileCommitter(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
     shell = _Shell(store, committer, policy or _POLICY, clock, sleep, uniform, match_rows, locate_rows, inline_vectors)
     loop = commit_loop(prepared, shell.policy)
@@ -146,7 +153,7 @@ def commit(
 
 @dataclass(slots=True)
 class _Shell:
-    """Carries out effects: those of the log by the committer, those of rows by the engine."""
+    """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine."""
 
     store: Store
     committer: FileCommitter
@@ -158,7 +165,7 @@ class _Shell:
     locate_rows: LocateRows | None
     inline_vectors: bool
     started: float = field(init=False)
-    # Those that this commit wrote, over all attempts.
+    # The deletion vectors that this commit wrote, in all attempts.
     vectors: list[DeletionVectorDescriptor] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""From what a user calls a table to the store that holds it."""
+"""The store of a table, by the path or URI that a user gives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 
 def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store of the table at ``uri``: a path, ``file://``, ``memory://`` or any URI that fsspec knows.
+    """The store of a table.
 
-    Raises ``InvalidArgumentError`` for a URI or an option that no store understands, ``StoreError`` if the store
-    cannot be reached.
+    Args:
+        uri: the table's folder: a path, ``file://``, ``memory://`` or any URI that fsspec knows.
+        storage_options: options of the store.
+
+    Raises:
+        InvalidArgumentError: no store understands the URI or an option.
+        StoreError: the store cannot be reached.
     """
     if not isinstance(uri, (str, Path, os.PathLike)) or not str(uri):
-        raise InvalidArgumentError(f"a table is named by a path or a URI, not by {uri!r}")
+        raise InvalidArgumentError(f"a table's location must be a path or a URI, not {uri!r}")
     arguments.mapping("storage_options", storage_options)
     with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
         try:
@@ -32,8 +37,15 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
 
 
 def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options: Mapping[str, str] | None) -> Store:
-    """The store, and read-only beside it the folders of which its table's log may name objects. Raises as
-    :func:`open_location`.
+    """A store that also reads files of other folders, which the table's log may name.
+
+    Args:
+        store: the table's store.
+        others: the other folders.
+        options: options of their stores.
+
+    Raises:
+        InvalidArgumentError, StoreError: as :func:`open_location`.
     """
     if isinstance(others, (str, os.PathLike)):
         others = [others]

@@ -1,4 +1,4 @@
-"""How to commit: the options of every statement, and what its user wants to be noted."""
+"""``CommitOptions`` and ``CommitProperties``: the options of every statement."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ class CommitOptions(TypedDict, total=False):
     """The keyword arguments that every statement takes; each may be left out, or None.
 
     Attributes:
-        isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for
-            that.
+        isolation: ``WriteSerializable`` or ``Serializable``, at least as strict as the table's own level; None for the
+            table's own.
         app_id: with ``app_version``, makes a write idempotent: nothing is written if the table records this version of
             the application, or a later one (PROTOCOL.md, "Transaction Identifiers").
         app_version: see ``app_id``.
-        commit_properties: how often to try, and what to note in the commit.
-        executor: reads and writes the files of statements: threads of this process where it is None, the workers of a
-            Spark cluster by :class:`refdelta.spark.SparkExecutor`. Conflicts are decided in this process either way.
+        commit_properties: limits of retries, and notes in the commit.
+        executor: reads and writes the files of statements. None for threads of this process; a
+            :class:`refdelta.spark.SparkExecutor` for the workers of a Spark cluster. Conflicts are always decided in
+            this process.
+
+    Example::
+
+        options = CommitOptions(isolation="Serializable", app_id="nightly", app_version=7)
+        table.delete("id = 3", **options)
     """
 
     isolation: str | None
@@ -39,35 +45,40 @@ class CommitOptions(TypedDict, total=False):
 
 
 class AppTransaction(Protocol):
-    """An application's transaction: deltalake's ``Transaction`` and :class:`refdelta.core.log.actions.Txn` both are
-    one.
-    """
+    """An application transaction, such as deltalake's ``Transaction`` and :class:`refdelta.core.log.actions.Txn`."""
 
     @property
     def app_id(self) -> str:
-        """The application's name."""
+        """The application's id."""
 
     @property
     def version(self) -> int:
-        """The version of what it wrote."""
+        """The version that the application gave its write."""
 
 
 @dataclass(frozen=True)
 class CommitProperties:
-    """How to commit, and what to note in the commit. Has the names of deltalake's class, which is accepted in its
-    place.
+    """Notes in a commit, and limits of its retries. The attributes have deltalake's names; deltalake's class of this
+    name is accepted, too.
 
     Attributes:
-        custom_metadata: further fields of the commitInfo; those that the engine writes itself cannot be replaced.
+        custom_metadata: further fields of the commitInfo; fields that the engine writes cannot be set.
         user_metadata: the string that Spark's history shows as ``userMetadata``.
-        max_commit_retries: how many times the log entry may be put again after it lost; None for the default.
-        max_commit_seconds: for how long a commit may go on trying, in seconds; None for the default.
-        app_transactions: versions of applications to record in the same commit (PROTOCOL.md, "Transaction
-            Identifiers"). A write is skipped if the table records all of them already, each at this version or a later
-            one; if it records some and not all, that is an ``InvalidArgumentError``, and nothing is written.
-        row_level: whether rows decide over conflicts instead of files. None: where the table has deletion vectors
-            enabled and no partition columns. Without deletion vectors they never do.
-        row_budget: how much of other writers' new data may be looked at so that rows decide; None for the default.
+        max_commit_retries: the maximum number of further attempts after a lost race; None for the default.
+        max_commit_seconds: the maximum time of a commit with its retries, in seconds; None for the default.
+        app_transactions: application versions to record in the same commit (PROTOCOL.md, "Transaction Identifiers").
+            The write is skipped if the table records all of them already, each at this version or a later one. If it
+            records some, but not all, the write fails with ``InvalidArgumentError``.
+        row_level: detect conflicts by row instead of by file. None: if the table has deletion vectors enabled and no
+            partition columns. It has no effect without deletion vectors.
+        row_budget: the amount of other writers' new data that may be read to detect conflicts by row; None for the
+            default.
+
+    Example::
+
+        properties = CommitProperties(user_metadata="ticket 12", max_commit_retries=3)
+        table.delete("id = 3", commit_properties=properties)
+        table.history(1)[0]["userMetadata"]
     """
 
     custom_metadata: Mapping[str, Any] | None = None
@@ -80,40 +91,40 @@ class CommitProperties:
 
 
 def checked(properties: CommitProperties | None) -> CommitProperties:
-    """The properties of a commit as our own class, those of nobody's choice where there are none.
+    """The properties of a commit as this module's class; the defaults for None.
 
     Raises:
-        InvalidArgumentError: they are of another kind.
+        InvalidArgumentError: the object is not like ``CommitProperties``, or an attribute has a wrong type or value.
     """
     if properties is None:
         return CommitProperties()
     if not hasattr(properties, "max_commit_retries"):
         kind = type(properties).__name__
-        raise InvalidArgumentError(f"commit_properties is a CommitProperties, not of type {kind}")
+        raise InvalidArgumentError(f"commit_properties must be a CommitProperties, not of type {kind}")
     own = CommitProperties(**{one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)})
     arguments.text("user_metadata", own.user_metadata)
     try:
         msgspec.json.encode(dict(arguments.mapping("custom_metadata", own.custom_metadata) or {}))
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"custom_metadata is what JSON can hold: {error}") from error
+        raise InvalidArgumentError(f"custom_metadata must have values that JSON can hold: {error}") from error
     if (retries := arguments.whole("max_commit_retries", own.max_commit_retries)) is not None and retries < 0:
-        raise InvalidArgumentError(f"max_commit_retries is not negative, but {retries} is")
+        raise InvalidArgumentError(f"max_commit_retries is {retries}; it cannot be negative")
     arguments.seconds("max_commit_seconds", own.max_commit_seconds)
     given = own.app_transactions or ()
     if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
-        raise InvalidArgumentError(f"app_transactions is a list of refdelta.Transaction, not {given!r:.80}")
+        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.Transaction, not {given!r:.80}")
     if own.row_level is not None:
         arguments.flag("row_level", own.row_level)
     if not isinstance(own.row_budget, RowBudget | None):
-        raise InvalidArgumentError(f"row_budget is a RowBudget, not {own.row_budget!r:.80}")
+        raise InvalidArgumentError(f"row_budget must be a RowBudget, not {own.row_budget!r:.80}")
     return own
 
 
 def check_options(options: CommitOptions) -> None:
-    """Refuse a keyword argument that is no option, as Python does for a function that names its arguments.
+    """Refuse a keyword argument that is not an option, as Python does for unknown arguments.
 
     Raises:
-        TypeError: there is no such option; names one that is nearly it.
+        TypeError: there is no such option; the message suggests a similar one.
     """
     for name in options:
         if name not in CommitOptions.__annotations__:
@@ -123,11 +134,11 @@ def check_options(options: CommitOptions) -> None:
 
 
 def records_applications(options: CommitOptions) -> bool:
-    """Whether the options name a version of an application, which one commit records and a second one would skip."""
+    """True if the options name an application version. A second commit with the same options would be skipped."""
     return options.get("app_id") is not None or bool(checked(options.get("commit_properties")).app_transactions)
 
 
 def without_applications(options: CommitOptions) -> CommitOptions:
-    """The same options for a commit that records no version of an application: one of several, but for the last."""
+    """The options without application versions, for all but the last of several commits."""
     properties = replace(checked(options.get("commit_properties")), app_transactions=None)
     return {**options, "app_id": None, "app_version": None, "commit_properties": properties}

@@ -1,7 +1,7 @@
-"""What follows a commit: the version checksum, a checkpoint or a compaction file now and then, the cleanup of the log.
+"""Post-commit hooks: the version checksum, checkpoints, log compaction files, and the cleanup of the log.
 
-None of it is part of the commit: a hook that fails leaves the version as committed as it was. Over a network nobody
-waits for the checksum: it is one more round trip, and no reader needs it.
+They are not part of the commit: if a hook fails, the version is committed all the same. On a remote store the checksum
+is written in the background, since it takes one more round trip and no reader needs it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,20 @@ log = logging.getLogger("refdelta")
 
 
 def after_commit(snapshot: Snapshot, *, committed: int) -> None:
-    """Run the hooks of the version ``committed``; ``snapshot`` is that version, or a later one if others went on
-    meanwhile.
+    """Run the hooks of a version.
 
-    A later snapshot says nothing exact about an earlier version, so then no checksum is written: whoever wrote the
-    later version writes theirs. A checkpoint is due where a multiple of ``delta.checkpointInterval`` has been
-    passed (as delta-spark has it), a compaction file at the other multiples of ``refdelta.logCompactionInterval``.
+    A checkpoint is written at each multiple of ``delta.checkpointInterval``, as in delta-spark, and a log compaction
+    file at the other multiples of ``refdelta.logCompactionInterval``. A checksum is written only if ``snapshot`` is the
+    committed version: a later snapshot does not give the exact figures of an earlier version, and the writer of the
+    later version writes its own.
+
+    Args:
+        snapshot: the committed version, or a later one if other writers committed meanwhile.
+        committed: the version.
     """
     if snapshot.version == committed:
         _write_checksum(snapshot)
-    snapshot.check_writable()  # it may be of others, who have changed the protocol
+    snapshot.check_writable()  # another writer may have changed the protocol in a later version
     interval = snapshot.properties.checkpoint_interval
     if committed > 0 and committed % interval == 0:
         past_ms = _surely_past(snapshot)
@@ -53,26 +57,26 @@ def _write_checksum(snapshot: Snapshot) -> None:
         write_checksum(store, snapshot)
         return
     data = encoded_checksum(snapshot)
-    background.later(store.uri, lambda: _put_behind(store, version, data))
+    background.later(store.uri, lambda: _put_in_background(store, version, data))
 
 
-def _put_behind(store: Store, version: int, data: bytes) -> None:
+def _put_in_background(store: Store, version: int, data: bytes) -> None:
     try:
         put_checksum(store, version, data)
-    except Exception as error:  # noqa: BLE001 - there is nobody to raise it to
+    except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
         failed(version, error)
 
 
 def failed(version: int, error: Exception) -> None:
-    """Say that the commit stands, whatever befell the housekeeping behind it."""
-    log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
+    """Log the failure of a hook; the version is committed all the same."""
+    log.warning("version %d is committed, but a hook after the commit failed: %s", version, error)
 
 
 def _surely_past(snapshot: Snapshot) -> int:
-    """The time from which retention counts, in milliseconds since 1970: that of the newest commit that a listing has
-    shown, or our own where that is earlier.
+    """The time from which retention counts back, in milliseconds since 1970: the earlier one of this machine's clock
+    and the time of the newest commit in a listing.
 
-    A clock of ours that is ahead by weeks is not to take what others still build on.
+    A local clock that is weeks ahead must not remove log files that other writers still need.
     """
     listed = snapshot.segment.listed
     now = now_ms()

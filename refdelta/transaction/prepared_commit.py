@@ -1,4 +1,4 @@
-"""A transaction's commit, as the core takes it: reads, actions, commitInfo, and what the table demands of a commit."""
+"""A transaction's commit as a value for the core: reads, actions, commitInfo, and the table's state that it needs."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def prepare_commit(
     txn_id: str,
     group_metrics: Callable[[Sequence[Group]], dict[str, str] | None],
 ) -> PreparedCommit:
-    """Put together what the commit loop needs.
+    """The input of the commit loop.
 
     Args:
-        snapshot: the snapshot that the transaction reads; None where it creates the table.
+        snapshot: the snapshot that the transaction reads; None if it creates the table.
         actions: the staged actions.
-        applications: the versions of applications to record; they count as read.
+        applications: the application transactions to record; they count as read.
         reads: the other reads.
         changes: the rows that are deleted, and the files that are replaced.
         described: the description of the commit.
-        properties: what its user wants to be noted.
-        isolation: the level at which it is checked.
+        properties: the user's notes.
+        isolation: the level at which the commit is checked.
         blind: whether it is a blind append.
-        txn_id: unique to the transaction.
+        txn_id: the unique id of the transaction.
         group_metrics: the ``operationMetrics`` for the groups that are kept; None for those of ``described``.
 
     Raises:
         InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
-        InvalidLogError: the table has commit timestamps or row ids, and the log lacks the last ones.
+        InvalidLogError: the table has in-commit timestamps or row ids, and the log lacks the last ones.
     """
     protocol: Protocol | None = snapshot.protocol if snapshot else None
     metadata: Metadata | None = snapshot.metadata if snapshot else None
@@ -98,7 +98,7 @@ def prepare_commit(
 
 
 def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> CommitClock | None:
-    """The state of in-commit timestamps, where the table has them after the commit; else None."""
+    """The state of in-commit timestamps if the table has them after the commit; else None."""
     if protocol is None or metadata is None or not kept(protocol, metadata):
         return None
     if snapshot is None:
@@ -108,15 +108,15 @@ def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metad
 
 
 def _row_ids(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> RowIds | None:
-    """The state of row ids, where new files get them; else None."""
+    """The state of row ids if new files get them; else None."""
     if protocol is None or metadata is None or not is_assigned(protocol, metadata):
         return None
     return RowIds.of(snapshot.domains if snapshot else {})
 
 
 def _tags(protocol: Protocol | None, metadata: Metadata | None) -> dict[str, str]:
-    """The tags of the commit. They say that rows kept their ids, where the table keeps them: all that this engine
-    writes keeps them (PROTOCOL.md, "Writer Requirements for Row Tracking").
+    """The tags of the commit. If the table tracks rows, a tag states that rows kept their ids, as in every commit of
+    this engine (PROTOCOL.md, "Writer Requirements for Row Tracking").
     """
     if protocol is None or metadata is None or not is_enabled(protocol, metadata):
         return {}
@@ -135,14 +135,14 @@ def _read_table(snapshot: Snapshot) -> ReadTable:
 
 
 def _domains_of_columns(snapshot: Snapshot | None, staged: Metadata | None) -> frozenset[str]:
-    """The metadata domains whose values name columns, where the commit removes or retypes a column."""
+    """The metadata domains whose values name columns, if the commit removes or retypes a column."""
     seen = snapshot.metadata if snapshot else None
     keeps = staged is None or (seen is not None and keeps_columns(seen, staged))
     return frozenset() if keeps else frozenset({CLUSTERING_DOMAIN})
 
 
 def _metadata_at(staged: Metadata | None, first: int) -> Callable[[Metadata, int], Metadata] | None:
-    """How the staged metadata changes where the commit becomes a later version than ``first``; None if it does not."""
+    """The change of the staged metadata if the commit becomes a later version than ``first``; None for no change."""
     if staged is None or not notes_version(staged.schema_string, first):
         return None
     return lambda metadata, version: msgspec.structs.replace(

@@ -18,11 +18,17 @@ class CommitResult(Mapping[str, Any]):
 
     Attributes:
         version: the version that was created, or None if nothing was written.
-        attempts: how many times the log entry was put, 1 where nobody else was writing.
-        rebased_over: the winners' versions over which the commit was moved, in order.
-        fallbacks: where a finer check fell back to a coarser one, the reasons.
-        metrics: counts by the names that deltalake uses (``num_added_files``, ``num_added_rows``, ...); sizes in
-            bytes, times in milliseconds.
+        attempts: the number of attempts to put the log entry; 1 if no other writer came first.
+        rebased_over: the winners' versions over which the commit was rebased, in order.
+        fallbacks: for each conflict check that was done by file instead of by row, the reason.
+        metrics: counts by deltalake's names (``num_added_files``, ``num_added_rows``, ...); sizes in bytes, times in
+            milliseconds.
+
+    Example::
+
+        result = table.delete("id = 3")
+        result.version, result.metrics["num_deleted_rows"]
+        result["num_deleted_rows"]  # the same, as deltalake has it
     """
 
     version: int | None
@@ -47,14 +53,13 @@ class CommitResult(Mapping[str, Any]):
 
 
 class VacuumResult(list[str]):
-    """What VACUUM removed, or would remove: keys relative to the table's folder, in their order. A list, as deltalake
-    returns it.
+    """The files that VACUUM removed, or would remove: a sorted list of keys relative to the table's folder.
 
     Attributes:
-        dry_run: whether nothing was removed.
-        size_bytes: the size of these files.
-        untracked: how many more files ``full=True`` would remove: the log does not name them.
-        version: the version of the VACUUM END in the history; None if nothing was removed.
+        dry_run: whether the files were only listed.
+        size_bytes: the total size of the files.
+        untracked: the number of further files that ``full=True`` would remove, since the log does not name them.
+        version: the version of the VACUUM END commit; None if nothing was removed.
     """
 
     def __init__(

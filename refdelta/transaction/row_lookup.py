@@ -1,7 +1,7 @@
-"""Where the rows of files that somebody rewrote are now, by their ids (PROTOCOL.md, "Row Tracking").
+"""The new positions of rows whose files were rewritten, by their row ids (PROTOCOL.md, "Row Tracking").
 
-Whoever compacts or sorts a table that tracks rows keeps the ids of the rows, however it orders them. So each live row
-of a file that went is found in one of the files that came.
+A rewrite of files, such as a compaction or a sort, keeps the ids of the rows. So each live row of a removed file is
+found in one of the added files.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 
 
 def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[Add]) -> dict[str, RelocationById]:
-    """Where the rows of files are now.
+    """The new positions of the rows of removed files.
 
     Args:
-        snapshot: of a table that tracks rows.
-        inputs: files that were removed, as the log says.
-        outputs: the files that hold their rows.
+        snapshot: a snapshot of a table that tracks rows.
+        inputs: the log's entries of the removed files.
+        outputs: the log's entries of the files that hold their rows.
 
     Returns:
-        By the path of an input; without those that have a live row of which no id was found, or twice.
+        The relocation of each input, by its path. An input is left out if the id of one of its live rows was not found;
+        all are left out if an id was found twice.
 
     Raises:
         DataFileError: a file cannot be read.
-        InvalidLogError: an entry does not say what it takes to read it.
+        InvalidLogError: an entry lacks the file's size, or rows have no ids.
     """
     read = _Reader.of(snapshot, [*inputs, *outputs])
     found = [read.ids(add) for add in outputs]
@@ -74,7 +75,7 @@ def _parts(outputs: Sequence[Add], files: Numbers, at: Numbers, to: Numbers) -> 
 
 
 class _Reader:
-    """Reads the ids of rows."""
+    """Reads the row ids of files."""
 
     def __init__(self, snapshot: Snapshot, plan: ReadPlan, vectors: Vectors) -> None:
         self._store, self._plan, self._vectors = snapshot.store, plan, vectors
@@ -89,7 +90,7 @@ class _Reader:
     def ids(self, entry: Add | Remove) -> tuple[Numbers, Numbers]:
         """The ids of a file's live rows, and their positions, ascending."""
         if entry.size is None:
-            raise InvalidLogError(f"the log does not say the size of {entry.path}")
+            raise InvalidLogError(f"the log's entry of {entry.path} has no size")
         file = ScanFile(
             key=data_key(entry.path, self._store.uri),
             size=entry.size,

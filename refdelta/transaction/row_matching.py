@@ -1,4 +1,4 @@
-"""What a transaction asks of rows that other writers added: are you among those that I would have read?"""
+"""Row matching: whether a transaction would have read rows that another writer added."""
 
 from __future__ import annotations
 
@@ -25,26 +25,24 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
 
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
-"""A finer question than a predicate: whether a row of these batches, of the table's schema, is one that was looked
-for.
-"""
+"""A finer test than a predicate: True if one of the rows, in batches of the table's schema, would have been read."""
 
 
 @dataclass
 class RowMatching:
-    """The questions of one transaction. One that is answered by yes is enough."""
+    """The tests of a transaction, one for each of its reads. A row matches if one of them is true."""
 
     asked: list[tuple[Predicate, Matches | None]] = field(default_factory=list)
 
     def add(self, predicate: Predicate, matches: Matches | None) -> None:
-        """Ask for the rows for which ``predicate`` is true, and more exactly for those that ``matches`` finds."""
+        """Add a test: the rows for which ``predicate`` is true, and of these the rows that ``matches`` finds."""
         self.asked.append((predicate, matches))
 
     def look(self, snapshot: Snapshot, files: Iterable[Add]) -> Iterator[bool]:
-        """For each file whether a live row of it matches, up to the first one that has such a row.
+        """For each file, whether one of its live rows matches; the last result is the first True.
 
         Args:
-            snapshot: of the table's schema.
+            snapshot: a snapshot with the table's schema.
             files: data files of the table, which need not be live.
 
         Raises:
@@ -68,7 +66,7 @@ def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> 
         try:
             return next(batches, None) is not None if matches is None else matches(batches)
         except ExpressionError:
-            # The statement would have failed over such a row.
+            # The statement would have failed on such a row, so its result would have been another one.
             return True
 
 
@@ -77,7 +75,7 @@ def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
 
 
 def only(rows: AddedRows) -> Add:
-    """A file with no other rows than these, by a deletion vector that hides the others and stands nowhere else."""
+    """An entry of a file with only these rows: an inline deletion vector, which is not in the log, hides the others."""
     records = num_records(rows.add)
     if rows.rows is None or records is None or not 0 <= records <= MOST_ROWS:
         return rows.add

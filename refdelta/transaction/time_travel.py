@@ -1,4 +1,4 @@
-"""From the version or the time that a user names to a snapshot."""
+"""The snapshot at a version or at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Version = int | str | dt.datetime
 
 
 def snapshot_at(store: Store, version: Version) -> Snapshot:
-    """The snapshot at a version, or at a time: that of the last version that was committed by then.
+    """The snapshot at a version, or at a time: the last version committed at or before it.
 
     Args:
         store: the table's store.
-        version: a version, or a time as a datetime or an ISO 8601 string (UTC where it names no zone).
+        version: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone).
 
     Raises:
         InvalidArgumentError: it is neither a version nor a time.

@@ -1,7 +1,7 @@
 """A transaction: one snapshot, its reads, its staged actions, its commit.
 
-It knows no operation: those of ``refdelta/operations`` record their reads and stage their actions here, and never write
-the log themselves.
+It knows no operation. The operations of ``refdelta/operations`` record their reads and stage their actions here, and
+never write the log themselves.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ R = TypeVar("R")
 class Transaction:
     """One snapshot, a read set, staged actions, one commit.
 
-    As a context manager it is aborted when the block is left without a commit.
+    As a context manager it is aborted if the block ends without a commit.
 
     Args:
         store: the table's store.
-        snapshot: the snapshot that it reads, or None where it creates the table.
+        snapshot: the snapshot that it reads; None if it creates the table.
         age: seconds since the snapshot was last seen to be the newest one, or since the log was seen to be empty; None
-            where that is not known, which costs the commit one more request.
+            if that is not known, which costs the commit one more request.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: half an application transaction, or two of one application; several of which the
-            snapshot records some and not all; a level that does not exist or is weaker than the table's.
+        InvalidArgumentError: an option has a wrong type or value; an isolation level does not exist or is weaker than
+            the table's; the snapshot records some, but not all, of the application transactions.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class Transaction:
         if self._ended is None:
             self.abort()
 
-    # --- what it reads ---
+    # --- the snapshot ---
 
     @property
     def existing(self) -> Snapshot:
-        """The snapshot. Raises ``TableNotFoundError`` where the transaction creates the table."""
+        """The snapshot. Raises ``TableNotFoundError`` if the transaction creates the table."""
         if self.snapshot is None:
             raise TableNotFoundError(f"there is no table at {self.store.uri} yet: this transaction creates it")
         return self.snapshot
@@ -148,17 +148,17 @@ class Transaction:
 
     @property
     def already_recorded(self) -> bool:
-        """Whether the snapshot records the application transactions already, each at this version or a later one."""
+        """True if the snapshot records the application transactions already, each at this version or a later one."""
         return bool(self._applications) and not unrecorded(self._applications, self._recorded)
 
     @property
     def vectors(self) -> bool:
-        """Whether rows are deleted by deletion vectors: ``delta.enableDeletionVectors`` is true."""
+        """True if rows are deleted by deletion vectors: ``delta.enableDeletionVectors`` is true."""
         return self._table_properties.enable_deletion_vectors
 
     @property
     def row_level(self) -> bool:
-        """Whether conflicts are detected by rows and not by files."""
+        """True if conflicts are detected by row, False if by file; see ``CommitProperties.row_level``."""
         asked = self.properties.row_level
         if asked is None:
             asked = self.snapshot is not None and not self.snapshot.partition_columns
@@ -166,7 +166,7 @@ class Transaction:
 
     @property
     def is_fed(self) -> bool:
-        """Whether changes are recorded for the change data feed: ``delta.enableChangeDataFeed`` is true."""
+        """True if changes are recorded for the change data feed: ``delta.enableChangeDataFeed`` is true."""
         return self.snapshot is not None and is_fed(self.snapshot.metadata)
 
     @property
@@ -177,7 +177,7 @@ class Transaction:
     def _table_properties(self) -> TableProperties:
         return self.snapshot.properties if self.snapshot else TableProperties.parse({})
 
-    # --- read tracking: what the commit is checked against ---
+    # --- read tracking ---
 
     @property
     def reads(self) -> ReadSet:
@@ -189,13 +189,13 @@ class Transaction:
         self._reads = self._reads.with_everything()
 
     def read_predicate(self, predicate: Predicate, matches: Matches | None = None) -> None:
-        """Record that the transaction depends on the rows for which ``predicate`` is true, and on there being no
-        others.
+        """Record that the transaction depends on the rows for which ``predicate`` is true, and on the absence of
+        further ones.
 
         Args:
-            predicate: bound to the table's schema.
-            matches: a finer question than the predicate. It is asked of the live rows of a file that another writer
-                added, in batches of the table's schema. Without it, a row matches where the predicate is true.
+            predicate: a predicate, bound to the table's schema.
+            matches: a finer test than the predicate, for the live rows of a file that another writer added, in batches
+                of the table's schema. Without it, a row matches if the predicate is true.
         """
         table = self.snapshot
         asked = EVERY_ROW if table is None else row_predicate(predicate, table.schema, table.partition_columns)
@@ -210,8 +210,8 @@ class Transaction:
 
         Args:
             predicate: see :meth:`read_predicate`, which is called before the block runs.
-            files: gives the files that the block reads; called where the block raises. Then any of their rows may have
-                been seen. A block that ends well records itself which rows it has read.
+            files: returns the files that the block reads. It is called if the block raises: then any of their rows may
+                have been read. A block that does not raise records the rows that it read itself.
             matches: see :meth:`read_predicate`.
         """
         self.read_predicate(predicate, matches)
@@ -222,14 +222,14 @@ class Transaction:
             raise
 
     def read_domains(self, names: Iterable[str] | None = None) -> None:
-        """Record a read of metadata domains; None for all of them, and that there are no others."""
+        """Record a read of metadata domains; None for all domains, and the absence of further ones."""
         if names is None:
             self._reads = dataclasses.replace(self._reads, every_domain=True)
         else:
             self._reads = dataclasses.replace(self._reads, domains=self._reads.domains | {*names})
 
     def rest_on_files(self, since_ms: int) -> None:
-        """Record that the transaction adds files which it has not written, and which VACUUM may delete.
+        """Record that the transaction adds files that it did not write itself, and that VACUUM may delete.
 
         Args:
             since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970.
@@ -240,16 +240,16 @@ class Transaction:
         )
 
     def read_files(self, files: Iterable[Add]) -> None:
-        """Record that rows of these files were read, possibly any of their live rows. A file without a row that was
-        wanted was not read.
+        """Record that rows of these files were read, possibly all of their live rows. A file without a matching row
+        does not count as read.
         """
         self._reads = self._reads.with_files(files)
 
     def read_rows(self, add: Add, rows: BitMap64) -> None:
-        """Record that rows of a file were read: those that matched, whether or not they change.
+        """Record that rows of a file were read: the rows that matched, even if they do not change.
 
         Args:
-            add: the log's entry.
+            add: the log's entry of the file.
             rows: their positions in the file, counted from 0, hidden rows included. Several calls add up.
         """
         if not len(rows):
@@ -263,16 +263,16 @@ class Transaction:
     def run(
         self, statement: str, stage: Callable[Concatenate[Self, Snapshot, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R | None:
-        """Run a statement: all of it or, where it raises, nothing, and then another one may follow.
+        """Run a statement. If it raises, nothing of it is staged, and another one can follow.
 
         Args:
             statement: its name, for messages.
-            stage: an operation: it reads the snapshot and stages actions.
-            *args: passed on to it.
-            **kwargs: likewise.
+            stage: an operation, which reads the snapshot and stages actions.
+            *args: arguments of the operation.
+            **kwargs: keyword arguments of the operation.
 
         Returns:
-            The result of ``stage``; None where it is skipped, because the application's version is recorded already.
+            The result of ``stage``; None if it is skipped because the application's version is recorded already.
 
         Raises:
             InvalidArgumentError: the transaction has ended, or holds a statement already.
@@ -282,7 +282,7 @@ class Transaction:
 
     @contextmanager
     def statement(self, name: str) -> Iterator[None]:
-        """Hold the one statement of the transaction: what the block stages is kept if it ends well.
+        """Run the block as the one statement of the transaction. If it raises, nothing of it is staged.
 
         Args:
             name: its name, for messages.
@@ -293,8 +293,8 @@ class Transaction:
         self._check_open(name)
         if self._statement is not None:
             raise InvalidArgumentError(
-                f"cannot {name}: this transaction holds a statement already ({self._statement}), and one is all "
-                "that a transaction may hold beside reads and appends; commit it and begin another one"
+                f"cannot {name}: this transaction holds a statement already ({self._statement}), and it can hold only "
+                "one besides reads and appends; commit it and begin another one"
             )
         with self.all_or_nothing():
             yield
@@ -302,9 +302,9 @@ class Transaction:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """If the block raises, what it has staged is forgotten and the files that it wrote are removed.
+        """Undo the block if it raises: its staged actions are dropped, and the files that it wrote are removed.
 
-        Its reads stay recorded: the error may have told the caller something about the rows.
+        Its reads stay recorded, since the error may depend on the rows.
         """
         actions, written, description = list(self._actions), list(self._written), self.description
         deletes, groups = dict(self._row_deletes), list(self._groups)
@@ -331,29 +331,30 @@ class Transaction:
 
     @property
     def change_files(self) -> int:
-        """How many change files are staged. Where there are any, readers of the change data feed read them alone."""
+        """The number of staged change files. If there are any, readers of the change data feed read only these."""
         return sum(isinstance(action, Cdc) for action in self._actions)
 
     @property
     def table_to_come(self) -> Snapshot | None:
-        """The snapshot with the metadata that is staged, if any; None where the table is new."""
+        """The snapshot with the staged metadata, if any; None if the table is new."""
         staged = next((action for action in reversed(self._actions) if isinstance(action, Metadata)), None)
         return dataclasses.replace(self.snapshot, metadata=staged) if self.snapshot and staged else self.snapshot
 
     def stage_written(self, files: Sequence[Add | Cdc]) -> None:
-        """Add files that this transaction wrote, and will remove again if it does not commit."""
+        """Stage files that this transaction wrote. They are removed if it does not commit."""
         self.own_files(files)
         self._actions.extend(files)
 
     def own_files(self, files: Iterable[Add | Cdc]) -> None:
-        """Take charge of files that this transaction wrote: they are removed where the commit does not name them."""
+        """Register files that this transaction wrote. They are removed if the commit does not name them."""
         self._written.extend(files)
 
     def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
         """Stage the deletion of rows of a file by its deletion vector. They count as read.
 
         Args:
-            add: the log's entry. Its ``stats`` must have ``numRecords``, of all rows in the file.
+            add: the log's entry of the file. Its ``stats`` must have ``numRecords``, the number of all rows in the
+                file.
             rows: their positions in the file, counted from 0. Several calls add up.
             base: the positions that the entry's deletion vector hides.
         """
@@ -376,15 +377,15 @@ class Transaction:
         self._row_deletes[key] = delete if known is None else known.and_rows(delete)
 
     def replace_files(self, groups: Sequence[Group], metrics: GroupMetrics | None = None) -> None:
-        """Stage the replacement of files by others which hold the same rows.
+        """Stage the replacement of files by others that hold the same rows.
 
-        The outputs are files of this transaction (:meth:`own_files`). Where others delete rows of the inputs
-        meanwhile, the outputs get deletion vectors; where an input is gone, its group is left out, and its outputs are
-        removed. The groups that were not left out are in ``kept_groups`` after the commit.
+        The outputs are files of this transaction (:meth:`own_files`). If another writer deletes rows of the inputs
+        meanwhile, the outputs get deletion vectors. If it removes an input, the group is left out, and its outputs are
+        removed. The kept groups are in ``kept_groups`` after the commit.
 
         Args:
-            groups: inputs and outputs that belong together.
-            metrics: the ``operationMetrics`` of those groups that are kept. None: those of :meth:`describe`.
+            groups: the groups of inputs and outputs.
+            metrics: the ``operationMetrics`` for the kept groups; None for those of :meth:`describe`.
         """
         self._groups.extend(groups)
         self._group_metrics = metrics or self._group_metrics
@@ -405,29 +406,39 @@ class Transaction:
             parameters: its ``operationParameters``, each value a string as Spark writes it.
             operation_metrics: its ``operationMetrics``.
             metrics: the metrics of the result, by deltalake's names.
-            always: commit even where nothing is staged, as for a write without rows.
+            always: commit even if nothing is staged, as for a write without rows.
         """
         self.description = Description(operation, parameters, operation_metrics, metrics or {}, always)
 
     # --- the end ---
 
     def abort(self) -> None:
-        """Give up: nothing becomes visible, and the files that were written are removed."""
+        """End the transaction without a commit. The files that it wrote are removed.
+
+        Raises:
+            InvalidArgumentError: the transaction has ended already.
+
+        Example::
+
+            txn = table.begin()
+            txn.append(rows)
+            txn.abort()
+        """
         self._check_open("abort")
         self._ended = "aborted"
         self._discard()
 
     def commit(self) -> CommitResult:
-        """Commit what is staged, over whatever was committed meanwhile and does not conflict.
+        """Commit the staged actions, after the other writers' commits that do not conflict.
 
         Returns:
-            The result of the commit. Its version is None where nothing was written: nothing is staged and no
-            application's version is to be recorded, or the application's version is recorded already.
+            The result of the commit; ``version`` is None if nothing was written: nothing is staged and there is no
+            application transaction to record, or it is recorded already.
 
         Raises:
-            ConcurrentModificationError: a winner conflicts; nothing is visible, and the files that were written are
-                removed.
-            CommitRetriesExhaustedError: attempts or time ran out; likewise.
+            ConcurrentModificationError: another writer's commit conflicts; nothing is visible, and the files that were
+                written are removed.
+            CommitRetriesExhaustedError: the limit of attempts or of time was reached; the files are removed, too.
             CommitOutcomeUnknownError: it is not known whether the commit happened; the files stay.
             InvalidArgumentError: the transaction has ended already.
         """
@@ -459,7 +470,7 @@ class Transaction:
             self._discard()
             raise
         except BaseException:
-            self._written = []  # they stay: the log may name them, now or when a late request arrives
+            self._written = []  # the files stay: the log may name them, now or after a late request arrives
             raise
         abort_files(self.store, outcome.unused)
         written, self._written, self.kept_groups = self._written, [], outcome.groups
@@ -519,7 +530,7 @@ class Transaction:
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
     def _after(self, version: int, commits: Sequence[bytes] | None, written: Collection[str]) -> Snapshot | None:
-        """The snapshot after our commit, once the post-commit hooks have run. None where it cannot be read."""
+        """Run the post-commit hooks; returns the snapshot after the commit, or None if it cannot be read."""
         snapshot = None
         try:
             if commits is not None:

@@ -148,7 +148,9 @@ def test_rows_are_replaced_where_the_folder_is_named(cloned):
         write_deltalake(clone, five, **replace)
     write_deltalake(clone, five, **replace, outside=[table])
     assert rows(DeltaTable(clone, outside=[table])) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    with pytest.raises(errors.InvalidArgumentError, match="a handle knows its folders"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="outside goes with a URI; a DeltaTable takes it in its constructor"
+    ):
         write_deltalake(DeltaTable(clone), five, mode="append", outside=[table])
 
 

@@ -197,7 +197,7 @@ def test_protection_goes_with_the_history_that_it_protects(tmp_path):
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table = DeltaTable(tmp_path)
     table.alter.drop_feature("deletionVectors")
-    with pytest.raises(errors.InvalidArgumentError, match="say truncate_history=True"):
+    with pytest.raises(errors.InvalidArgumentError, match="pass truncate_history=True"):
         table.alter.drop_feature("checkpointProtection")
     with pytest.raises(errors.InvalidArgumentError, match="not old enough"):
         table.alter.drop_feature("checkpointProtection", truncate_history=True)

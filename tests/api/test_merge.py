@@ -397,7 +397,7 @@ def test_misuse_is_one_clear_error(table):
     for merge, error, said in cases:
         with pytest.raises(error, match=said):
             merge.execute()
-    with pytest.raises(InvalidArgumentError, match="a list of names"):
+    with pytest.raises(InvalidArgumentError, match="a list of column names"):
         begin().when_matched_update_all(except_cols="v")
     with pytest.raises(InvalidArgumentError, match="mapping"):
         begin().when_matched_update("v = 1")

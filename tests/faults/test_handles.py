@@ -22,7 +22,7 @@ def test_a_handle_goes_on_to_its_commit_though_the_checkpoint_behind_it_fails(s3
         broken = rules.add(Rule("500-before", "PUT", "checkpoint", times=1000))
         assert write_deltalake(table, ROWS, mode="append").version == 1
         assert broken.met > 0
-        assert "version 1 is committed, but what follows a commit failed" in caplog.text
+        assert "version 1 is committed, but a hook after the commit failed" in caplog.text
         assert (table.version(), table.count()) == (1, 6)
         assert table.delete("n = 1").version == 2
         assert (table.version(), table.count()) == (2, 4)

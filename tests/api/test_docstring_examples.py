@@ -1,0 +1,123 @@
+"""The examples in the docstrings of public names: each runs, and each public name has one.
+
+An example is the indented block after ``Example::``. It runs with a small table as ``table``, with ``rows`` of the same
+schema as a pyarrow table, and with the path of an empty folder as ``uri``. ``pa``, ``pq``, ``Path`` and the
+public names of ``refdelta`` are in scope.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import refdelta
+from refdelta import CommitOptions, CommitProperties, CommitResult, DeltaTable, convert_to_deltalake, write_deltalake
+from refdelta.api.alter import Alterations, TableAlterer
+from refdelta.api.handle import Handle
+from refdelta.api.merge_builder import TableMerger
+from refdelta.api.optimizer import TableOptimizer
+from refdelta.api.reading import Reading
+from refdelta.api.statements import Statements
+from refdelta.api.transaction import WriteTransaction
+from refdelta.transaction.transaction import Transaction
+
+FUNCTIONS = (write_deltalake, convert_to_deltalake)
+WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable)
+METHODS_ALONE = (Handle, Reading, Statements)
+"""The bases of ``DeltaTable``; the example of the class is its own."""
+VALUES = (CommitOptions, CommitProperties, CommitResult)
+"""Classes of which the class alone has an example: they have attributes, and no methods but those of a mapping."""
+
+WITHOUT = {
+    "Handle.table_uri": "a property of one word",
+    "Handle.store": "a property of one word",
+    "Handle.pinned": "a property of one word",
+    "Handle.version": "one number; most other examples call it",
+    "Handle.newest_for_writing": "called by the statements",
+    "Handle.adopt": "called after a commit",
+    "Handle.recent": "called by appends",
+    "Handle.begin_at": "called by write_deltalake and by Spark's writes, with a snapshot that they have loaded",
+    "Handle.over_newest": "called by write_deltalake",
+    "WriteTransaction.write": "called by write_deltalake, with its request",
+    "WriteTransaction.run_merge": "called by merge, with its clauses",
+    "WriteTransaction.optimize": "called by compact, z_order, cluster and reorg_purge, with their request",
+    "TableMerger.add": "called by the command line, with clauses that it has parsed",
+}
+
+
+def _documented():
+    """The docstrings of all public names that are to have an example, by name."""
+    found = {function.__name__: function.__doc__ for function in FUNCTIONS}
+    found |= {owner.__name__: owner.__doc__ for owner in (*WITH_METHODS, *VALUES)}
+    for owner in (*WITH_METHODS, *METHODS_ALONE):
+        for name, member in vars(owner).items():
+            method = getattr(member, "__func__", member)
+            if not name.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
+                found[f"{owner.__name__}.{name}"] = method.__doc__
+    return found | {"Transaction.abort": Transaction.abort.__doc__}
+
+
+def _examples(doc):
+    """The indented blocks after each line ``Example::``."""
+    lines = inspect.cleandoc(doc or "").splitlines()
+    for number, line in enumerate(lines):
+        if line.strip() == "Example::":
+            block = []
+            for following in lines[number + 1 :]:
+                if following and not following.startswith("    "):
+                    break
+                block.append(following)
+            yield textwrap.dedent("\n".join(block)).strip("\n")
+
+
+DOCUMENTED = _documented()
+EXAMPLES = [(name, example) for name, doc in DOCUMENTED.items() for example in _examples(doc)]
+
+
+def _rows(ids):
+    days = [dt.date(2026, 1, number) for number in ids]
+    columns = {"id": ids, "name": [f"n{number}" for number in ids], "amount": [2.5 * n for n in ids], "day": days}
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("day", pa.date32())])
+    return pa.table(columns, schema)
+
+
+@pytest.fixture
+def scope(tmp_path):
+    """The names that an example may use."""
+    write_deltalake(tmp_path / "t", _rows([1, 2, 3]))
+    (tmp_path / "empty").mkdir()
+    names = {name: getattr(refdelta, name) for name in refdelta.__all__}
+    table = DeltaTable(tmp_path / "t")
+    return names | {
+        "table": table,
+        "rows": _rows([3, 4]),
+        "uri": str(tmp_path / "empty"),
+        "pa": pa,
+        "pq": pq,
+        "Path": Path,
+    }
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_an_example_runs(name, example, scope, capsys):
+    exec(compile(example, f"<the example of {name}>", "exec"), scope)
+
+
+def test_every_public_name_has_an_example():
+    lacking = {name for name, doc in DOCUMENTED.items() if not list(_examples(doc))}
+    assert sorted(lacking) == sorted(WITHOUT)
+
+
+def test_an_example_has_at_most_six_lines():
+    assert not [name for name, example in EXAMPLES if sum(map(bool, map(str.strip, example.splitlines()))) > 6]
+
+
+def test_an_example_is_found_and_runs():
+    doc = "Text.\n\nExample::\n\n    first\n    for one in two:\n        three\n\nRaises:\n    Error: no.\n"
+    assert list(_examples(doc)) == ["first\nfor one in two:\n    three"]
