@@ -25,7 +25,7 @@ from contest import Engine, ahead, within
 
 import refdelta.api.table
 import refdelta.engine.log.checkpoint  # where it is used, it is imported
-import refdelta.engine.log.plain_adds
+import refdelta.engine.log.commits
 import refdelta.engine.parquet.limits
 
 CHECKPOINT_COLUMNS = [f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]

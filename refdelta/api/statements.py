@@ -425,7 +425,6 @@ class Statements(Handle):
             table.create_checkpoint()
         """
         from refdelta.engine.log.checkpoint_write import write_checkpoint
-        from refdelta.engine.log.checksum_check import refuse_contradictions
 
         if top_level not in ("parquet", "json"):
             raise InvalidArgumentError(f"top_level is one of 'parquet', 'json', not {top_level!r}")
@@ -436,7 +435,7 @@ class Statements(Handle):
                 f"version {self.version()} can have no further checkpoint: the table protects the checkpoints before "
                 f"version {protected} (delta.requireCheckpointProtectionBeforeVersion)"
             )
-        refuse_contradictions(self._snapshot)
+        self._snapshot.check_checksum()
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:

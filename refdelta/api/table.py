@@ -255,12 +255,12 @@ class DeltaTable(Reading, Statements):
         with Transaction(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()
-        from refdelta.engine.log.annexed import AnnexedStore
+        from refdelta.engine.log.multi_root import MultiRootStore
 
         there = type(self).__new__(type(self))
-        beside = self._store.annexes if isinstance(self._store, AnnexedStore) else ()
-        own = self._store.inner if isinstance(self._store, AnnexedStore) else self._store
-        there._store, there._pinned = AnnexedStore(store, [own, *beside]), False  # noqa: SLF001 - of this class
+        beside = self._store.roots if isinstance(self._store, MultiRootStore) else ()
+        own = self._store.inner if isinstance(self._store, MultiRootStore) else self._store
+        there._store, there._pinned = MultiRootStore(store, [own, *beside]), False  # noqa: SLF001 - of this class
         there.adopt(load_snapshot(there._store))  # noqa: SLF001
         return there
 

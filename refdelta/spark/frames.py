@@ -26,8 +26,8 @@ from refdelta.core.table.char_varchar import padding_of
 from refdelta.core.table.row_tracking import kind_of
 from refdelta.core.table.types import LONG, STRING, TIMESTAMP, StructField
 from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions
+from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter
-from refdelta.engine.scan.portions import at_most
 from refdelta.engine.scan.reader import ScanFile, read_file
 from refdelta.engine.scan.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError

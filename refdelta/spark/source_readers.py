@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from refdelta.engine.arrow.arrays import as_schema
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.change_feed import changes_table, plan_changes
-from refdelta.engine.scan.portions import at_most
+from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError

@@ -49,9 +49,9 @@ def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options:
     """
     if isinstance(others, (str, os.PathLike)):
         others = [others]
-    annexes = [open_location(other, options) for other in others]
-    if not annexes:
+    roots = [open_location(other, options) for other in others]
+    if not roots:
         return store
-    from refdelta.engine.log.annexed import AnnexedStore
+    from refdelta.engine.log.multi_root import MultiRootStore
 
-    return AnnexedStore(store, annexes)
+    return MultiRootStore(store, roots)

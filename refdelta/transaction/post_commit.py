@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from refdelta.engine.log.checksum_write import encoded_checksum, put_checksum, write_checksum
+from refdelta.core.log.checksum import encode_checksum
+from refdelta.engine.log.checksums import put_checksum
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import now_ms
 
@@ -53,10 +54,10 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
 
 def _write_checksum(snapshot: Snapshot) -> None:
     store, version = snapshot.store, snapshot.version
+    data = encode_checksum(snapshot.checksum())
     if not store.capabilities.remote:
-        write_checksum(store, snapshot)
+        put_checksum(store, version, data)
         return
-    data = encoded_checksum(snapshot)
     background.later(store.uri, lambda: _put_in_background(store, version, data))
 
 

@@ -27,7 +27,7 @@ from refdelta.core.table.row_tracking import MATERIALIZED
 from refdelta.core.table.types import VARIANT, field_id, parse_schema, physical_name
 from refdelta.engine.arrow.arrays import take_rows
 from refdelta.engine.expressions.partition import parse_partition_column
-from refdelta.engine.log.annexed import uri_of
+from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.dv import kept_rows
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors

@@ -13,7 +13,7 @@ import refdelta
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.log.paths import ELSEWHERE, Place, data_key
-from refdelta.engine.log.annexed import AnnexedStore
+from refdelta.engine.log.multi_root import MultiRootStore
 from refdelta_storage import open_store
 
 ROWS = pa.table({"id": list(range(10)), "p": ["a b", "c%"] * 5})
@@ -197,7 +197,7 @@ def test_every_command_takes_the_folder(cloned):
 def test_other_folders_are_read_and_never_written_to(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "a b").write_bytes(b"12345")
-    store = AnnexedStore(open_store(str(tmp_path / "own")), [open_store(str(tmp_path / "there"))])
+    store = MultiRootStore(open_store(str(tmp_path / "own")), [open_store(str(tmp_path / "there"))])
     key = data_key(f"{(tmp_path / 'there').as_uri()}/a%20b", store.uri)
     assert key == f"{ELSEWHERE}0/a b"
     for view in (store, store.steady(), store.hasty(), pickle.loads(pickle.dumps(store))):

@@ -25,12 +25,12 @@ from refdelta.core.log.actions import (
     Remove,
     Txn,
 )
-from refdelta.core.log.checksum import decode_checksum
+from refdelta.core.log.checksum import decode_checksum, encode_checksum
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.engine.log.checkpoint_write import write_checkpoint
-from refdelta.engine.log.checksum_write import version_checksum, write_checksum
+from refdelta.engine.log.checksums import put_checksum
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds, to_removes
 from refdelta.engine.parquet.files import open_parquet
@@ -188,7 +188,7 @@ def test_expired_application_ids_are_left_out():
     snapshot = table(store, txns, setTransactionRetentionDuration="interval 1 days")
     write_checkpoint(store, snapshot, now_ms=NOW)
     assert set(only_the_checkpoint(store, 0).txns) == {"new", "timeless"}
-    assert version_checksum(snapshot).set_transactions is None
+    assert snapshot.checksum().set_transactions is None
 
 
 def test_statistics_by_property():
@@ -323,7 +323,7 @@ def test_a_checksum_is_what_the_version_adds_up_to():
         [DomainMetadata(domain="d", configuration="c", removed=False)],
         protocol=MODERN,
     )
-    assert write_checksum(store, snapshot)
+    assert put_checksum(store, snapshot.version, encode_checksum(snapshot.checksum()))
     checksum = decode_checksum(store.get(checksum_key(2)), "crc")
     assert (checksum.table_size_bytes, checksum.num_files) == (12, 2)
     assert (checksum.num_deletion_vectors, checksum.num_deleted_records) == (1, 2)
@@ -333,7 +333,7 @@ def test_a_checksum_is_what_the_version_adds_up_to():
     assert [domain.domain for domain in checksum.domain_metadata] == ["d"]
     assert checksum.txn_id == "t2"
     # No deletion vectors in the protocol, no counts of them.
-    plain = version_checksum(table(MemoryStore(None), [add("a")]))
+    plain = table(MemoryStore(None), [add("a")]).checksum()
     assert plain.num_deletion_vectors is None
     assert plain.num_deleted_records is None
 
@@ -348,7 +348,7 @@ def test_files_by_how_many_of_their_rows_are_deleted():
         )
         for count in counts
     ]
-    checksum = version_checksum(table(MemoryStore(None), [add("a"), *adds], protocol=MODERN))
+    checksum = table(MemoryStore(None), [add("a"), *adds], protocol=MODERN).checksum()
     assert checksum.deleted_record_counts == (1, 2, 2, 1, 0, 0, 0, 1, 2, 2)
 
 
@@ -356,18 +356,18 @@ def test_a_checksum_is_never_overwritten():
     store = MemoryStore(None)
     snapshot = table(store, [add("a")])
     store.put(checksum_key(0), b"somebody else's")
-    assert not write_checksum(store, snapshot, txn_id="mine")
+    assert not put_checksum(store, 0, encode_checksum(snapshot.checksum()))
     assert store.get(checksum_key(0)) == b"somebody else's"
 
 
 def test_long_lists_are_left_out():
     txns = [Txn(app_id=f"app{i}", version=1) for i in range(101)]
-    assert version_checksum(table(MemoryStore(None), txns)).set_transactions is None
-    assert len(version_checksum(table(MemoryStore(None), txns[:100])).set_transactions) == 100
+    assert table(MemoryStore(None), txns).checksum().set_transactions is None
+    assert len(table(MemoryStore(None), txns[:100]).checksum().set_transactions) == 100
 
 
 def test_an_empty_table_adds_up_to_nothing():
-    checksum = version_checksum(table(MemoryStore(None)))
+    checksum = table(MemoryStore(None)).checksum()
     assert (checksum.table_size_bytes, checksum.num_files) == (0, 0)
 
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Add, Metadata, Protocol
+from refdelta.core.log.checksum import encode_checksum
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import SIDECARS, checkpoint_key, commit_key, compacted_key
 from refdelta.core.log.segment import build_segment
 from refdelta.engine.log.checkpoint import read_checkpoint, sidecars_of
 from refdelta.engine.log.checkpoint_write import write_checkpoint
-from refdelta.engine.log.checksum_write import write_checksum
+from refdelta.engine.log.checksums import put_checksum
 from refdelta.engine.log.cleanup import cleanup_log
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import load_snapshot
@@ -51,7 +52,7 @@ def table(root, ages, checkpoints=(), protocol=PROTOCOL, **configuration):
         first = [protocol, metadata] if version == 0 else []
         store.put_if_absent(commit_key(version), encode_commit([*first, add(f"f{version}")]))
         snapshot = load_snapshot(store)
-        write_checksum(store, snapshot)
+        put_checksum(store, snapshot.version, encode_checksum(snapshot.checksum()))
         if version in checkpoints:
             write_checkpoint(store, snapshot, now_ms=NOW)
     for version, age in enumerate(ages):

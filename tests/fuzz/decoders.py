@@ -74,7 +74,7 @@ from refdelta.engine.log.state import (
     to_adds,
     to_removes,
 )
-from refdelta.engine.log.stats_json import read_statistics
+from refdelta.engine.log.statistics import read_statistics
 from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.transaction.time_travel import milliseconds
 

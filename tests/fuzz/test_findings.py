@@ -20,7 +20,7 @@ from refdelta.engine.arrow.arrays import check_values
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.log.stats_json import read_statistics
+from refdelta.engine.log.statistics import read_statistics
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, PredicateError, StoreError, UnsupportedTypeError
 from refdelta_storage import MemoryStore
 

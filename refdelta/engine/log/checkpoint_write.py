@@ -25,8 +25,8 @@ from refdelta.core.log.paths import SIDECARS, checkpoint_key, last_checkpoint_ke
 from refdelta.core.log.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
 from refdelta.core.table.features import features_of
 from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
-from refdelta.engine.log.parsed_stats import partition_values_parsed, stats_parsed
 from refdelta.engine.log.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
+from refdelta.engine.log.statistics import partition_values_parsed, stats_parsed
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.parquet.layout import CODECS, codec_of, pages_of
 from refdelta.errors import InvalidArgumentError

@@ -1,31 +1,28 @@
-"""From the store's listing of the log to the files that make a version, and those files' actions."""
+"""Listings of the log: the files that make a version, newer commits, and the times of commits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
 from refdelta.core.log.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
-from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
+from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.engine.parquet.files import log_bytes, store_errors
+from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from refdelta.core.log.actions import AnyAction
     from refdelta_storage.base import Store
 
 Listing = list[tuple[str, int, int]]
+"""Key, size in bytes, and modification time in milliseconds since 1970 of each file."""
 
-# Files of the log are read whole. No engine writes any that is near to this; a file with a hole in it may be longer
-# than any memory.
-_LONGEST_COMMIT = 2**31
+# No engine writes a hint that is nearly as long; a sparse file may be longer than any memory.
 _LONGEST_HINT = 2**24
-
+# A local log that lacks a version is listed up to so many times, as long as the listing changes.
 _LISTED_AGAIN = 20
-"""How many times a log of this machine that lacks a version is listed, as long as that shows something else."""
 
 
 def find_segment(
@@ -33,14 +30,14 @@ def find_segment(
 ) -> LogSegment:
     """The files that make a version.
 
-    The listing starts at the checkpoint that ``_last_checkpoint`` names; where the hint is missing, stale or corrupt,
-    or where it names a checkpoint that is not there, all of the log is listed.
+    The listing starts at the checkpoint of ``_last_checkpoint``. If that hint is missing, stale or corrupt, or if its
+    checkpoint does not exist, the whole log is listed.
 
     Args:
         store: the table's folder.
         version: the version, or None for the newest.
-        hinted: whether to look at the hint at all.
-        unreadable: keys of checkpoint files that turned out to be damaged; the version is built without them.
+        hinted: whether to read the hint.
+        unreadable: keys of damaged checkpoint files; the version is built without them.
 
     Raises:
         TableNotFoundError: there is no log.
@@ -67,7 +64,7 @@ def _of_the_whole_log(store: Store, version: int | None, unreadable: Collection[
         try:
             return build_segment(listing, version=version, unreadable=unreadable)
         except InvalidLogError:
-            # A folder that is listed while files come may show a version, and not the one that came before it.
+            # A listing that runs while files are written may show a version, but not the one before it.
             before, listing = listing, list_log(store)
             if listing == before:
                 break
@@ -75,10 +72,10 @@ def _of_the_whole_log(store: Store, version: int | None, unreadable: Collection[
 
 
 def list_log(store: Store, start: int = 0) -> Listing:
-    """Key, size in bytes and modification time in milliseconds of the log's files of the versions from ``start`` on.
+    """The log's files of the versions from ``start`` on, by key.
 
-    A store that can only list what begins with a prefix is asked for the versions that share all digits with ``start``
-    but the last two, and then for the next hundred. Where that may not be all, it is asked for the whole log.
+    A store that can list by prefix only is asked for the versions that share all digits but the last two with
+    ``start``, and for the next hundred versions. Where there may be more, it is asked for the whole log.
     """
     with store_errors("list the log"):
         if start and store.capabilities.remote and not store.capabilities.list_after:
@@ -89,7 +86,7 @@ def list_log(store: Store, start: int = 0) -> Listing:
                     break
             else:
                 return _listed(store, VERSIONED, start)
-            # Versions follow on from each other, unless cleanup has been here.
+            # Without cleanup, versions have no gaps.
             if any(key.startswith(f"{LOG}/{start:020d}.") for key, _, _ in listing):
                 return listing
         return _listed(store, VERSIONED, start)
@@ -100,12 +97,12 @@ def _listed(store: Store, prefix: str, start: int) -> Listing:
 
 
 def _before(version: int) -> str | None:
-    """What keys are listed after, for those of the versions from this one on."""
+    """The key after which a listing starts that is to show the versions from this one on."""
     return f"{LOG}/{version:020d}" if version else None
 
 
 def newest_version(store: Store, after: int) -> int:
-    """The newest version of which there is a commit file, or ``after`` where none is newer. Raises ``StoreError``."""
+    """The newest version with a commit file, or ``after`` if there is none after it. Raises ``StoreError``."""
     if store.capabilities.remote:
         keys = [key for key, _, _ in list_log(store, max(after, 0))]
     else:
@@ -117,45 +114,49 @@ def newest_version(store: Store, after: int) -> int:
 
 
 def has_log(store: Store) -> bool:
-    """Whether there is a log: a commit or a checkpoint, readable or not. Costs one request, however long the log."""
+    """Whether there is a log: a commit or a checkpoint, readable or not. One request for a log of any length."""
     with store_errors("list the log"):
         names = (parse_log_name(info.key) for info in store.list(prefix=VERSIONED))
         return any(name is not None and (name.kind == "commit" or name.is_checkpoint) for name in names)
 
 
-def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
-    """The actions of each commit or compacted commit, in order.
+def file_time(store: Store, key: str) -> int:
+    """The modification time of a file of the log, as listings have it, in milliseconds since 1970 (UTC): some stores
+    round the time that they return for a single object.
 
     Raises:
-        ObjectNotFoundError: a file is gone, which log cleanup may do while we read.
-        InvalidLogError: a file breaks the protocol.
+        InvalidLogError: the file does not exist.
     """
-    return [decode_commit(data, file.key) for file, data in zip(files, commit_contents(store, files), strict=True)]
+    with store_errors(f"look at {key}"):
+        found = next(store.list(prefix=key), None)
+    if found is None:
+        raise InvalidLogError("the commit file no longer exists", file=key)
+    return found.mtime_ms
 
 
-def commit_contents(store: Store, files: Sequence[LogFile]) -> list[bytes]:
-    """The content of each, in order. Raises as :func:`read_commits`."""
-    for file in files:
-        if file.size > _LONGEST_COMMIT:
-            raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
+def timestamp_of_commit(store: Store, version: int) -> int:
+    """The in-commit timestamp of a version, read from its commit file, in milliseconds since 1970 (UTC).
+
+    Raises:
+        InvalidLogError: the commit has none, or its file does not exist.
+    """
+    key = commit_key(version)
     try:
-        return list(store.get_many([file.key for file in files]))
-    except ObjectNotFoundError:
-        raise
-    except StorageError as error:
-        raise StoreError(f"cannot read the log: {error}") from error
+        return in_commit_timestamp(log_bytes(store, key), key)
+    except ObjectNotFoundError as error:
+        raise InvalidLogError("the commit file no longer exists", file=key) from error
 
 
 def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
-    """What was committed after a segment, by one listing of the log's tail.
+    """The commits after a segment, by one listing of the tail of the log.
 
-    The tail begins with the newest commit that an earlier listing has shown. So commits of our own are seen here for
-    the first time, and what precedes them tells whether this is still the same table.
+    The tail begins with the newest commit that an earlier listing has shown. So the listing shows this transaction's
+    own commits for the first time, and the commit before them, which proves that the table was not replaced.
 
     Returns:
-        The commits after it, none if there are none, with the segment of the newest version: the same one where nothing
-        is new. None where they do not follow on from it, or where the commit by which it is known is gone or is another
-        one: the log was cleaned up, or the table was replaced.
+        The newer commits, perhaps none, and the segment of the newest version, which is ``segment`` if there are none.
+        None if the commits do not continue the segment, or if the known commit is missing or has changed: the log was
+        cleaned up, or the table was replaced.
     """
     known = segment.listed
     if known is None:
@@ -179,12 +180,12 @@ def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...
 
 
 def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
-    """The segment of the same version, if that is the newest and the table is the same one. None: only a listing tells.
+    """The segment of the same version, if it is still the newest one; None if a listing is needed to know.
 
-    Three looks at single files, however long the log. They tell what the listing of :func:`newer_commits` does: the
-    commit by which the log is known is there as it was, that of the version is as long as it was, and behind it there
-    is none. (Cleanup begins with the oldest versions: it leaves no gap.) A store far away answers to three requests
-    no sooner than to one listing, and rounds the times of files.
+    Checks three single files, for a log of any length, to the same effect as the listing of :func:`newer_commits`: the
+    known commit is unchanged, the commit of the version has the same size, and the next commit does not exist. (Cleanup
+    begins with the oldest versions, so it leaves no gap.) Not worth it for a remote store, where three requests take
+    longer than one listing, and file times may be rounded.
     """
     known, last = segment.listed, segment.last_commit
     if known is None or last is None or last.version > known.version + 1:
@@ -206,8 +207,8 @@ def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
 
 
 def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:
-    """The segment with the commits that a listing shows behind those it has shown before; from a newer checkpoint on,
-    if there is one by now.
+    """The segment extended by the commits that a listing shows; it starts at a newer checkpoint, if the listing has
+    one.
     """
     version = commits[-1].version
     try:
@@ -223,9 +224,9 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
 
 
 def _hint(store: Store) -> int | None:
-    """The version that ``_last_checkpoint`` names, if it is there and makes sense.
+    """The version of the checkpoint to which ``_last_checkpoint`` points; None if the file is missing or malformed.
 
-    One that cannot be read is none: it only saves time. Where the store is what fails, the listing tells.
+    The hint only saves time, so that errors are ignored here: if the store fails, the listing fails too.
     """
     try:
         hint = parse_last_checkpoint(store.get_range(last_checkpoint_key(), 0, _LONGEST_HINT))

@@ -15,7 +15,8 @@ from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import compacted_key, parse_log_name
 from refdelta.core.log.replay import FileKey, file_key
 from refdelta.core.log.segment import LogFile
-from refdelta.engine.log.listing import find_segment, list_log, read_commits
+from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.listing import find_segment, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta_storage.base import Created

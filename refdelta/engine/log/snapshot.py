@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum
 from refdelta.core.log.codec import decode_commit
-from refdelta.core.log.paths import commit_key
+from refdelta.core.log.paths import checksum_key, commit_key
 from refdelta.core.log.replay import Replay
 from refdelta.core.log.segment import NO_LOG
+from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.core.table.clustering import ColumnPath, clustering_columns
 from refdelta.core.table.column_mapping import mode_of, without_mapping
 from refdelta.core.table.evolution import check_type_changes
 from refdelta.core.table.features import check_readable, check_writable, features_of
+from refdelta.core.table.in_commit_timestamp import enablement
 from refdelta.core.table.properties import TableProperties, get
 from refdelta.core.table.row_tracking import hidden_columns, is_enabled
 from refdelta.core.table.types import StructType, parse_schema
 from refdelta.engine.arrow.arrays import empty_table
-from refdelta.engine.log.listing import commit_contents, find_segment, newer_commits, read_commits, still_newest
-from refdelta.engine.log.live import LiveFiles
-from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, reconcile_tombstones
-from refdelta.engine.log.timestamps import commit_timestamp
-from refdelta.engine.scan.portions import at_most
+from refdelta.engine.log.checksums import contradictions
+from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
+from refdelta.engine.log.listing import file_time, find_segment, newer_commits, still_newest, timestamp_of_commit
+from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones
+from refdelta.engine.scan.chunking import at_most
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -32,15 +36,17 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.core.log.segment import CheckpointFiles, LogFile, LogSegment
+    from refdelta.core.log.segment import CheckpointFiles, LogSegment
     from refdelta_storage.base import Store
 
-# So many bytes of commits are read before they become columns: as actions they take three times as much.
+log = logging.getLogger("refdelta")
+
+# Commits are read in chunks of so many bytes, each of which becomes columns: actions take three times as much memory.
 _READ_BYTES = 2**23
-# And from so many on, it pays to have adds as columns at once.
-_MANY_BYTES = 2**19
-# So many files are compared with those before them at once, or a quarter of these: the fewer, the less memory.
+# So many added files, or a quarter of the live files if that is more, are compared with these at once.
 _MANY_FILES = 2**15
+# A checksum with more application ids, or domains, leaves them out, as in delta-spark: every version repeats the list.
+_LISTED = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,7 @@ class Snapshot:
         domains: the domains that are not removed.
         segment: the files of the log that make this version.
         commit_info: the commitInfo of this version, where its commit was read.
-        tracks: whether the columns in which rows keep their ids are among those of the schema; see :meth:`tracked`.
+        tracks: whether the columns of row ids and row commit versions are part of the schema; see :meth:`tracked`.
     """
 
     store: Store
@@ -73,8 +79,8 @@ class Snapshot:
 
     @property
     def files(self) -> pa.Table:
-        """The live files, of ``FILE_SCHEMA``; with one more column ``stats_parsed`` where a checkpoint has statistics
-        only as a struct.
+        """The live files, of ``FILE_SCHEMA``, and a column ``stats_parsed`` where a checkpoint has statistics only as
+        a struct.
         """
         return self.live.table
 
@@ -83,9 +89,9 @@ class Snapshot:
         """The table's schema, with logical names.
 
         Raises:
-            InvalidLogError: it is none.
-            UnsupportedFeatureError: a type that this engine does not know, or that one was changed to which no reader
-                can follow.
+            InvalidLogError: the schema is malformed.
+            UnsupportedFeatureError: the schema has a type that this engine does not know, or a change of type that no
+                reader supports.
         """
         schema = parse_schema(self.metadata.schema_string)
         check_type_changes(schema)
@@ -96,8 +102,8 @@ class Snapshot:
         return StructType((*schema.fields, *hidden_columns(self.metadata.configuration or {})))
 
     def tracked(self) -> Snapshot:
-        """For who moves or changes rows: the same, but where rows keep their ids, these come as two more columns behind
-        the others, and are written likewise.
+        """The same version for statements that move or change rows: with row tracking, rows are read and written with
+        two more columns at the end, their id and their commit version.
 
         Implements PROTOCOL.md, "Row Tracking".
         """
@@ -110,7 +116,7 @@ class Snapshot:
         """The logical names of the partition columns, in their order and as the schema spells them.
 
         Raises:
-            InvalidLogError: one of them is not in the schema.
+            InvalidLogError: the schema lacks one of them.
         """
         names = []
         for name in self.metadata.partition_columns:
@@ -125,36 +131,40 @@ class Snapshot:
         """The clustering columns, by logical names and in their order.
 
         Raises:
-            InvalidLogError: the domain that names them is malformed, or names one that is not in the schema.
+            InvalidLogError: the domain that lists them is malformed, or lists a column that the schema lacks.
         """
         return clustering_columns(self.domains, self.schema)
 
     @cached_property
     def properties(self) -> TableProperties:
-        """The table's properties, typed."""
+        """The table's properties, typed.
+
+        Raises:
+            InvalidLogError: a property has an invalid value.
+        """
         return TableProperties.parse(self.metadata.configuration or {}, features_of(self.protocol))
 
     @property
     def column_mapping_mode(self) -> str:
-        """How files hold the columns: by physical name (``none``, ``name``) or by field id (``id``).
+        """How columns are found in files: by physical name (``none``, ``name``) or by field id (``id``).
 
-        All that a read asks of the properties: it does not fail for what another one says.
+        This is the only property that a read uses, so that an invalid value of another one does not break reads.
         """
         mode = mode_of(self.metadata)
         # PROTOCOL.md, "Column Mapping": the property alone does not count.
         return mode if "columnMapping" in features_of(self.protocol) else "none"
 
     def with_files(self, files: pa.Table) -> Snapshot:
-        """The same version with another list of files, for who looks at some of them, or has files of its own."""
+        """The same version with another list of files, such as a part of them or files of the caller."""
         return replace(self, live=LiveFiles(files))
 
     def without_files(self) -> Snapshot:
-        """The same version with an empty list of files, for who has files of its own: the list may be long."""
+        """The same version with an empty list of files, for callers with files of their own."""
         return self.with_files(self.files.schema.empty_table())
 
     @property
     def num_files(self) -> int:
-        """How many files are live."""
+        """The number of live files."""
         return self.live.totals.files
 
     @property
@@ -164,43 +174,102 @@ class Snapshot:
 
     @cached_property
     def timestamp_ms(self) -> int:
-        """When the version was committed, in milliseconds since 1970 (UTC): by its commitInfo where the table keeps
-        in-commit timestamps, else by the file.
+        """The time of the commit in milliseconds since 1970 (UTC): the in-commit timestamp if the table has them, else
+        the modification time of the file.
 
         Implements PROTOCOL.md, "In-Commit Timestamps".
-        """
-        return commit_timestamp(self)
-
-    def tombstones(self) -> pa.Table:
-        """The files that are no longer live and that the log still remembers, of ``TOMBSTONE_SCHEMA``; read from the
-        log anew.
 
         Raises:
-            InvalidLogError: the log broke since the snapshot was loaded.
-            VersionNotFoundError: the version was cleaned up since.
+            InvalidLogError: the table has in-commit timestamps, and the version's commit has none.
+        """
+        since = enablement(self.protocol, self.metadata)
+        if since is not None and self.version >= since.version:
+            if self.commit_info is not None:
+                return in_commit_timestamp([self.commit_info], commit_key(self.version))
+            return timestamp_of_commit(self.store, self.version)
+        segment = self.segment
+        files = [segment.last_commit] if segment.last_commit else [*segment.commits[-1:]]
+        files = files or (list(segment.checkpoint.files[-1:]) if segment.checkpoint else [])
+        known = files[-1].mtime_ms
+        return file_time(self.store, files[-1].key) if known is None else known
+
+    def checksum(self) -> VersionChecksum:
+        """The content of the version's checksum file (PROTOCOL.md, "Version Checksum File Schema").
+
+        Each field is exact or left out. The list of all files is left out, since each version would repeat it.
+        """
+        properties, totals = self.properties, self.live.totals
+        txn_id = None if self.commit_info is None else self.commit_info.fields.get("txnId")
+        # Where application ids expire, two readers may have different lists, and both are right.
+        listed = properties.set_transaction_retention_ms is None and len(self.txns) <= _LISTED
+        has_vectors = "deletionVectors" in features_of(self.protocol)
+        counts, sums = map(list, totals.sizes)
+        return VersionChecksum(
+            table_size_bytes=totals.size,
+            num_files=totals.files,
+            metadata=self.metadata,
+            protocol=self.protocol,
+            txn_id=txn_id if isinstance(txn_id, str) else None,
+            in_commit_timestamp=self.timestamp_ms if properties.enable_in_commit_timestamps else None,
+            set_transactions=tuple(self.txns.values()) if listed else None,
+            domain_metadata=tuple(self.domains.values()) if len(self.domains) <= _LISTED else None,
+            num_deleted_records=totals.hidden if has_vectors else None,
+            num_deletion_vectors=totals.vectors if has_vectors else None,
+            deleted_record_counts=totals.bins if has_vectors else None,
+            file_size_histogram=FileSizeHistogram(
+                sorted_bin_boundaries=list(SIZE_BINS), file_counts=counts, total_bytes=sums
+            ),
+        )
+
+    def contradictions(self) -> list[str]:
+        """The differences between the version's checksum file and the log; empty if there is none that can be read.
+
+        Returns:
+            Texts such as ``numFiles is 3 by the checksum, 2 by the log``.
+        """
+        return contradictions(self.store, self.version, self.checksum)
+
+    def check_checksum(self) -> None:
+        """Compare the version with its checksum file, if there is one.
+
+        Raises:
+            InvalidLogError: they contradict each other.
+        """
+        found = self.contradictions()
+        if found:
+            raise InvalidLogError(
+                f"it contradicts the log of version {self.version}: {'; '.join(found)}", file=checksum_key(self.version)
+            )
+
+    def tombstones(self) -> pa.Table:
+        """The removed files that the log still has, of ``TOMBSTONE_SCHEMA``. Each call reads the log again.
+
+        Raises:
+            InvalidLogError: the log was damaged after the snapshot was loaded.
+            VersionNotFoundError: the version was cleaned up after the snapshot was loaded.
         """
         try:
             return _tombstones(self.store, self.segment)
         except ObjectNotFoundError:
-            pass  # cleanup took a file; what it left makes the same version
+            pass  # cleanup deleted a file; the version can be built from the others
         try:
             return _tombstones(self.store, find_segment(self.store, self.version, hinted=False))
         except ObjectNotFoundError as error:
             raise InvalidLogError(f"a log file of version {self.version} is gone: {error}") from error
 
     def advance(self) -> Snapshot:
-        """The newest version's snapshot; this one, if it is the newest. Only the commits since are read.
+        """The snapshot of the newest version; this one, if it is the newest. Only newer commits are read.
 
         Raises:
             InvalidLogError: the new commits break the protocol.
-            UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
+            UnsupportedFeatureError: the table was upgraded to a feature that this engine cannot read.
         """
         if not self.store.capabilities.remote and not self.due_for_checkpoint:
             segment = still_newest(self.store, self.segment)
             if segment is not None:
                 return self._known_by(segment)
         newer = newer_commits(self.store, self.segment)
-        if newer is None:  # not contiguous with ours: the log was cleaned up meanwhile
+        if newer is None:  # the log was cleaned up, or the table was replaced
             return load_snapshot(self.store)
         commits, segment = newer
         if not commits:
@@ -212,29 +281,25 @@ class Snapshot:
         return self._followed_by(segment, actions)
 
     def _followed_by(self, segment: LogSegment, commits: list[list[AnyAction]], new: Collection[str] = ()) -> Snapshot:
-        after = _fold(self.store, segment, _small_actions(self), self.live.behind(commits, new), commits)
-        if after.metadata is self.metadata and after.protocol is self.protocol:
-            self._hand_on(after)
-        return after
+        later = _fold(self.store, segment, _small_actions(self), self.live.after(commits, new), commits)
+        if later.metadata is self.metadata and later.protocol is self.protocol:
+            known = vars(self)
+            vars(later).update((name, known[name]) for name in _OF_METADATA if name in known)
+        return later
 
     def _known_by(self, segment: LogSegment) -> Snapshot:
-        """The same version, known by a segment that a later look at the log gave."""
+        """The same version with the segment of a later listing, and all cached properties."""
         if segment is self.segment:
             return self
         same = object.__new__(Snapshot)
-        vars(same).update(vars(self), segment=segment)  # with all that was worked out of it
+        vars(same).update(vars(self), segment=segment)
         return same
-
-    def _hand_on(self, other: Snapshot) -> None:
-        """Give what was worked out of protocol and metadata to a snapshot that has the same."""
-        known = vars(self)
-        vars(other).update((name, known[name]) for name in _OF_METADATA if name in known)
 
     def check_writable(self) -> None:
         """Refuse a table that this engine would write wrongly.
 
         Raises:
-            UnsupportedFeatureError: naming the features, or the version, that it cannot honour.
+            UnsupportedFeatureError: the table needs a feature, or a version of the protocol, that this engine lacks.
             InvalidLogError: the protocol or the metadata is not valid.
         """
         _ = self._checked
@@ -245,33 +310,33 @@ class Snapshot:
 
     @property
     def due_for_checkpoint(self) -> bool:
-        """Whether one may stand at this version by now, which only a listing tells."""
+        """Whether a checkpoint is due at this version. Whether it exists by now, only a listing shows."""
         interval: int = get(self.metadata.configuration or {}, "delta.checkpointInterval")
         return self.version > 0 and self.version % interval == 0
 
 
 _OF_METADATA = ("schema", "partition_columns", "properties", "_checked")
-"""What a snapshot works out of its protocol and metadata once."""
+"""The cached properties that depend on protocol and metadata alone."""
 
 
 def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: Collection[str] = ()) -> Snapshot:
-    """The snapshot behind some commits that are at hand. Nothing is read.
+    """The snapshot after some commits, whose contents are given. Nothing is read.
 
     Args:
         store: the table's folder.
-        before: the snapshot that they follow; None where they begin with the first version of a table.
-        log: the content of their files, oldest first, at least one.
-        new: paths in them that surely no earlier version has; see :meth:`refdelta.engine.log.live.LiveFiles.behind`.
+        before: the snapshot of the version before them; None if they begin with version 0.
+        log: the contents of their files, oldest first, at least one.
+        new: paths that no earlier version can have; see :meth:`refdelta.engine.log.state.LiveFiles.after`.
 
     Raises:
-        InvalidLogError: one of them breaks the protocol.
-        UnsupportedFeatureError: the table was upgraded to something that this engine cannot read.
+        InvalidLogError: a commit breaks the protocol.
+        UnsupportedFeatureError: the table was upgraded to a feature that this engine cannot read.
     """
     segment = (before.segment if before else NO_LOG).with_our_commits(map(len, log))
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
     if before is not None:
         return before._followed_by(segment, actions, new)  # noqa: SLF001 - of this module
-    return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).behind(actions), actions)
+    return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions)
 
 
 def _small_actions(snapshot: Snapshot) -> list[AnyAction]:
@@ -299,9 +364,9 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
     gone = 0
     while True:
         try:
-            return _against_checksum(_load(store, segment))
+            return _compared(_load(store, segment))
         except ObjectNotFoundError as error:
-            # Cleanup deleted a file between our listing and our reading; what it left must do.
+            # Cleanup deleted a file between listing and reading; the other files must suffice.
             gone += 1
             if gone == 3:
                 raise InvalidLogError(f"log files disappear while they are read: {error}") from error
@@ -311,21 +376,28 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
             try:
                 segment = find_segment(store, version, hinted=False, unreadable=bad)
             except (InvalidLogError, VersionNotFoundError, TableNotFoundError) as gap:
-                # Nothing older is complete, so the broken checkpoint is what is wrong with this table.
+                # No older checkpoint is complete, so the damaged one is the reason.
                 raise error.reason from gap
 
 
-def _against_checksum(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot, held against its checksum. Over a network that would be a request more for each reader."""
+def _compared(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot; a contradiction to its checksum file is logged as a warning. Not done over a network, where it
+    would cost each reader one more request.
+    """
     if snapshot.segment.checksum is not None and not snapshot.store.capabilities.remote:
-        from refdelta.engine.log.checksum_check import warn_of_contradictions
-
-        warn_of_contradictions(snapshot)
+        found = snapshot.contradictions()
+        if found:
+            log.warning(
+                "%s: the checksum of version %d contradicts the log, which is followed: %s",
+                snapshot.store.uri,
+                snapshot.version,
+                "; ".join(found),
+            )
     return snapshot
 
 
 class _UnusableCheckpointError(Exception):
-    """Our own signal: the checkpoint cannot be read, and an older one may do."""
+    """Internal: the checkpoint cannot be read; an older one may be usable."""
 
     def __init__(self, checkpoint: CheckpointFiles, reason: InvalidLogError):
         self.checkpoint, self.reason = checkpoint, reason
@@ -345,26 +417,14 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
     adds: list[pa.Table] = []
     live, last = LiveFiles(files), list[list[AnyAction]]()
     for some in at_most(segment.commits, lambda file: file.size, _READ_BYTES):
-        live = live.behind(last)
+        live = live.after(last)
         base += [action for commit in last for action in commit if not isinstance(action, (Add, Remove))]
-        last = []  # their memory first
-        last, table = _decoded(some, commit_contents(store, some))
+        last = []  # frees the memory before the next chunk is read
+        last, table = decode_commits([file.key for file in some], commit_contents(store, some))
         adds += [] if table is None else [table]
         if table is None or sum(map(len, adds)) > max(_MANY_FILES, len(live.table) // 4):
-            live, adds = live.behind_adds(adds), []
-    return _fold(store, segment, base, live.behind_adds(adds).behind(last), last)
-
-
-def _decoded(files: Sequence[LogFile], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table | None]:
-    """The actions of commits; where all files are added and they are many, without these, which are a table then."""
-    keys = [file.key for file in files]
-    if sum(map(len, contents)) >= _MANY_BYTES:
-        from refdelta.engine.log.plain_adds import decode_plain
-
-        plain = decode_plain(keys, contents)
-        if plain is not None:
-            return plain
-    return [decode_commit(data, key) for key, data in zip(keys, contents, strict=True)], None
+            live, adds = live.after_adds(adds), []
+    return _fold(store, segment, base, live.after_adds(adds).after(last), last)
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
@@ -379,7 +439,7 @@ def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
 def _fold(
     store: Store, segment: LogSegment, base: Iterable[AnyAction], live: LiveFiles, commits: list[list[AnyAction]]
 ) -> Snapshot:
-    """The snapshot after some commits, which leave these live files: the newest of each small action wins."""
+    """The snapshot after some commits, given its live files. Of the other actions, the newest of each kind wins."""
     replay = Replay()
     for actions in [base, *commits]:
         replay.apply(action for action in actions if not isinstance(action, (Add, Remove)))

@@ -1,12 +1,14 @@
-"""The list of live files, columnar: what replay computes action by action, computed column by column.
+"""The list of live files as columns: reconciliation (PROTOCOL.md, "Action Reconciliation") without a loop over actions.
 
-:mod:`refdelta.core.log.replay` is the plain definition of reconciliation (PROTOCOL.md, "Action Reconciliation"); a
-property-based test holds this module equal to it.
+:mod:`refdelta.core.log.replay` is the definition; a property-based test holds this module equal to it.
+:class:`LiveFiles` is the list of one version, from which the list of a later version is derived at little cost.
 """
 
 from __future__ import annotations
 
-from itertools import chain, takewhile
+import itertools
+from bisect import bisect_right
+from dataclasses import dataclass
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
+from refdelta.core.log.checksum import DELETED_BINS, SIZE_BINS
 from refdelta.core.log.paths import ODD_PATH, same_path
 from refdelta.core.log.replay import file_key
 from refdelta.engine.arrow.arrays import all_missing, array_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 
@@ -72,8 +75,12 @@ TOMBSTONE_SCHEMA = pa.schema(
 
 STATS_PARSED = "stats_parsed"
 
-# So many pieces of fewer rows than this may a list of files end with.
-_PIECES, _PIECE_ROWS = 16, 8192
+# A list of files may end with so many chunks of fewer rows than this.
+_CHUNKS, _CHUNK_ROWS = 16, 8192
+# At most so many added files are kept as actions beside the table, since actions are larger than rows.
+_BESIDE = 4096
+# The same, where the next added files have to be compared with each of them.
+_COMPARED_BESIDE = 64
 
 
 def adds_table(adds: Sequence[Add]) -> pa.Table:
@@ -104,10 +111,10 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
 
     Args:
         base: the live files before the commits, of :data:`FILE_SCHEMA` (and perhaps ``stats_parsed``).
-        newer: the actions of each commit, oldest commit first. Actions other than add and remove are passed over.
+        newer: the actions of each commit, oldest commit first. Actions other than add and remove are ignored.
 
     Returns:
-        The files of ``base`` that the commits leave alone, in their order, then those that the commits added.
+        The files of ``base`` to which no commit refers, in their order, then the files that the commits added.
     """
     newest = _newest_references(newer)
     if not newest:
@@ -118,12 +125,12 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
 
 
 def appended(base: pa.Table, added: Sequence[Add]) -> pa.Table:
-    """The live files and, behind them, others of which none is among them."""
-    return _few_pieces(concat_files([base, adds_table(added)]))
+    """The live files followed by added files, none of which is among them."""
+    return _merged_chunks(concat_files([base, adds_table(added)]))
 
 
 def with_newer(base: pa.Table, adds: pa.Table) -> pa.Table:
-    """As :func:`reconcile` over commits that only add files: these are at hand as columns, the oldest first."""
+    """Same as :func:`reconcile`, for commits that only add files, given as columns, oldest first."""
     keys = keys_of(adds)
     if pc.count_distinct(keys).as_py() < len(keys):
         numbered = pa.table({"key": keys, "number": pa.array(np.arange(len(keys)))})
@@ -132,11 +139,11 @@ def with_newer(base: pa.Table, adds: pa.Table) -> pa.Table:
     if base.num_rows:
         hit = pc.is_in(keys_of(base), value_set=keys)
         base = base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
-    return _few_pieces(concat_files([base, adds]))
+    return _merged_chunks(concat_files([base, adds]))
 
 
 def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
-    """The tombstones after some commits, as :func:`reconcile` for live files: a file that is added again has none."""
+    """The tombstones after some commits, as :func:`reconcile` for live files. A file that is added again has none."""
     newest = _newest_references(newer)
     if not newest:
         return base
@@ -146,17 +153,17 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
 
 
 def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
-    """The logical files that ``others`` has not: another path, or another deletion vector over the same data file."""
+    """The logical files of ``files`` that ``others`` lacks: with another path, or another deletion vector."""
     return files.filter(pc.invert(pc.is_in(keys_of(files), value_set=keys_of(others))))
 
 
 def has_any(keys: pa.ChunkedArray, others: Iterable[str]) -> bool:
-    """Whether one of the keys, as :func:`keys_of` gives them, is among others."""
+    """Whether one of the keys that :func:`keys_of` returns is among others."""
     return len(keys) > 0 and bool(pc.any(_among(keys, others)).as_py())
 
 
 def _without(base: pa.Table, keys: Iterable[str]) -> pa.Table:
-    """The files that have none of these keys. Most commits only add, and then nothing is copied."""
+    """The files that have none of these keys. Nothing is copied for a commit that only adds new files, as most do."""
     if not base.num_rows:
         return base
     hit = _among(keys_of(base), keys)
@@ -167,23 +174,22 @@ def _among(keys: pa.ChunkedArray, others: Iterable[str]) -> pa.ChunkedArray:
     return pc.is_in(keys, value_set=array_of(list(others), pa.string()))
 
 
-def _few_pieces(files: pa.Table) -> pa.Table:
-    """The same list; small pieces at its end, one from every append, are put together once they are many.
-
-    Each piece costs every later pass over the list.
+def _merged_chunks(files: pa.Table) -> pa.Table:
+    """The same list. Small chunks at its end, one from every append, are merged once they are many, since each chunk
+    costs every later pass over the list.
     """
-    if files.column(0).num_chunks <= _PIECES:
+    if files.column(0).num_chunks <= _CHUNKS:
         return files
-    pieces = files.to_batches()
-    small = len(list(takewhile(lambda piece: piece.num_rows < _PIECE_ROWS, reversed(pieces))))
-    if small <= _PIECES:
+    chunks = files.to_batches()
+    small = len(list(itertools.takewhile(lambda chunk: chunk.num_rows < _CHUNK_ROWS, reversed(chunks))))
+    if small <= _CHUNKS:
         return files
-    return pa.Table.from_batches([*pieces[:-small], pa.concat_batches(pieces[-small:])])
+    return pa.Table.from_batches([*chunks[:-small], pa.concat_batches(chunks[-small:])])
 
 
 def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add | Remove]:
-    """Each logical file that the commits refer to, as :func:`keys_of` has it, with its newest action, in the order of
-    these.
+    """The newest action of each logical file to which the commits refer, by the key of :func:`keys_of`, in the order of
+    these actions.
     """
     references = [action for commit in commits for action in commit if isinstance(action, (Add, Remove))]
     keys = list(map(key_of, references))
@@ -197,13 +203,13 @@ def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add 
 
 
 def key_of(action: Add | Remove) -> str:
-    """What :func:`keys_of` has for the file of an action."""
+    """The key that :func:`keys_of` has for the file of an action."""
     path, vector = file_key(action)
     return path if vector is None else f"{path}\0{vector}"
 
 
 def keys_of(files: pa.Table) -> pa.ChunkedArray:
-    """One string for each row that tells logical files apart: a path never contains the separator, U+0000."""
+    """One string for each row that identifies its logical file. A path never contains the separator, U+0000."""
     vectors = files.column("deletionVector")
     paths = _same_paths(files.column("path"))
     if vectors.null_count == files.num_rows:
@@ -225,8 +231,8 @@ def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
-    """Whether :data:`ODD_PATH` may match any, from what it cannot match without; of all at once, in a tenth of the
-    time.
+    """Whether :data:`ODD_PATH` may match a path: a search for the characters without which it cannot, in all paths at
+    once, which takes a tenth of the time.
     """
     texts = map(text_of, paths.chunks)
     marks = (b"%", b":", b"//", b"./")
@@ -248,7 +254,7 @@ def unique_ids(files: pa.Table) -> pa.ChunkedArray:
 
 
 def concat_files(tables: list[pa.Table]) -> pa.Table:
-    """Lists of files one after another; a column that only some have is null in the others."""
+    """Lists of files in sequence. A column that only some of them have is null for the others."""
     return pa.concat_tables(tables, promote_options="default")
 
 
@@ -271,19 +277,19 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _maps(values: list[dict[str, str | None] | None]) -> pa.MapArray:
-    """Dicts as a map column, by way of flat lists: lists of pairs would be many more objects."""
+    """Dicts as a map column. Flat lists of keys and items are far fewer objects than lists of pairs."""
     missing = array_of([value is None for value in values], pa.bool_()) if None in values else None
     present = [value or {} for value in values]
     offsets = np.zeros(len(values) + 1, dtype=np.int32)
     np.cumsum(np.fromiter(map(len, present), dtype=np.int32, count=len(values)), out=offsets[1:])
     starts = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
-    keys = array_of(list(chain.from_iterable(present)), pa.string())
-    items = array_of(list(chain.from_iterable(map(methodcaller("values"), present))), pa.string())
+    keys = array_of(list(itertools.chain.from_iterable(present)), pa.string())
+    items = array_of(list(itertools.chain.from_iterable(map(methodcaller("values"), present))), pa.string())
     return pa.MapArray.from_arrays(starts, keys, items, mask=missing)
 
 
 def _vectors(values: list[DeletionVectorDescriptor | None]) -> pa.StructArray:
-    """Descriptors, of which there is one at least, as a struct column."""
+    """Descriptors, at least one of which is not None, as a struct column."""
     some = next(value for value in values if value is not None)
     filled = [value or some for value in values]
     columns = [_column(list(map(_GET_VECTOR[field.name], filled)), field.type) for field in DELETION_VECTOR_TYPE]
@@ -302,7 +308,7 @@ def _actions(files: pa.Table, schema: pa.Schema, kind: Any) -> list[Any]:
 
 
 def to_descriptor(value: dict[str, Any]) -> DeletionVectorDescriptor:
-    """One value of the ``deletionVector`` column, as ``to_pylist`` gives it, as the action's struct."""
+    """One value of the ``deletionVector`` column, as ``to_pylist`` returns it, as a descriptor."""
     return DeletionVectorDescriptor(
         storage_type=value["storageType"],
         path_or_inline_dv=value["pathOrInlineDv"],
@@ -311,3 +317,136 @@ def to_descriptor(value: dict[str, Any]) -> DeletionVectorDescriptor:
         cardinality=value["cardinality"],
         max_row_index=value["maxRowIndex"],
     )
+
+
+# --- live files over commits -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a list of files, as version checksums have them.
+
+    Attributes:
+        files: the number of files.
+        size: the sum of their sizes, in bytes.
+        hidden: the number of rows that their deletion vectors hide.
+        vectors: the number of files with a deletion vector.
+        bins: the number of files in each of ``DELETED_BINS``, by hidden rows.
+        sizes: the number of files in each of ``SIZE_BINS``, and their bytes.
+    """
+
+    files: int
+    size: int
+    hidden: int
+    vectors: int
+    bins: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, files: pa.Table) -> Totals:
+        """The totals of a table of files."""
+        size: int = pc.sum(files.column("size")).as_py() or 0
+        vectors, sizes = files.column("deletionVector"), _by_size(files.column("size"))
+        if vectors.null_count == files.num_rows:
+            return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])), sizes)
+        hidden = pc.struct_field(vectors, "cardinality")
+        at_least = [pc.sum(pc.greater_equal(pc.coalesce(hidden, 0), start)).as_py() or 0 for start in DELETED_BINS]
+        bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
+        return cls(files.num_rows, size, pc.sum(hidden).as_py() or 0, len(hidden) - hidden.null_count, bins, sizes)
+
+    def plus(self, adds: Collection[Add]) -> Totals:
+        """The totals with some more files, none of which has a deletion vector."""
+        count, size = len(adds), sum(add.size for add in adds)
+        bins = (self.bins[0] + count, *self.bins[1:])
+        counts, sums = map(list, self.sizes)
+        for add in adds:
+            at = max(0, bisect_right(SIZE_BINS, add.size) - 1)
+            counts[at] += 1
+            sums[at] += add.size
+        sizes = tuple(counts), tuple(sums)
+        return Totals(self.files + count, self.size + size, self.hidden, self.vectors, bins, sizes)
+
+
+def _by_size(sizes: pa.ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The number of sizes in each of ``SIZE_BINS``, and the sum of them."""
+    counts, sums = np.zeros(len(SIZE_BINS), np.int64), np.zeros(len(SIZE_BINS), np.int64)
+    for chunk in sizes.drop_null().chunks:
+        if not len(chunk):
+            continue
+        # Arrow's own conversion would import pandas.
+        values = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
+        places = np.maximum(0, np.searchsorted(SIZE_BINS, values, side="right") - 1)
+        counts += np.bincount(places, minlength=len(SIZE_BINS))
+        np.add.at(sums, places, values)
+    return tuple(counts.tolist()), tuple(sums.tolist())
+
+
+class LiveFiles:
+    """A list of live files. The files that were added last are kept beside the table until the table is read.
+
+    Args:
+        table: files, as :func:`reconcile` returns them.
+        added: further files, in their order, none of which is in the table; without deletion vectors.
+        totals: the totals of all of them, if known.
+    """
+
+    __slots__ = ("_keyed", "_parts", "_totals")
+
+    def __init__(self, table: pa.Table, added: tuple[Add, ...] = (), totals: Totals | None = None) -> None:
+        # One attribute, so that it is replaced atomically: many threads may read one snapshot.
+        self._parts, self._totals = (table, added), totals
+        # A table and its files' keys. Later lists take them over, since most commits do not change the table.
+        self._keyed: tuple[pa.Table, pa.ChunkedArray] | None = None
+
+    @property
+    def table(self) -> pa.Table:
+        """All files, of :data:`FILE_SCHEMA` (and perhaps ``stats_parsed``)."""
+        table, added = self._parts
+        if added:
+            table = appended(table, added)
+            self._parts = table, ()
+        return table
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of all files; updated, not computed again, over commits that only add files."""
+        if self._totals is None:
+            self._totals = Totals.of(self.table)
+        return self._totals
+
+    def after(self, commits: Sequence[Sequence[AnyAction]], new: Collection[str] = ()) -> LiveFiles:
+        """The list after some commits.
+
+        Args:
+            commits: the actions of each, oldest first.
+            new: paths that no earlier version can have, such as names that the writer has just generated. They are
+                not compared with the files.
+        """
+        table, added = self._parts
+        files = [action for actions in commits for action in actions if isinstance(action, (Add, Remove))]
+        if not files:
+            return self
+        adds = [file for file in files if isinstance(file, Add) and file.deletion_vector is None]
+        compared = [add for add in adds if add.path not in new]
+        most = _COMPARED_BESIDE if compared else _BESIDE
+        only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
+        if not only_adds or (compared and self._has_any(table, added, compared)):
+            return LiveFiles(reconcile(self.table, commits))
+        totals = self._totals
+        later = LiveFiles(table, (*added, *adds), totals and totals.plus(adds))
+        later._keyed = self._keyed
+        return later
+
+    def after_adds(self, adds: list[pa.Table]) -> LiveFiles:
+        """The list after commits that only add files, given as tables in the order of the commits."""
+        return LiveFiles(with_newer(self.table, pa.concat_tables(adds))) if adds else self
+
+    def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add]) -> bool:
+        """Whether one of ``adds`` is among the files, or occurs twice."""
+        keys = set(map(key_of, adds))
+        if len(keys) < len(adds) or not keys.isdisjoint(map(key_of, added)):
+            return True
+        keyed = self._keyed
+        if keyed is None or keyed[0] is not table:
+            keyed = self._keyed = table, keys_of(table)
+        return has_any(keyed[1], keys)

@@ -1,6 +1,7 @@
-"""When versions were committed, and which version a time means, of a table in a store.
+"""Commit times of a table's versions, and the version of a point in time.
 
-:mod:`refdelta.core.table.in_commit_timestamp` has the rules; here are the listing and the reads that they need.
+:mod:`refdelta.core.log.timestamps` and :mod:`refdelta.core.table.in_commit_timestamp` have the rules; this module has
+the listings and reads that they need.
 """
 
 from __future__ import annotations
@@ -13,61 +14,35 @@ from refdelta.core.log import timestamps as rules
 from refdelta.core.log.assigned import Enablement
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.engine.log.listing import Listing, list_log
-from refdelta.engine.parquet.files import log_bytes, store_errors
+from refdelta.engine.log.listing import Listing, list_log, timestamp_of_commit
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
-from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
-
-def commit_timestamp(snapshot: Snapshot) -> int:
-    """When a snapshot's version was committed, in milliseconds since 1970 (UTC).
-
-    Raises:
-        InvalidLogError: the table has in-commit timestamps, and the version's commit has none.
-    """
-    segment = snapshot.segment
-    since = enablement(snapshot.protocol, snapshot.metadata)
-    if since is not None and snapshot.version >= since.version:
-        if snapshot.commit_info is not None:
-            return rules.in_commit_timestamp([snapshot.commit_info], commit_key(snapshot.version))
-        return _stamp(snapshot.store, snapshot.version)
-    files = [segment.last_commit] if segment.last_commit else [*segment.commits[-1:]]
-    files = files or (list(segment.checkpoint.files[-1:]) if segment.checkpoint else [])
-    known = files[-1].mtime_ms
-    return _file_time(snapshot.store, files[-1].key) if known is None else known
+# So many commits before a given one may have later file times, as far as delta-spark looks.
+_UNSORTED = 1000
 
 
 def commit_time(store: Store, version: int) -> int:
-    """When a version of a table without in-commit timestamps was committed, as readers see it: in milliseconds since
-    1970 (UTC).
+    """The commit time of a version of a table without in-commit timestamps, in milliseconds since 1970 (UTC), adjusted
+    as readers adjust it: later than the time of the version before it.
 
     Raises:
-        InvalidLogError: its commit is gone.
+        InvalidLogError: the commit file does not exist.
     """
     times = dict(rules.rising(readable_commits(list_log(store))))
     if version not in times:
-        raise InvalidLogError("the commit is gone", file=commit_key(version))
+        raise InvalidLogError("the commit file no longer exists", file=commit_key(version))
     return times[version]
 
 
-def _file_time(store: Store, key: str) -> int:
-    # As a listing has it: some stores round what they answer about one object.
-    with store_errors(f"look at {key}"):
-        found = next(store.list(prefix=key), None)
-    if found is None:
-        raise InvalidLogError("the commit is gone", file=key)
-    return found.mtime_ms
-
-
 def version_at(store: Store, timestamp_ms: int) -> int:
-    """The newest version that was committed at or before a time; for a time to come, the newest of all.
+    """The newest version that was committed at or before a time; for a time in the future, the newest version.
 
-    Without in-commit timestamps a commit's time is its file's modification time, moved forward where needed so that
-    every version is later than the one before. Only versions that can still be rebuilt count.
+    Without in-commit timestamps, the time of a commit is the modification time of its file, moved forward where needed
+    so that every version is later than the one before it. Only versions that can still be rebuilt count.
 
     Args:
         store: the table's folder.
@@ -85,7 +60,7 @@ def version_at(store: Store, timestamp_ms: int) -> int:
 
     def time_of(index: int) -> int:
         version, time = times[index]
-        return time if since is None or version < since.version else _stamp(store, version)
+        return time if since is None or version < since.version else timestamp_of_commit(store, version)
 
     first = time_of(0)
     if timestamp_ms < first:
@@ -93,23 +68,19 @@ def version_at(store: Store, timestamp_ms: int) -> int:
             f"the time {_text(timestamp_ms)} is before the first version that can be read; there are versions "
             f"{commits[0][0]} ({_text(first)}) to {commits[-1][0]} ({_text(time_of(-1))})"
         )
-    return rules.version_at(timestamp_ms, commits, since, lambda version: _stamp(store, version))
+    return rules.version_at(timestamp_ms, commits, since, lambda version: timestamp_of_commit(store, version))
 
 
 def file_times(store: Store, first: int) -> dict[int, int]:
-    """When the versions from ``first`` on were committed by their files, in milliseconds since 1970 (UTC); rising, as
-    delta-spark makes them rise.
+    """The commit times of the versions from ``first`` on by the times of their files, in milliseconds since 1970 (UTC),
+    made to rise as delta-spark does.
     """
     names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, max(first - _UNSORTED, 0)))
     return dict(rules.rising((name.version, mtime) for name, mtime in names if name and name.kind == "commit"))
 
 
-# So many commits before one may have later times than it, as far as delta-spark looks.
-_UNSORTED = 1000
-
-
 def version_since(store: Store, timestamp_ms: int) -> int:
-    """The first version that was committed at a time or behind it; the one behind the newest, where none was.
+    """The first version that was committed at or after a time; if there is none, the version after the newest.
 
     Args:
         store: the table's folder.
@@ -125,7 +96,7 @@ def version_since(store: Store, timestamp_ms: int) -> int:
 
 
 def readable_commits(listing: Listing) -> list[tuple[int, int]]:
-    """Version and file time of each commit of a listing whose version can still be rebuilt, oldest first."""
+    """Version and file time of each commit in a listing whose version can still be rebuilt, oldest first."""
     commits, checkpoints = [], []
     parts: dict[tuple[int, int], set[int]] = defaultdict(set)
     for key, _, mtime_ms in listing:
@@ -145,23 +116,13 @@ def readable_commits(listing: Listing) -> list[tuple[int, int]]:
 
 
 def _enablement(store: Store, newest: int) -> Enablement | None:
-    """Since when the table has in-commit timestamps. Where its newest commit has none, nothing else need be read."""
+    """The version from which the table has in-commit timestamps. Reads only the newest commit if that has none."""
     try:
-        _stamp(store, newest)
+        timestamp_of_commit(store, newest)
     except InvalidLogError:
         return None
-    from refdelta.engine.log.snapshot import load_snapshot
-
     snapshot = load_snapshot(store)
     return enablement(snapshot.protocol, snapshot.metadata)
-
-
-def _stamp(store: Store, version: int) -> int:
-    key = commit_key(version)
-    try:
-        return rules.in_commit_timestamp(log_bytes(store, key), key)
-    except ObjectNotFoundError as error:
-        raise InvalidLogError("the commit is gone", file=key) from error
 
 
 def _text(timestamp_ms: int) -> str:

@@ -30,8 +30,8 @@ from refdelta.core.rows.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
+from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
 from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.engine.scan.portions import GAP_BYTES, REQUEST_BYTES, at_most
 from refdelta.errors import DataFileNotFoundError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 

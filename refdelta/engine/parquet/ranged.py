@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.engine.parquet.limits import BoundedParquetFile, wanted_leaves
-from refdelta.engine.scan.portions import GAP_BYTES, REQUEST_BYTES
+from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -29,8 +29,7 @@ from refdelta.core.table.change_feed import (
     check_columns,
 )
 from refdelta.core.table.types import StructField, StructType, schema_json
-from refdelta.engine.log.live import LiveFiles
-from refdelta.engine.log.state import FILE_SCHEMA, adds_table
+from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles, adds_table
 from refdelta.engine.scan.filters import row_filter
 from refdelta.engine.scan.reader import read_file
 from refdelta.engine.scan.scan import ONLY, RowStream, Scan, plan_scan, scan_files

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow.compute as pc
 
-from refdelta.engine.scan.portions import at_most
+from refdelta.engine.scan.chunking import at_most
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

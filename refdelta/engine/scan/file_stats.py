@@ -25,7 +25,7 @@ from refdelta.core.table.types import (
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.compare import compare
-from refdelta.engine.log.stats_json import Statistic, child_of, read_statistics
+from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
 from refdelta.engine.scan.char_padding import padded_uppers
 
 if TYPE_CHECKING:
@@ -83,6 +83,15 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     rows, columns = found[0], found[1:]
     bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3]) for i, path in enumerate(wanted)}
     return FileStatsView(rows, bounds)
+
+
+def num_records(files: pa.Table) -> pa.Array:
+    """The number of physical rows of each file, deleted ones included; null where its statistics do not have it.
+
+    Implements PROTOCOL.md, "Per-file Statistics", ``numRecords``.
+    """
+    rows = view_stats(files, StructType(), ()).rows
+    return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, pa.int64()))
 
 
 def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:

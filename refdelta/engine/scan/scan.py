@@ -17,12 +17,12 @@ from refdelta.core.table.row_tracking import ASKED, asked_columns, is_enabled, k
 from refdelta.core.table.types import StructField, StructType
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import to_descriptor
-from refdelta.engine.log.statistics import num_records
 from refdelta.engine.parquet.dv import Vectors
+from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.file_stats import num_records
 from refdelta.engine.scan.filters import BoundFilter, row_filter
 from refdelta.engine.scan.generated import informed
-from refdelta.engine.scan.portions import at_most
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.errors import InvalidArgumentError
 

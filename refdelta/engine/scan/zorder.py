@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.parquet.dictionaries import joined, plain, text_size
-from refdelta.engine.scan.portions import at_least
+from refdelta.engine.scan.chunking import at_least
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from refdelta.core.table.properties import PROPERTIES
 from refdelta.core.table.protocol_choice import settled
 from refdelta.core.table.row_tracking import is_enabled, named_columns
 from refdelta.core.table.types import schema_json
-from refdelta.engine.log.statistics import num_records
+from refdelta.engine.scan.file_stats import num_records
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.row_ids import give_row_ids
 

@@ -18,7 +18,8 @@ from refdelta.core.table.features import REGISTRY, ActivationFacts
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
 from refdelta.core.table.types import parse_schema, schema_json
-from refdelta.engine.log.listing import list_log, read_commits
+from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.operations.alter.change import PROTECTED

@@ -13,11 +13,12 @@ from refdelta.core.log.timestamps import commit_timestamps, in_commit_timestamp
 from refdelta.core.table.change_feed import changes_of, check_compatible, check_recorded
 from refdelta.core.table.column_mapping import mode_of
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.engine.log.listing import list_log, read_commits
+from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.timestamps import version_at, version_since
 from refdelta.engine.scan.change_feed import ChangeScan, VersionChanges, changes_table, plan_changes
-from refdelta.engine.scan.portions import at_most
+from refdelta.engine.scan.chunking import at_most
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta.transaction.time_travel import milliseconds
 from refdelta_storage.errors import ObjectNotFoundError

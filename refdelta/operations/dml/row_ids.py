@@ -17,8 +17,9 @@ from refdelta.core.table.features import check_writable
 from refdelta.core.table.properties import get
 from refdelta.core.table.protocol_choice import upgraded
 from refdelta.core.table.row_tracking import FEATURE, SUSPENDED, is_assigned
-from refdelta.engine.log.statistics import counted_add, num_records, whole_adds
+from refdelta.engine.log.statistics import counted_add, whole_adds
 from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.file_stats import num_records
 from refdelta.engine.scan.reader import ReadPlan, physical_rows
 from refdelta.engine.scan.scan import Scan, scan_files
 

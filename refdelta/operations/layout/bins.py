@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import unique_ids
-from refdelta.engine.log.statistics import num_records
+from refdelta.engine.scan.file_stats import num_records
 from refdelta.engine.scan.filters import row_filter
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.names import dotted

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from refdelta.core.log.paths import data_key
 from refdelta.core.table.features import features_of
 from refdelta.engine.expressions.partition import partition_table
-from refdelta.engine.log.annexed import uri_of
-from refdelta.engine.log.parsed_stats import stats_parsed
+from refdelta.engine.log.multi_root import uri_of
+from refdelta.engine.log.statistics import stats_parsed
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.file_stats import view_stats
 from refdelta.operations.alter.names import dotted

@@ -19,7 +19,7 @@ from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.parquet.write import marked
-from refdelta.engine.scan.portions import at_least
+from refdelta.engine.scan.chunking import at_least
 from refdelta.engine.scan.positions import RowsByFile
 from refdelta.engine.scan.reader import POSITION, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
-from refdelta.engine.log import live
-from refdelta.engine.log.live import LiveFiles, Totals
-from refdelta.engine.log.state import FILE_SCHEMA, reconcile
+from refdelta.engine.log import state
+from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles, Totals, reconcile
 
 
 def added(path, size=1, hidden=None):
@@ -46,7 +45,7 @@ def test_files_and_totals_are_those_of_reconciliation(steps):
             "removed": ([removed(before)], set()),
             "nothing": ([], set()),
         }[kind]
-        table, files = reconcile(table, [actions]), files.behind([actions], new)
+        table, files = reconcile(table, [actions]), files.after([actions], new)
         if look:
             assert files.totals == Totals.of(table)
     assert files.totals == Totals.of(table)
@@ -59,9 +58,9 @@ def test_new_files_are_compared_with_nothing_and_kept_beside_the_table(monkeypat
 
     files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added("a"), added("b", 5, hidden=3)]]))
     assert files.totals == Totals(2, 6, 3, 1, (1, 1, *[0] * 8), ((2, *[0] * 94), (6, *[0] * 94)))
-    monkeypatch.setattr(live, "reconcile", looked)
-    monkeypatch.setattr(live, "appended", looked)
-    more = files.behind([[added("c", 10)]], {"c"}).behind([[added("d", 8192)]], {"d"})
+    monkeypatch.setattr(state, "reconcile", looked)
+    monkeypatch.setattr(state, "appended", looked)
+    more = files.after([[added("c", 10)]], {"c"}).after([[added("d", 8192)]], {"d"})
     sizes = (3, 1, *[0] * 93), (16, 8192, *[0] * 93)
     assert more.totals == Totals(4, 16 + 8192, 3, 1, (3, 1, *[0] * 8), sizes)
     monkeypatch.undo()
@@ -71,9 +70,9 @@ def test_new_files_are_compared_with_nothing_and_kept_beside_the_table(monkeypat
 
 
 def test_not_many_stand_beside_the_table(monkeypatch):
-    monkeypatch.setattr(live, "_BESIDE", 3)
+    monkeypatch.setattr(state, "_BESIDE", 3)
     files = LiveFiles(FILE_SCHEMA.empty_table())
     for number in range(8):
-        files = files.behind([[added(f"{number}")]], {f"{number}"})
+        files = files.after([[added(f"{number}")]], {f"{number}"})
         assert len(files._parts[1]) <= 3
     assert files.table.num_rows == files.totals.files == 8

@@ -13,7 +13,7 @@ from handmade import PROTOCOL, Handmade, add, field, lines, metadata, remove, st
 from refdelta.core.log.actions import Add
 from refdelta.core.log.codec import decode_commit
 from refdelta.engine.log import snapshot
-from refdelta.engine.log.plain_adds import decode_plain
+from refdelta.engine.log.commits import decode_to_columns
 from refdelta.engine.log.state import adds_table
 from refdelta.errors import InvalidLogError
 from tiers import examples
@@ -32,7 +32,7 @@ def by_the_codec(contents):
 
 def as_codec(contents):
     others, adds = by_the_codec(contents)
-    found = decode_plain(KEYS[: len(contents)], contents)
+    found = decode_to_columns(KEYS[: len(contents)], contents)
     assert found is not None
     assert found[0] == others
     assert found[1].equals(adds)
@@ -70,7 +70,7 @@ def commits(draw):
 @given(commits())
 def test_adds_are_what_the_codec_makes_of_them(contents):
     others, adds = by_the_codec(contents)
-    found = decode_plain(KEYS[: len(contents)], contents)
+    found = decode_to_columns(KEYS[: len(contents)], contents)
     if found is not None:
         assert found[0] == others
         assert found[1].equals(adds)
@@ -119,16 +119,16 @@ LEFT = {
 
 @pytest.mark.parametrize("what", LEFT)
 def test_what_is_otherwise_is_left_to_the_codec(what):
-    assert decode_plain(KEYS[:2], [lines(PLAIN), LEFT[what].encode()]) is None
+    assert decode_to_columns(KEYS[:2], [lines(PLAIN), LEFT[what].encode()]) is None
 
 
 def test_texts_that_are_not_utf8_are_left_to_the_codec():
-    assert decode_plain(KEYS[:1], [TEXT.encode().replace(b'"f"', b'"\xff"')]) is None
+    assert decode_to_columns(KEYS[:1], [TEXT.encode().replace(b'"f"', b'"\xff"')]) is None
 
 
 def test_what_stands_before_the_adds_is_told_with_its_line():
     with pytest.raises(InvalidLogError) as caught:
-        decode_plain(KEYS[:1], [lines(PROTOCOL) + b'{"txn":{}}\n' + lines(PLAIN)])
+        decode_to_columns(KEYS[:1], [lines(PROTOCOL) + b'{"txn":{}}\n' + lines(PLAIN)])
     assert (caught.value.file, caught.value.line) == (KEYS[0], 2)
 
 
@@ -151,9 +151,10 @@ def test_a_log_is_the_same_either_way(monkeypatch, behind_a_checkpoint, at_once)
     wanted = snapshot.load_snapshot(table.store)
     taken = []
     monkeypatch.setattr(
-        "refdelta.engine.log.plain_adds.decode_plain", lambda *given: taken.append(decode_plain(*given)) or taken[-1]
+        "refdelta.engine.log.commits.decode_to_columns",
+        lambda *given: taken.append(decode_to_columns(*given)) or taken[-1],
     )
-    monkeypatch.setattr(snapshot, "_MANY_BYTES", 0)
+    monkeypatch.setattr("refdelta.engine.log.commits._MANY_BYTES", 0)
     found = snapshot.load_snapshot(table.store)
     assert None in taken
     assert any(isinstance(one, tuple) for one in taken)

@@ -1,8 +1,8 @@
-"""A table's folder together with others that its log may name objects of, because the caller said so.
+"""Multi-root store: the table's folder, and further folders from which data files may be read.
 
-The log of a shallow clone (and of nothing else) names data files where they are: in the folder of the table that was
-cloned. A log is not believed when it does, see :mod:`refdelta.core.log.paths`; only folders that the caller of this
-engine names are read, and nothing is ever written to them or deleted there.
+The log of a shallow clone names data files where they are: in the folder of the source table. A log is not trusted
+with that (see :mod:`refdelta.core.log.paths`). Only folders that the caller of this engine names are read, and
+nothing is ever written to them or deleted from them.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from refdelta_storage.base import ObjectInfo, Store
 
 
-class AnnexedStore(WrapperStore):
-    """The table's store; keys that :func:`refdelta.core.log.paths.data_key` makes of absolute paths go to others.
+class MultiRootStore(WrapperStore):
+    """The table's store. Keys of absolute paths, see :func:`refdelta.core.log.paths.data_key`, go to further roots.
 
     Args:
-        inner: the table's folder.
-        annexes: the others, which are only read.
+        inner: the store of the table's folder.
+        roots: stores of the further folders, which are only read.
     """
 
-    def __init__(self, inner: Store, annexes: Sequence[Store]) -> None:
+    def __init__(self, inner: Store, roots: Sequence[Store]) -> None:
         super().__init__(inner)
-        self.annexes = tuple(annexes)
+        self.roots = tuple(roots)
 
     @property
     def uri(self) -> str:
-        return Place(self.inner.uri, [annex.uri for annex in self.annexes])
+        return Place(self.inner.uri, [root.uri for root in self.roots])
 
     def get(self, key: str) -> bytes:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.get(inside)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.get_range(inside, start, length)
 
     def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.get_ranges(inside, ranges)
 
     def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
@@ -53,15 +53,15 @@ class AnnexedStore(WrapperStore):
         return self.inner.get_many(wanted)
 
     def open_input(self, key: str, size: int | None = None) -> BinaryIO:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.open_input(inside, size)
 
     def head(self, key: str) -> ObjectInfo:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.head(inside)
 
     def local_path(self, key: str) -> str | None:
-        store, inside = self._whose(key)
+        store, inside = self.resolve(key)
         return store.local_path(inside)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -71,15 +71,16 @@ class AnnexedStore(WrapperStore):
     def _own(keys: Iterable[str]) -> Iterator[str]:
         return (key for key in keys if not key.startswith(ELSEWHERE))
 
-    def _whose(self, key: str) -> tuple[Store, str]:
+    def resolve(self, key: str) -> tuple[Store, str]:
+        """The store that holds a key's object, and the key there."""
         if not key.startswith(ELSEWHERE):
             return self.inner, key
         number, _, inside = key[len(ELSEWHERE) :].partition("/")
-        return self.annexes[int(number)], inside
+        return self.roots[int(number)], inside
 
 
 def uri_of(store: Store, key: str) -> str:
-    """What a key names, as a URI."""
-    if key.startswith(ELSEWHERE) and isinstance(store, AnnexedStore):
-        store, key = store._whose(key)  # noqa: SLF001 - of this module
+    """The URI of a key's object."""
+    if isinstance(store, MultiRootStore):
+        store, key = store.resolve(key)
     return f"{store.uri}/{key}"

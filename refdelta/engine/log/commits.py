@@ -1,8 +1,9 @@
-"""Commits that add many files, decoded straight to columns: by way of an object for each takes three times as long.
+"""Commit files of the log: read, and decoded to actions, or to columns where a commit adds many files.
 
-Only what Arrow's parser takes as :mod:`refdelta.core.log.codec` does: lines with one ``add`` each, behind whatever else
-a commit has, all with the same partition columns, without tags and deletion vectors. Whatever is otherwise, or may be
-wrong, is left to the codec, which says where it is wrong.
+One Python object for each of many adds takes three times as long as columns. So long contents go through Arrow's JSON
+parser if all lines after the first few have one ``add`` each, with the same partition columns, and without tags and
+deletion vectors. Every other content, and every content that may be invalid, is decoded by
+:mod:`refdelta.core.log.codec`, which is the definition and whose errors name the line.
 """
 
 from __future__ import annotations
@@ -12,39 +13,83 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.codec import decode_commit, decode_line
 from refdelta.engine.arrow.arrays import array_of, check_values
 from refdelta.engine.log.state import FILE_SCHEMA
-from refdelta.engine.scan.portions import at_most
-from refdelta.errors import InvalidLogError
+from refdelta.engine.scan.chunking import at_most
+from refdelta.errors import InvalidLogError, StoreError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from refdelta.core.log.actions import AnyAction
+    from refdelta.core.log.segment import LogFile
+    from refdelta_storage.base import Store
 
+# Files of the log are read whole. No engine writes a commit that is nearly as long; a sparse file may be longer than
+# any memory.
+_LONGEST_COMMIT = 2**31
+# Contents of fewer bytes together are decoded to actions without a try at columns.
+_MANY_BYTES = 2**19
 _BEGIN = b'{"add":'
 _BLOCK = 2**22  # bytes that are parsed at once; no line is longer
 _REQUIRED = ("path", "partitionValues", "size", "modificationTime", "dataChange")
 _NEVER = ("tags", "deletionVector")
 
 
-def decode_plain(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table] | None:
-    """The actions of commits, the files that they add as columns.
-
-    Args:
-        keys: the commits' keys, for messages.
-        contents: their content, oldest first.
-
-    Returns:
-        The other actions of each commit, and the adds of all in their order, of ``FILE_SCHEMA``. None where the codec
-        has to decode them.
+def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
+    """The actions of each commit or compacted commit, in order.
 
     Raises:
-        InvalidLogError: what stands before the adds is wrong.
+        ObjectNotFoundError: a file is gone; log cleanup may run at the same time.
+        InvalidLogError: a file breaks the protocol.
+        StoreError: the store refused or failed.
+    """
+    return [decode_commit(data, file.key) for file, data in zip(files, commit_contents(store, files), strict=True)]
+
+
+def commit_contents(store: Store, files: Sequence[LogFile]) -> list[bytes]:
+    """The content of each file, in order. Errors as for :func:`read_commits`."""
+    for file in files:
+        if file.size > _LONGEST_COMMIT:
+            raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
+    try:
+        return list(store.get_many([file.key for file in files]))
+    except ObjectNotFoundError:
+        raise
+    except StorageError as error:
+        raise StoreError(f"cannot read the log: {error}") from error
+
+
+def decode_commits(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table | None]:
+    """The actions of commits; the added files as a table instead, where they are many and all are plain.
+
+    Args:
+        keys: the commits' keys, for errors.
+        contents: their contents, oldest first.
+
+    Returns:
+        The actions of each commit, and None; or the actions of each other than adds, and the adds of all commits in
+        their order, of ``FILE_SCHEMA``.
+
+    Raises:
+        InvalidLogError: a commit breaks the protocol.
+    """
+    if sum(map(len, contents)) >= _MANY_BYTES:
+        columns = decode_to_columns(keys, contents)
+        if columns is not None:
+            return columns
+    return [decode_commit(data, key) for key, data in zip(keys, contents, strict=True)], None
+
+
+def decode_to_columns(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table] | None:
+    """Commits that only add plain files, as :func:`decode_commits` returns them; None where the codec has to decode.
+
+    Raises:
+        InvalidLogError: an action before the adds breaks the protocol.
     """
     others: list[list[AnyAction]] = []
     lines: list[memoryview] = []
@@ -60,7 +105,7 @@ def decode_plain(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[list[l
         lines += [memoryview(data)[at:], memoryview(b"" if data.endswith(b"\n") else b"\n")]
     try:
         batches = [rows for some in at_most(lines, len, _BLOCK) for rows in _adds(b"".join(some))]
-    except (InvalidLogError, ValueError, NotImplementedError):  # as which pyarrow's are told, too
+    except (InvalidLogError, ValueError, NotImplementedError):  # pyarrow's errors are subclasses of the last two
         return None
     return others, pa.Table.from_batches(batches, FILE_SCHEMA)
 
@@ -74,13 +119,17 @@ def _adds(lines: bytes) -> list[pa.RecordBatch]:
 
 
 def _one_a_line(lines: bytes, count: int) -> bool:
-    """Whether so many lines are an object each. Arrow's parser takes two on one line, or one on two, as well."""
+    """Whether there are ``count`` lines with an object each. Arrow's parser also accepts two objects on one line, and
+    one object on two lines.
+    """
     text = np.frombuffer(lines, dtype=np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
     return len(ends) == count and bool((text[ends - 1] == ord("}")).all() and (text[ends[:-1] + 1] == ord("{")).all())
 
 
 def _parsed(lines: bytes, partition_columns: list[str]) -> pa.Table:
+    import pyarrow.json as pj  # only long logs need it
+
     values = pa.struct([(name, pa.string()) for name in partition_columns])
     types = {field.name: pa.null() if field.name in _NEVER else field.type for field in FILE_SCHEMA}
     add = pa.struct(list({**types, "partitionValues": values}.items()))
@@ -94,16 +143,16 @@ def _parsed(lines: bytes, partition_columns: list[str]) -> pa.Table:
 
 
 def _batch(adds: pa.StructArray, lines: bytes, count: int) -> pa.RecordBatch:
-    """The adds as rows of ``FILE_SCHEMA``. Raises ``ValueError`` where the codec has to tell what they are."""
+    """The adds as rows of ``FILE_SCHEMA``. Raises ``ValueError`` where the codec has to decode them."""
     columns = dict(zip(FILE_SCHEMA.names, adds.flatten(), strict=True))
     if adds.null_count or any(columns[name].null_count for name in _REQUIRED):
-        raise ValueError("a line without an add, or an add without what it must have")
+        raise ValueError("a line without an add, or an add without a required field")
     values = columns["partitionValues"]
     names = [field.name for field in values.type]
     parts = dict(zip(names, values.flatten(), strict=True))
     check_values(pa.record_batch([columns["path"], columns["stats"], *parts.values()], ["", *"," * (len(parts) + 1)]))
     for name, part in parts.items():
-        # A null may be one in the log, or a value that it leaves out. In a text of JSON, quotes are never bare.
+        # Null may be null in the log, or a missing key. Quotes inside a JSON string are escaped, so the count is exact.
         if part.null_count and lines.count(msgspec.json.encode(name) + b":") != count:
             raise ValueError("a partition column without a value")
     columns["partitionValues"] = _maps(parts, len(adds))
@@ -113,7 +162,7 @@ def _batch(adds: pa.StructArray, lines: bytes, count: int) -> pa.RecordBatch:
 
 
 def _maps(parts: dict[str, pa.Array], count: int) -> pa.MapArray:
-    """Columns as a map column, each map with all of them."""
+    """Columns of ``count`` rows as one map column; each map has all columns as keys."""
     wide = len(parts)
     starts = np.arange(count + 1, dtype=np.int32) * np.int32(wide)
     offsets = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(starts)])
