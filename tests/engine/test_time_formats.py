@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from refdelta.core.expressions.expression import to_sql
 from refdelta.core.expressions.time_format import format_time
 from refdelta.core.table.types import TIMESTAMP, StructField, StructType
+from refdelta.engine.expressions.calendars import date_format
 from refdelta.engine.expressions.sql import parse_expression
-from refdelta.engine.expressions.time_formats import date_format
 from refdelta.errors import PredicateError
 
 SCHEMA = StructType((StructField("at", TIMESTAMP),))

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from refdelta.core.expressions.calendar_math import dayofyear, quarter, weekday
-from refdelta.core.expressions.partition_values import DAY, date_of
+from refdelta.core.expressions.calendar_math import day, dayofyear, month, quarter, weekday, year
+from refdelta.core.expressions.partition_values import DAY
 from refdelta.errors import PredicateError
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -78,57 +78,69 @@ def _field(letter: str, count: int, pattern: str) -> PatternPart:
 
 def format_time(micros: int, pattern: str) -> str:
     """A time, in microseconds since 1970 (UTC), as text."""
-    return "".join(part.text or _FIELDS[part.letter](micros, part.count) for part in parts_of(pattern))
+    return "".join(part.text or field_text(part, _number(part.letter, micros)) for part in parts_of(pattern))
 
 
-def _year(micros: int, count: int) -> str:
-    year = date_of(micros // DAY)[0]
+def field_text(part: Part, number: int) -> str:
+    """The text of a field from its number, such as the month for ``M`` and the hour of the day for ``h`` and ``a``."""
+    return _TEXTS.get(part.letter, _digits)(number, part.count)
+
+
+CLOCK_FIELDS = {
+    **dict.fromkeys("HkKha", (3_600_000_000, 24)),
+    "m": (60_000_000, 60),
+    "s": (1_000_000, 60),
+    "S": (1, 1_000_000),
+}
+"""The fields within a day: the length of the unit in microseconds, and how many there are until they start again."""
+
+_OF_DAY: dict[str, Callable[[int], int]] = {
+    "y": year, "M": month, "L": month, "Q": quarter, "q": quarter, "E": weekday, "d": day, "D": dayofyear,
+}  # fmt: skip
+
+
+def _number(letter: str, micros: int) -> int:
+    if letter in _OF_DAY:
+        return _OF_DAY[letter](micros // DAY)
+    size, many = CLOCK_FIELDS[letter]
+    return micros // size % many
+
+
+def _digits(number: int, count: int) -> str:
+    return str(number).zfill(count)
+
+
+def _year(number: int, count: int) -> str:
     if count == 2:
-        return f"{abs(year) % 100:02}"
-    sign = "-" if year < 0 else "+" if count > SHORT and year >= 10**count else ""
-    return sign + str(abs(year)).zfill(count)
+        return f"{abs(number) % 100:02}"
+    sign = "-" if number < 0 else "+" if count > SHORT and number >= 10**count else ""
+    return sign + str(abs(number)).zfill(count)
 
 
-def _month(micros: int, count: int) -> str:
-    month = date_of(micros // DAY)[1]
+def _month(number: int, count: int) -> str:
     if count < SHORT:
-        return str(month).zfill(count)
-    return MONTHS[month - 1][:SHORT] if count == SHORT else MONTHS[month - 1]
+        return _digits(number, count)
+    return MONTHS[number - 1][:SHORT] if count == SHORT else MONTHS[number - 1]
 
 
-def _weekday(micros: int, count: int) -> str:
-    name = WEEKDAYS[weekday(micros // DAY)]
-    return name[:SHORT] if count <= SHORT else name
+def _weekday(number: int, count: int) -> str:
+    return WEEKDAYS[number][:SHORT] if count <= SHORT else WEEKDAYS[number]
 
 
-def _quarter(micros: int, count: int) -> str:
-    found = quarter(micros // DAY)
-    return f"Q{found}" if count == SHORT else str(found).zfill(count)
+def _quarter(number: int, count: int) -> str:
+    return f"Q{number}" if count == SHORT else _digits(number, count)
 
 
-def _of(function: Callable[[int], int]) -> Callable[[int, int], str]:
-    return lambda micros, count: str(function(micros)).zfill(count)
-
-
-def _hour(micros: int) -> int:
-    return micros // 3_600_000_000 % 24
-
-
-_FIELDS: dict[str, Callable[[int, int], str]] = {
+_TEXTS: dict[str, Callable[[int, int], str]] = {
     "y": _year,
     "M": _month,
     "L": _month,
     "Q": _quarter,
     "q": _quarter,
     "E": _weekday,
-    "d": _of(lambda micros: date_of(micros // DAY)[2]),
-    "D": _of(lambda micros: dayofyear(micros // DAY)),
-    "H": _of(_hour),
-    "k": _of(lambda micros: _hour(micros) or 24),
-    "K": _of(lambda micros: _hour(micros) % 12),
-    "h": _of(lambda micros: _hour(micros) % 12 or 12),
-    "m": _of(lambda micros: micros // 60_000_000 % 60),
-    "s": _of(lambda micros: micros // 1_000_000 % 60),
-    "a": lambda micros, _: "AM" if _hour(micros) < 12 else "PM",
-    "S": lambda micros, count: f"{micros % 1_000_000:06}000"[:count],
+    "k": lambda hour, count: _digits(hour or 24, count),
+    "K": lambda hour, count: _digits(hour % 12, count),
+    "h": lambda hour, count: _digits(hour % 12 or 12, count),
+    "a": lambda hour, _: "AM" if hour < 12 else "PM",
+    "S": lambda number, count: f"{number:06}000"[:count],
 }

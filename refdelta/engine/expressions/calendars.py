@@ -1,114 +1,152 @@
-"""Dates as columns: the twin of :mod:`refdelta.core.expressions.calendar_math`, which is the definition.
+"""Dates and times as columns: the twin of :mod:`refdelta.core.expressions.calendar_math` and
+:mod:`refdelta.core.expressions.time_format`, which are the definitions.
 
-Arrow's own calendar ends at the year 32767, dates do not; so this is arithmetic on days since 1970-01-01 (int64), by
-eras of 400 years that begin on the first of March.
+Functions of dates take and return numpy arrays of 64-bit integers; :func:`over_integers` applies one to columns. numpy
+has the proleptic Gregorian calendar for all years, Arrow only for those up to 32767.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.expressions.calendar_math import CLOCK
 from refdelta.core.expressions.partition_values import DAY
+from refdelta.core.expressions.time_format import CLOCK_FIELDS, PatternPart, field_text, parts_of
 from refdelta.engine.arrow.arrays import floor_divide, modulo
 
-_ERA = 146_097  # days in 400 years
-_SHIFT = 719_468  # from 0000-03-01 to 1970-01-01
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+_EPOCH = 1970 * 12  # months
 
 
-def civil(days: Any) -> tuple[Any, Any, Any]:
-    """Year, month and day."""
-    shifted = pc.add(days, _SHIFT)
-    era, of_era = floor_divide(shifted, _ERA), modulo(shifted, _ERA)
-    # Days to years: less the leap days of 4, 100 and 400 years.
-    leaps = pc.add(
-        pc.subtract(pc.divide(of_era, 1460), pc.divide(of_era, 36_524)),
-        pc.divide(of_era, 146_096),
-    )
-    year = pc.divide(pc.subtract(of_era, leaps), 365)
-    in_year = pc.subtract(of_era, _days_of_years(year))
-    shifted_month = pc.divide(pc.add(pc.multiply(in_year, 5), 2), 153)
-    day = pc.add(pc.subtract(in_year, _days_of_months(shifted_month)), 1)
-    late = pc.greater_equal(shifted_month, 10)
-    month = pc.subtract(pc.add(shifted_month, 3), pc.multiply(late.cast(pa.int64()), 12))
-    return pc.add(pc.add(year, pc.multiply(era, 400)), late.cast(pa.int64())), month, day
+def over_integers(function: Callable[..., Numbers], *columns: pa.Array) -> pa.Array:
+    """A numpy function of columns of 64-bit integers, which have the same length; null where one of them is null."""
+    rows = len(columns[0])
+    if not rows:
+        return pa.nulls(0, pa.int64())
+    found = np.ascontiguousarray(function(*map(_numbers, columns)))
+    result = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(found)])
+    for column in columns:
+        result = pc.if_else(column.is_valid(), result, None) if column.null_count else result
+    return result
 
 
-def days_of(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01 of a year, a month from 1 to 12, and a day."""
-    early = pc.less_equal(month, 2).cast(pa.int64())
-    year = pc.subtract(year, early)
-    era, of_era = floor_divide(year, 400), modulo(year, 400)
-    months = pc.add(pc.subtract(month, 3), pc.multiply(early, 12))
-    in_year = pc.add(_days_of_months(months), pc.subtract(day, 1))
-    found = pc.add(pc.add(_days_of_years(of_era), in_year), pc.multiply(era, _ERA))
-    return pc.subtract(found, _SHIFT)
+def _numbers(column: pa.Array) -> Numbers:
+    # Arrow's own conversion would import pandas.
+    filled = column if not column.null_count else pc.fill_null(column, 0)
+    data = filled.buffers()[1]
+    return np.frombuffer(data, np.int64)[filled.offset : filled.offset + len(filled)]
 
 
-def _days_of_years(years: Any) -> Any:
-    leaps = pc.subtract(pc.divide(years, 4), pc.divide(years, 100))
-    return pc.add(pc.multiply(years, 365), leaps)
+# --- functions of days since 1970-01-01 --------------------------------------------------------------------------
 
 
-def _days_of_months(months: Any) -> Any:
-    return pc.divide(pc.add(pc.multiply(months, 153), 2), 5)
-
-
-def month_index(days: Any) -> Any:
+def month_index(days: Numbers) -> Numbers:
     """Months since January of the year 0."""
-    year, month, _ = civil(days)
-    return pc.add(pc.multiply(year, 12), pc.subtract(month, 1))
+    return days.view("M8[D]").astype("M8[M]").view(np.int64) + _EPOCH
 
 
-def first_of_month(index: Any) -> Any:
-    """The first day of a month as :func:`month_index` counts it."""
-    return days_of(floor_divide(index, 12), pc.add(modulo(index, 12), 1), 1)
+def first_of_month(index: Numbers) -> Numbers:
+    """The first day of a month; the inverse of :func:`month_index`."""
+    return (index - _EPOCH).view("M8[M]").astype("M8[D]").view(np.int64)
 
 
-def dayofyear(days: Any) -> Any:
+def year(days: Numbers) -> Numbers:
+    """The year."""
+    return month_index(days) // 12
+
+
+def quarter(days: Numbers) -> Numbers:
+    """1 to 4."""
+    return month_index(days) % 12 // 3 + 1
+
+
+def month(days: Numbers) -> Numbers:
+    """1 to 12."""
+    return month_index(days) % 12 + 1
+
+
+def day(days: Numbers) -> Numbers:
+    """1 to 31."""
+    return days - first_of_month(month_index(days)) + 1
+
+
+def dayofyear(days: Numbers) -> Numbers:
     """1 to 366."""
-    year, _, _ = civil(days)
-    return pc.add(pc.subtract(days, days_of(year, pc.add(pc.multiply(year, 0), 1), 1)), 1)
+    return days - trunc(days, "year") + 1
 
 
-def weekday(days: Any) -> Any:
+def dayofweek(days: Numbers) -> Numbers:
+    """1 for Sunday."""
+    return (days + 4) % 7 + 1
+
+
+def weekday(days: Numbers) -> Numbers:
     """0 for Monday."""
-    return modulo(pc.add(days, 3), 7)
+    return (days + 3) % 7
 
 
-def weekofyear(days: Any) -> Any:
+def weekofyear(days: Numbers) -> Numbers:
     """The ISO week: that of its Thursday."""
-    thursday = pc.add(pc.subtract(days, weekday(days)), 3)
-    return pc.add(pc.divide(pc.subtract(dayofyear(thursday), 1), 7), 1)
+    return (dayofyear(days - weekday(days) + 3) - 1) // 7 + 1
 
 
-def last_day(days: Any) -> Any:
-    """The last day of a date's month."""
-    return pc.subtract(first_of_month(pc.add(month_index(days), 1)), 1)
+def last_day(days: Numbers) -> Numbers:
+    """The last day of the month."""
+    return first_of_month(month_index(days) + 1) - 1
 
 
-def add_months(days: Any, count: Any) -> Any:
-    """The same day so many months later, or the last of that month."""
-    index = pc.add(month_index(days), count)
-    first = first_of_month(index)
-    length = pc.subtract(first_of_month(pc.add(index, 1)), first)
-    _, _, day = civil(days)
-    return pc.add(first, pc.subtract(pc.min_element_wise(day, length, skip_nulls=False), 1))
+def add_months(days: Numbers, count: Numbers) -> Numbers:
+    """The same day ``count`` months later, or the last day of that month if it is shorter."""
+    index = month_index(days)
+    first = first_of_month(index + count)
+    return np.minimum(first + days - first_of_month(index), first_of_month(index + count + 1) - 1)
 
 
-def trunc(days: Any, unit: str) -> Any:
+def trunc(days: Numbers, unit: str) -> Numbers:
     """The first day of the year, quarter, month or week."""
     if unit == "week":
-        return pc.subtract(days, weekday(days))
+        return days - weekday(days)
     months = {"year": 12, "quarter": 3, "month": 1}[unit]
-    return first_of_month(pc.multiply(floor_divide(month_index(days), months), months))
+    return first_of_month(month_index(days) // months * months)
 
 
-def date_trunc(micros: Any, unit: str) -> Any:
-    """The beginning of the unit that a time lies in."""
+# --- functions of microseconds since 1970-01-01 ------------------------------------------------------------------
+
+
+def date_trunc(micros: pa.Array, unit: str) -> pa.Array:
+    """The beginning of the unit in which a time lies. Raises ``ArrowInvalid`` if that is before all timestamps."""
     if unit in CLOCK:
         return pc.multiply_checked(floor_divide(micros, CLOCK[unit]), CLOCK[unit])
-    return pc.multiply_checked(trunc(floor_divide(micros, DAY), unit), DAY)
+    return pc.multiply_checked(over_integers(lambda days: trunc(days, unit), floor_divide(micros, DAY)), DAY)
+
+
+def date_format(micros: pa.Array, pattern: str) -> pa.Array:
+    """Times as texts, by a pattern of :mod:`refdelta.core.expressions.time_format`."""
+    texts = [_part(part, micros) for part in parts_of(pattern)]
+    return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
+
+
+_OF_DAY = {"y": year, "M": month, "L": month, "Q": quarter, "q": quarter, "E": weekday, "d": day, "D": dayofyear}
+
+
+def _part(part: PatternPart, micros: pa.Array) -> pa.Array:
+    """One part of a pattern: the definition writes each distinct number once."""
+    if not part.letter:
+        return pc.if_else(micros.is_valid(), part.text, pa.scalar(None, pa.string()))
+    if part.letter in _OF_DAY:
+        numbers = over_integers(_OF_DAY[part.letter], floor_divide(micros, DAY))
+    else:
+        size, many = CLOCK_FIELDS[part.letter]
+        numbers = modulo(floor_divide(micros, size), many)
+    if part.letter == "S":  # up to a million distinct numbers
+        digits = pc.utf8_lpad(numbers.cast(pa.string()), 6, "0")
+        return pc.utf8_slice_codeunits(pc.utf8_rpad(digits, 9, "0"), 0, part.count)
+    encoded = numbers.dictionary_encode()
+    shown = [field_text(part, number) for number in encoded.dictionary.to_pylist()]
+    return pa.array(shown, pa.string()).take(encoded.indices)

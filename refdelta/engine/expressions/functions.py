@@ -20,7 +20,6 @@ from refdelta.engine.expressions import calendars, decimals
 from refdelta.engine.expressions.compare import compare
 from refdelta.engine.expressions.convert import convert
 from refdelta.engine.expressions.partition import from_internal, to_internal
-from refdelta.engine.expressions.time_formats import date_format
 from refdelta.errors import ExpressionError
 
 Columnar = Callable[..., Any]
@@ -277,7 +276,7 @@ def _days(array: pa.Array) -> pa.Array:
 
 
 def _of_date(function: Callable[[Any], Any]) -> Columnar:
-    return lambda node, array: _dated(node, function(_days(array)))
+    return lambda node, array: _dated(node, calendars.over_integers(function, _days(array)))
 
 
 def _dated(node: Call, found: Any) -> Any:
@@ -293,8 +292,13 @@ def _moved(function: Columnar) -> Columnar:
     return lambda node, array, count: _dated(node, function(_days(array), count.cast(pa.int64())))
 
 
+def _add_months(node: Call, array: pa.Array, count: pa.Array) -> pa.Array:
+    return _dated(node, calendars.over_integers(calendars.add_months, _days(array), count.cast(pa.int64())))
+
+
 def _trunc(node: Call, array: pa.Array) -> pa.Array:
-    return _dated(node, calendars.trunc(_days(array), _constant(node, 1)))
+    unit = _constant(node, 1)
+    return _dated(node, calendars.over_integers(lambda days: calendars.trunc(days, unit), _days(array)))
 
 
 def _date_trunc(node: Call, _: pa.Array, array: pa.Array) -> pa.Array:
@@ -302,19 +306,15 @@ def _date_trunc(node: Call, _: pa.Array, array: pa.Array) -> pa.Array:
 
 
 def _date_format(array: pa.Array, node: Call) -> pa.Array:
-    return date_format(array.cast(pa.int64()), _constant(node, 1))
+    return calendars.date_format(array.cast(pa.int64()), _constant(node, 1))
 
 
 def _from_unixtime(array: pa.Array, node: Call) -> pa.Array:
-    return date_format(pc.multiply(array, 1_000_000), _constant(node, 1))
+    return calendars.date_format(pc.multiply(array, 1_000_000), _constant(node, 1))
 
 
 def _of_time(size: int) -> Columnar:
     return lambda _, array: floor_divide(array.cast(pa.int64()), size)
-
-
-def _quarter(days: Any) -> Any:
-    return pc.divide(pc.add(calendars.civil(days)[1], 2), 3)
 
 
 # What makes much text out of little, and how many bytes of its arguments.
@@ -354,11 +354,11 @@ _COLUMNAR: dict[str, Columnar] = {
     "startswith": _text(lambda array, node: pc.starts_with(array, _constant(node, 1))),
     "endswith": _text(lambda array, node: pc.ends_with(array, _constant(node, 1))),
     "contains": _text(lambda array, node: pc.match_substring(array, _constant(node, 1))),
-    "year": _of_date(lambda days: calendars.civil(days)[0]),
-    "quarter": _of_date(_quarter),
-    "month": _of_date(lambda days: calendars.civil(days)[1]),
-    "day": _of_date(lambda days: calendars.civil(days)[2]),
-    "dayofweek": _of_date(lambda days: pc.add(modulo(pc.add(days, 4), 7), 1)),
+    "year": _of_date(calendars.year),
+    "quarter": _of_date(calendars.quarter),
+    "month": _of_date(calendars.month),
+    "day": _of_date(calendars.day),
+    "dayofweek": _of_date(calendars.dayofweek),
     "weekday": _of_date(calendars.weekday),
     "dayofyear": _of_date(calendars.dayofyear),
     "weekofyear": _of_date(calendars.weekofyear),
@@ -368,7 +368,7 @@ _COLUMNAR: dict[str, Columnar] = {
     "second": _of_clock(1_000_000, 60),
     "date_add": _moved(pc.add),
     "date_sub": _moved(pc.subtract),
-    "add_months": _moved(calendars.add_months),
+    "add_months": _add_months,
     "datediff": lambda _, end, start: pc.subtract(_days(end), _days(start)),
     "date_format": _text(_date_format),
     "from_unixtime": _text(_from_unixtime),
