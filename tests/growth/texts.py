@@ -26,7 +26,7 @@ from refdelta.core.table.types import (
     StructType,
 )
 from refdelta.engine.expressions.sql import parse_expression
-from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, SHORTHANDS, TYPES, Dialect
+from refdelta.engine.expressions.sql_dialect import CAST_FUNCTIONS, SHORTHANDS, TYPES, Dialect
 from refdelta.errors import DeltaError
 
 COLUMNS = StructType(

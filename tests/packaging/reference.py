@@ -23,7 +23,7 @@ from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.cli.app import app
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
-from refdelta.engine.expressions.sql_words import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
+from refdelta.engine.expressions.sql_dialect import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
 from refdelta_storage.protocols import AZURE, S3, Option, Protocol
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"

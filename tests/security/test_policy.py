@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from refdelta.engine.expressions import sql_parse, sql_reader
-from refdelta.engine.log import listing
+from refdelta.engine.expressions import sql_dialect, sql_reader
+from refdelta.engine.log import commits
 from refdelta.engine.parquet import limits
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_its_numbers_are_those_of_the_code():
         2**32,  # 4 GiB
         1000,
     ) == (limits.BATCH_BYTES, limits.DICTIONARY_BYTES, limits.ROW_BYTES, limits.UNFOLDED)
-    assert listing._LONGEST_COMMIT == 2**31
-    assert (sql_parse._MAX_LENGTH, sql_reader._MAX_DEPTH) == (1_000_000, 150)
+    assert commits._LONGEST_COMMIT == 2**31
+    assert (sql_dialect._MAX_LENGTH, sql_reader._MAX_DEPTH) == (1_000_000, 150)
     for said in ("1 GiB", "4 GiB", "1,000 times", "2 GiB", "1,000,000 characters and 150 levels"):
         assert said in " ".join(POLICY.split())

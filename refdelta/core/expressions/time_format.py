@@ -81,7 +81,7 @@ def format_time(micros: int, pattern: str) -> str:
     return "".join(part.text or field_text(part, _number(part.letter, micros)) for part in parts_of(pattern))
 
 
-def field_text(part: Part, number: int) -> str:
+def field_text(part: PatternPart, number: int) -> str:
     """The text of a field from its number, such as the month for ``M`` and the hour of the day for ``h`` and ``a``."""
     return _TEXTS.get(part.letter, _digits)(number, part.count)
 

@@ -105,7 +105,8 @@ def add_months(days: Numbers, count: Numbers) -> Numbers:
     """The same day ``count`` months later, or the last day of that month if it is shorter."""
     index = month_index(days)
     first = first_of_month(index + count)
-    return np.minimum(first + days - first_of_month(index), first_of_month(index + count + 1) - 1)
+    found: Numbers = np.minimum(first + days - first_of_month(index), first_of_month(index + count + 1) - 1)
+    return found
 
 
 def trunc(days: Numbers, unit: str) -> Numbers:

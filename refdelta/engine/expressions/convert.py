@@ -33,7 +33,7 @@ from refdelta.core.table.types import (
 )
 from refdelta.engine.arrow.arrays import floor_divide
 from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions import decimals
+from refdelta.engine.expressions import arithmetic
 from refdelta.engine.expressions.partition import from_internal, to_internal
 
 _CLOCKS = (TIMESTAMP, TIMESTAMP_NTZ)
@@ -88,7 +88,7 @@ def _vectorised(array: pa.Array, source: DataType, target: DataType) -> tuple[pa
     if source == BOOLEAN:
         array, source = array.cast(pa.int8()), BYTE
     if isinstance(target, DecimalType):
-        return None if source in FRACTIONAL else decimals.fit(decimals.wide(array), target)
+        return None if source in FRACTIONAL else arithmetic.fit(arithmetic.wide(array), target)
     if isinstance(source, DecimalType):
         return _of_decimal(array, target)
     if target in INTEGRAL:
@@ -134,7 +134,7 @@ def _of_decimal(array: pa.Array, target: DataType) -> tuple[pa.Array, pa.Array |
     if target in FRACTIONAL:
         # Its text is the number, which is then rounded once.
         return array.cast(pa.string()).cast(arrow_type(DOUBLE)).cast(arrow_type(target), safe=False), None
-    whole = pc.round(decimals.wide(array), 0, "towards_zero").cast(pa.decimal256(76, 0))
+    whole = pc.round(arithmetic.wide(array), 0, "towards_zero").cast(pa.decimal256(76, 0))
     low, high = (pa.scalar(limit).cast(pa.decimal256(76, 0)) for limit in _limits(target))
     bad = _outside(whole, low, high)
     zero = pa.scalar(0).cast(whole.type)

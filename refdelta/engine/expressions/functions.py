@@ -16,8 +16,8 @@ from refdelta.core.expressions.predicate import value_of
 from refdelta.core.table.types import INTEGRAL, DecimalType
 from refdelta.engine.arrow.arrays import floor_divide, modulo
 from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions import calendars, decimals
-from refdelta.engine.expressions.compare import compare
+from refdelta.engine.expressions import arithmetic, calendars
+from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.expressions.convert import convert
 from refdelta.engine.expressions.partition import from_internal, to_internal
 from refdelta.errors import ExpressionError
@@ -103,7 +103,7 @@ def _binary(whole: Columnar, fraction: Columnar, *, divides: bool = False) -> Co
         if divides:
             _nonzero(left, right)
         if isinstance(node.type, DecimalType):
-            return _checked(node, decimals.compute(node.name, left, right, node.type))
+            return _checked(node, arithmetic.compute(node.name, left, right, node.type))
         return (whole if node.type in INTEGRAL else fraction)(left, right)
 
     return function
@@ -133,11 +133,11 @@ def _round(node: Call, array: pa.Array) -> Any:
     if node.type in INTEGRAL:
         if places >= 0:
             return array
-        found = pc.round(decimals.wide(array), max(places, -60), "half_towards_infinity")
+        found = pc.round(arithmetic.wide(array), max(places, -60), "half_towards_infinity")
         return convert(found.cast(pa.decimal256(76, 0)), DecimalType(38, 0), node.type)
     if isinstance(node.type, DecimalType):
-        found = pc.round(decimals.wide(array), max(min(places, array.type.scale), -30), "half_towards_infinity")
-        return _checked(node, decimals.fit(found, node.type))
+        found = pc.round(arithmetic.wide(array), max(min(places, array.type.scale), -30), "half_towards_infinity")
+        return _checked(node, arithmetic.fit(found, node.type))
     double = array.cast(pa.float64())
     size = pc.abs(double)
     usual = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-20), pc.less(size, 1e22)))
@@ -152,7 +152,7 @@ def _round(node: Call, array: pa.Array) -> Any:
 def _whole(mode: str, function: Columnar) -> Columnar:
     def whole(node: Call, array: pa.Array) -> Any:
         if isinstance(node.type, DecimalType):
-            return _checked(node, decimals.fit(pc.round(decimals.wide(array), 0, mode), node.type))
+            return _checked(node, arithmetic.fit(pc.round(arithmetic.wide(array), 0, mode), node.type))
         if not pa.types.is_floating(array.type):
             return array
         found = function(array)

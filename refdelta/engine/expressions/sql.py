@@ -59,9 +59,9 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
         PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
         ColumnNotFoundError: a column that the schema does not have.
     """
-    from refdelta.engine.expressions.sql_reader import Reader
+    from refdelta.engine.expressions.sql_reader import SqlReader
 
-    return Reader(sql, Scope.of(schema), _now(now)).read()
+    return SqlReader(sql, Scope.of(schema), _now(now)).read()
 
 
 def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Value:
@@ -80,9 +80,9 @@ def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = 
         PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
         ColumnNotFoundError: a column that the schema does not have.
     """
-    from refdelta.engine.expressions.sql_reader import Reader
+    from refdelta.engine.expressions.sql_reader import SqlReader
 
-    return Reader(sql, Scope.of(schema), _now(now), "expression").read_value()
+    return SqlReader(sql, Scope.of(schema), _now(now), "expression").read_value()
 
 
 def _now(now: int | None) -> int:
@@ -157,7 +157,7 @@ def python_literal(value: Any, name: str) -> Literal:
         case int() if -(2**63) <= value < 2**63:
             return Literal(value, LONG)
         case int() | Decimal():
-            from refdelta.engine.expressions.sql_words import number_literal
+            from refdelta.engine.expressions.sql_dialect import number_literal
 
             return number_literal(f"{value:f}" if isinstance(value, Decimal) else str(value) + ".")
         case float():

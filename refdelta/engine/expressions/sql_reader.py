@@ -1,7 +1,7 @@
 """Reading an expression in Spark's SQL into a tree.
 
 sqlglot reads the text; what this module does not know by name is refused, with its place. Nothing is guessed: a
-construct gets through only if a table here, in :mod:`refdelta.engine.expressions.sql_words` or in
+construct gets through only if a table here, in :mod:`refdelta.engine.expressions.sql_dialect` or in
 :mod:`refdelta.core.expressions.functions` names it. A further construct is a further entry.
 """
 
@@ -40,8 +40,7 @@ from refdelta.core.expressions.predicate import (
 )
 from refdelta.core.expressions.scope import Scope
 from refdelta.core.table.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID, DataType, DecimalType, is_numeric
-from refdelta.engine.expressions.sql_parse import SqlText, written
-from refdelta.engine.expressions.sql_words import (
+from refdelta.engine.expressions.sql_dialect import (
     ARITHMETIC,
     CAST_FUNCTIONS,
     CLOCKS,
@@ -49,8 +48,10 @@ from refdelta.engine.expressions.sql_words import (
     EXTRACTED,
     SHORTHANDS,
     TYPES,
+    SqlText,
     is_decimal,
     number_literal,
+    written,
 )
 from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion
 
@@ -62,7 +63,7 @@ _T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
 
 
-class Reader:
+class SqlReader:
     """Reads one text, for a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
 
     def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):

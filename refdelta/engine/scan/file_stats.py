@@ -24,7 +24,7 @@ from refdelta.core.table.types import (
 )
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions.compare import compare
+from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
 from refdelta.engine.scan.char_padding import padded_uppers
 

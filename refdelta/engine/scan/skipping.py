@@ -36,7 +36,7 @@ from refdelta.core.expressions.predicate import (
 )
 from refdelta.core.pruning.file_match import KEEP_ORDER
 from refdelta.engine.arrow.arrays import one_array
-from refdelta.engine.expressions.compare import compare
+from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.expressions.convert import convert
 from refdelta.engine.expressions.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
 from refdelta.engine.expressions.partition import partition_table
