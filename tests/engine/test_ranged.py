@@ -180,7 +180,7 @@ def test_the_next_row_groups_are_fetched_while_these_are_decoded(tiny):
     footer, asked = found.metadata, threading.Event()
     before = threading.active_count()
     store.trouble = lambda method, key, start: (
-        asked.set() if start == ranged._place(footer.row_group(1).column(0))[0] else None
+        asked.set() if start == ranged.chunk_start(footer.row_group(1).column(0)) else None
     )
     batches = found.iter_batches(columns=["x"])
     next(batches)

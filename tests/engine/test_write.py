@@ -22,7 +22,7 @@ from refdelta.engine.arrow.schema import from_arrow, to_arrow
 from refdelta.engine.expressions.partition import parse_partition_column
 from refdelta.engine.parquet import encode, write
 from refdelta.engine.parquet.files import open_parquet
-from refdelta.engine.parquet.page_headers import read_page_headers
+from refdelta.engine.parquet.metadata import read_page_headers
 from refdelta.engine.parquet.write import abort_files, write_files
 from refdelta.errors import InvalidArgumentError, StoreError, UnsupportedTypeError
 from refdelta_storage import LocalStore, MemoryStore

@@ -8,7 +8,7 @@ import pytest
 
 from handmade import Handmade, add, field, parquet, struct
 from refdelta import DeltaTable
-from refdelta.engine.parquet.footer import check_footer
+from refdelta.engine.parquet.metadata import check_footer
 from refdelta.errors import DataFileError
 from refdelta_storage import MemoryStore
 
@@ -17,8 +17,8 @@ IDS = struct(field("id", "long"))
 # Two row groups of a column of INT64 with bounds. Asked about what becomes of it here, pyarrow ends the process.
 FILE = parquet(pa.table({"id": [1, 2, 3]}), row_group_size=2)
 CONTRADICTIONS = {
-    "another type": (b"\x1c\x15\x04\x19", b"\x1c\x15\x02\x19", "of another type"),
-    "an unknown type": (b"\x1c\x15\x04\x19", b"\x1c\x15\x7e\x19", "of another type"),
+    "another type": (b"\x1c\x15\x04\x19", b"\x1c\x15\x02\x19", "has another type"),
+    "an unknown type": (b"\x1c\x15\x04\x19", b"\x1c\x15\x7e\x19", "has another type"),
     "too many levels": (b"\x29\x06\x19\x26\x00\x04", b"\x29\x06\x19\x36\x00\x04\x00", "sizes of 3 levels"),
 }
 SHORT_BOUND = (b"\x18\x08\x03" + bytes(7) + b"\x11", b"\x18\x02\x03\x00\x11")
@@ -91,12 +91,12 @@ def test_a_file_that_says_it_is_encrypted():
 
 def test_a_number_of_rows_beyond_64_bits():
     last = b"\x16\x02\x26\xdc\x01\x16\xc4\x01"
-    with pytest.raises(ValueError, match="number without end"):
+    with pytest.raises(ValueError, match="number of more than 64 bits"):
         _check(_with_footer((last, b"\x16" + b"\xff" * 9 + b"\x7f" + last[2:])))
 
 
 def test_a_footer_with_something_behind_its_end():
     end = b"\x19\x1c\x1c\x00\x00\x00"
     assert _check(_with_footer((end, end + bytes(20)))) == frozenset()
-    with pytest.raises(ValueError, match="of another type"):
+    with pytest.raises(ValueError, match="has another type"):
         _check(_with_footer((end, end + bytes(20)), CONTRADICTIONS["another type"][:2]))

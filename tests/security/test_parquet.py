@@ -14,7 +14,7 @@ from handmade import PROTOCOL, Handmade, add, checkpoint_file, field, metadata, 
 from refdelta import DeltaTable
 from refdelta.engine.parquet import limits
 from refdelta.engine.parquet.files import open_parquet
-from refdelta.engine.parquet.page_headers import read_page_headers
+from refdelta.engine.parquet.metadata import read_page_headers
 from refdelta.errors import InvalidLogError
 from refdelta_storage import LocalStore
 from security.bombs import (

@@ -1,15 +1,14 @@
-"""What a Parquet file may unfold to: the memory of a batch is bounded by what its pages say, never by trust.
+"""Limits of the memory that reading a Parquet file takes, derived from its page headers before anything is decoded.
 
 A page of some hundred bytes can stand for billions of values: a dictionary holds one long text that every row repeats,
-runs repeat one number, compression repeats anything. So before a row group is decoded, the headers of its pages are
-looked at (Parquet's specification, "Data Pages"), for those columns that can unfold: of variable width, or repeated.
-Where 64K rows might take more than :data:`BATCH_BYTES`, fewer rows make a batch. What no number of rows could bound is
-refused.
+runs repeat one number, compression repeats anything. So the page headers of a row group are read first (Parquet's
+specification, "Data Pages"), for the columns that can grow: of variable width, or repeated. If 64K rows may take more
+than :data:`BATCH_BYTES`, a batch has fewer rows. A row group that no number of rows would bound is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,49 +17,51 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from refdelta.engine.parquet.footer import check_footer
-from refdelta.engine.parquet.page_headers import PageHeader, read_page_headers, texts_file
+from refdelta.engine.parquet.metadata import (
+    PHYSICAL_WIDTHS,
+    BytesAt,
+    PageHeader,
+    check_footer,
+    dictionary_file,
+    read_page_headers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 BATCH_BYTES = 2**30
-"""What the columns of a batch may take together, in bytes, where fewer rows can see to that."""
+"""The limit of the columns of a batch together, in bytes, as long as fewer rows can keep it."""
 
 DICTIONARY_BYTES = 2**30
-"""What the dictionary of a column of a row group may take: it is held while the row group is read."""
+"""The limit of the dictionary of a column of a row group, in bytes. It is held while the row group is read."""
 
 ROW_BYTES = 2**32
-"""What one row may take, and the pages that it lies in: no number of rows bounds that."""
+"""The limit of one row with its pages, in bytes, which no number of rows bounds."""
 
 UNFOLDED = 1000
-"""How many times its stored bytes may be held at once, where that is more than :data:`ROW_BYTES`: of a repeated column
-of a row group, since a single row may have all of it, and of a checkpoint.
+"""The limit of a repeated column of a row group, a single row of which may have all of it, and of a checkpoint: so many
+times the stored bytes, if that is more than :data:`ROW_BYTES`.
 """
 
-BytesAt = Callable[[int, int], bytes | memoryview]
-"""The bytes of a file from a position on, so many or as many as there are."""
-
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "INT96": 12}
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
-_HELD_ROWS = 32 * 1024  # pieces that are kept: what a batch takes while it grows is up to as much again
+_HELD_ROWS = 32 * 1024  # of batches that are kept: while a batch grows, it takes up to twice its memory
 _MANY_ROWS = 2**24
-_WIDEST = 2**20  # of columns of a fixed width, of which Delta has decimals only
-_PLACE = 3  # bytes that a value takes less than, where it is but a place in a small dictionary
-_FULL = 2**20  # bytes at which writers give a dictionary up and write texts by themselves
-_LEVELS = 4  # bytes that each value of a repeated column takes for its place
+_WIDEST = 2**20  # bytes of a value of fixed width, which only decimals have in Delta
+_INDEX = 3  # a value takes fewer bytes if it is an index into a small dictionary
+_FULL = 2**20  # bytes of a dictionary at which writers give it up, and write plain texts
+_LEVELS = 4  # bytes of a value of a repeated column for its levels
 
 
 class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """A ``ParquetFile`` whose batches have as many rows as are asked for, or fewer where these take too much memory.
+    """A ``ParquetFile`` whose batches have the requested number of rows, or fewer if these take too much memory.
 
     Args:
-        source: what pyarrow reads from; it is closed with the file.
-        bytes_at: gives bytes of it.
+        source: the input of pyarrow; it is closed with the file.
+        bytes_at: returns bytes of the file.
         options: for ``ParquetFile``.
 
     Attributes:
-        far: whether each look at it is a request.
+        far: whether each read is a request over a network.
     """
 
     far = False
@@ -72,12 +73,12 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
     @cached_property
     def without_bounds(self) -> frozenset[int]:
-        """The numbers of the leaf columns for whose statistics pyarrow must not be asked. Raises as :attr:`footer`."""
+        """The numbers of the leaf columns whose statistics must not be asked for. Errors as for :attr:`footer`."""
         return check_footer(self.metadata, self._bytes_at, self._input.size())
 
     @property
     def footer(self) -> Any:
-        """The file's ``FileMetaData``, whose row groups pyarrow can be asked about.
+        """The file's ``FileMetaData``, checked.
 
         Raises:
             ValueError: it contradicts itself.
@@ -86,15 +87,18 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return self.metadata
 
     def keep_dictionaries(self, columns: Sequence[str]) -> dict[str, bool]:
-        """Read texts as places in a dictionary from now on, where the file has all of them so, as far as it says that.
+        """Read columns of texts as dictionaries from now on, if the footer suggests that the file holds them so.
 
-        What they take in memory when texts are made of the places is not bounded then: see :func:`unfolding`.
+        The memory that they take when they are decoded later is not bounded: see :func:`unfolding`.
 
         Args:
-            columns: names of columns of texts. A file may still hold some of them in other ways.
+            columns: names of columns of texts.
 
         Returns:
-            Those that are read so, each with whether its dictionary is small. Raises as :attr:`footer`.
+            The columns that are read as dictionaries, each with whether its dictionary is small.
+
+        Raises:
+            ValueError: the footer contradicts itself.
         """
         footer, found = self.footer, dict[str, bool]()
         for leaf in wanted_leaves(footer, columns):
@@ -109,7 +113,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return found
 
     def close(self, force: bool = False) -> None:  # noqa: ARG002 - the source is ours
-        """As that of ``ParquetFile``, with the source."""
+        """Same as ``ParquetFile.close``; closes the source too."""
         super().close(force=True)
 
     def iter_batches(
@@ -119,7 +123,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """As that of ``ParquetFile``. Raises ``ValueError`` for a row group that would take too much memory."""
+        """Same as ``ParquetFile.iter_batches``. Raises ``ValueError`` if a row group would take too much memory."""
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
         for rows, run in self._runs(batch_size, groups, columns):
             yield from super().iter_batches(rows, row_groups=run, columns=columns, **options)
@@ -127,7 +131,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     def iter_held_batches(
         self, columns: Sequence[str], row_groups: Iterable[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """All batches, for who keeps them all. Raises ``ValueError`` where they take too much memory together."""
+        """Batches that are all kept. Raises ``ValueError`` if they take too much memory together."""
         most, held = max(ROW_BYTES, UNFOLDED * self._input.size()), 0
         for batch in self.iter_batches(_HELD_ROWS, row_groups, columns, use_threads=False):
             held += batch.nbytes
@@ -136,9 +140,13 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
             yield batch
 
     def row_groups_with(self, columns: Collection[str]) -> list[int]:
-        """The row groups in which one of some columns has a value, or may have: each is a path to a leaf. Those where
-        the footer counts as many nulls as rows are left out; none is, where a column is not in the file. Raises as
-        :attr:`footer`.
+        """The row groups in which one of the columns may have a value that is not null, by the counts in the footer.
+
+        Args:
+            columns: paths to leaf columns. If the file lacks one of them, all row groups are returned.
+
+        Raises:
+            ValueError: the footer contradicts itself.
         """
         footer, odd = self.footer, self.without_bounds
         leaves = [leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path in columns]
@@ -150,7 +158,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return [number for number in range(footer.num_row_groups) if len(leaves) < len(columns) or may_have(number)]
 
     def _runs(self, most: int, groups: Iterable[int], columns: Sequence[str] | None) -> Iterator[tuple[int, list[int]]]:
-        """Row groups that follow each other with as many rows to a batch, and how many."""
+        """Runs of row groups with the same number of rows in a batch, and that number."""
         rows, run = most, list[int]()
         for group in groups:
             bound = self._rows_at_once(group, most, columns)
@@ -176,22 +184,19 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return rows
 
     def _check_rows(self, number: int, group: Any) -> None:
-        """Rows without columns cost their reader time: so many there are indeed."""
+        """Check the number of rows of a row group of which no column is read: rows without columns cost time, too."""
         chunk, column = group.column(0), self.metadata.schema.column(0)
         pages = self._pages(number, column.path, chunk, 0)
         if column.max_repetition_level == 0 and group.num_rows > sum(p.values for p in pages if not p.is_dictionary):
             raise ValueError(f"row group {number} says that it has {group.num_rows:,} rows, and has fewer")
 
     def _pages(self, number: int, path: str, chunk: Any, width: int) -> list[PageHeader]:
-        """The pages of a column of a row group; where only a dictionary can unfold, the first, which it would be."""
+        """The pages of a column of a row group; of a fixed width, where only a dictionary can grow, the first page."""
         if chunk.num_values == 0:
-            return []  # a file without rows has no pages, and pyarrow looks for none
-        start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
-        if dictionary is not None and 0 < dictionary < start:  # some writers put 0 for none
-            start = dictionary
-        pages = read_page_headers(self._bytes_at, start, 0 if width else chunk.num_values)
+            return []  # a file without rows has no pages, and pyarrow reads none
+        pages = read_page_headers(self._bytes_at, chunk_start(chunk), 0 if width else chunk.num_values)
         for page in pages:
-            # An entry has its bytes there: as many as a value has, or at least its length, which takes four.
+            # Each entry takes the bytes of a value, or at least the four bytes of its length.
             if page.is_dictionary and (page.size > DICTIONARY_BYTES or page.values * (width or 4) > page.size):
                 raise ValueError(
                     f"column {path} of row group {number} has a dictionary of {page.values:,} values, "
@@ -203,7 +208,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         column, chunk = self.metadata.schema.column(leaf), group.column(leaf)
         repeated = column.max_repetition_level > 0
         fixed = chunk.physical_type == "FIXED_LEN_BYTE_ARRAY"
-        width = column.length if fixed else _WIDTHS.get(chunk.physical_type, 0)
+        width = column.length if fixed else PHYSICAL_WIDTHS.get(chunk.physical_type, 0)
         if width > _WIDEST:
             raise ValueError(f"column {column.path} has values of {width:,} bytes each")
         if width and not repeated:
@@ -213,7 +218,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         data = [page for page in pages if not page.is_dictionary]
         longest = 0 if width or column.path in self._places else self._longest(number, leaf, pages, most)
         if not repeated:
-            # What each row may have that its page has not: an entry of the dictionary, or what others begin with.
+            # The bytes of a row that are not in its page: an entry of the dictionary, or a prefix of another value.
             prefix = max((page.size for page in data if page.by_prefix), default=0)
             return _Cost([page.values for page in data], [page.size for page in data], max(longest, prefix))
         whole = sum(page.unfolded(width or longest) + _LEVELS * page.values for page in data)
@@ -222,32 +227,32 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return _Cost([], [], whole / max(group.num_rows, 1))
 
     def _longest(self, number: int, leaf: int, pages: list[PageHeader], most: int) -> int:
-        """How many bytes the longest value of a dictionary may have; 0 where there is none."""
+        """An upper bound of the bytes of the longest entry of a dictionary; 0 if there is none."""
         found = max((page.size - 4 * page.values for page in pages if page.is_dictionary), default=0)
         repeats = sum(page.values for page in pages if page.by_dictionary)
         if found * min(repeats, most) <= BATCH_BYTES // 4:
             return found
-        # Its size does not say: most dictionaries are long because they have many entries. So it is read by itself.
+        # Most dictionaries are long because they have many entries, so the entries themselves have to be read.
         codec = _CODECS.get(self.metadata.row_group(number).column(leaf).compression)
         entries = [self._entries(page, codec) for page in pages if page.is_dictionary]
         return max((_longest_entry(one) for one in entries if one is not None), default=0) if all(entries) else found
 
     def _entries(self, page: PageHeader, codec: int | None) -> pq.ParquetFile | None:
-        """A file with what a dictionary holds; None where that cannot be told."""
+        """A file with the entries of a dictionary; None if its codec is unknown, or its body is cut off."""
         body = bytes(self._bytes_at(*page.place))
         if codec is None or len(body) < page.place[1]:
             return None
-        return pq.ParquetFile(pa.BufferReader(texts_file(page, body, codec)), pre_buffer=False)
+        return pq.ParquetFile(pa.BufferReader(dictionary_file(page, body, codec)), pre_buffer=False)
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """What some rows of a column take at most.
+    """An upper bound of the memory of some rows of a column.
 
     Attributes:
-        values: how many values each page has, a row each.
-        sizes: what each page takes when it is decoded, in bytes.
-        a_row: what each row takes beside its share of the pages, in bytes; for columns without pages here, all of it.
+        values: the number of values of each page, one a row.
+        sizes: the bytes of each decoded page.
+        a_row: the bytes that each row takes in addition to its pages; for columns without pages here, all of its bytes.
     """
 
     values: list[int]
@@ -255,12 +260,12 @@ class _Cost:
     a_row: float
 
     def of(self, rows: int) -> int:
-        """What so many rows take that follow each other, wherever they begin."""
+        """The most bytes that so many consecutive rows take, for any first row."""
         most = held = between = first = 0
         for last, size in enumerate(self.sizes):
             held += size
             between += self.values[last - 1] if last - 1 > first else 0
-            # They touch two pages if all rows between these are theirs, and one more in each.
+            # The rows touch two pages if they include all rows between them, and one row of each.
             while first < last and between > rows - 2:
                 held -= self.sizes[first]
                 first += 1
@@ -275,29 +280,29 @@ def _all_null(chunk: Any, rows: int) -> bool:
 
 
 def _dictionary(footer: Any, leaf: int) -> bool | None:
-    """Whether the dictionary of a column of texts is small; None where it has none, or texts beside it."""
+    """Whether the dictionary of a column of texts is small; None if there is none, or if some texts are plain."""
     chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
     if any(chunk.dictionary_page_offset is None for chunk in chunks):
         return None
     sizes = [chunk.total_uncompressed_size for chunk in chunks]
-    # Each text that is written by itself has its length beside it.
-    if sum(sizes) < _PLACE * sum(chunk.num_values for chunk in chunks):
+    # A plain text takes at least the four bytes of its length.
+    if sum(sizes) < _INDEX * sum(chunk.num_values for chunk in chunks):
         return True
     return False if max(sizes, default=0) < _FULL else None
 
 
 def unfolding(batch: pa.RecordBatch) -> int:
-    """How many of a batch's rows stay within :data:`BATCH_BYTES` when its dictionaries of texts are made texts."""
+    """The number of rows of a batch that stay within :data:`BATCH_BYTES` when its dictionaries of texts are decoded."""
     rows: int = batch.num_rows
     dictionaries = [column.dictionary for column in batch.columns if _is_encoded_text(column.type)]
     if sum(dictionary.nbytes for dictionary in dictionaries) * rows <= BATCH_BYTES:
-        return rows  # as most are
+        return rows  # the usual case
     width = sum(pc.max(pc.binary_length(dictionary)).as_py() or 0 for dictionary in dictionaries)
     return rows if width * rows <= BATCH_BYTES else max(1, int(BATCH_BYTES // width))
 
 
 def _is_encoded_text(kind: pa.DataType) -> bool:
-    """Whether a column is a dictionary of texts. Arrow's files may ask for dictionaries of others, too."""
+    """Whether a column is a dictionary of texts. The Arrow schema of a file may ask for other dictionaries, too."""
     return bool(pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type))
 
 
@@ -307,7 +312,7 @@ def _longest_entry(entries: pq.ParquetFile) -> int:
 
 
 def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:
-    """The numbers of the leaf columns of some columns, each of which is given by a path to it or to what holds it."""
+    """The numbers of the leaf columns of some columns, each given by the path to the leaf or to one of its parents."""
     if columns is None:
         return range(footer.num_columns)
     wanted = set(columns)
@@ -315,8 +320,15 @@ def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:
     return [leaf for leaf in range(footer.num_columns) if _is_under(schema.column(leaf).path, wanted)]
 
 
+def chunk_start(chunk: Any) -> int:
+    """The position of the first page of a column of a row group, which is that of its dictionary if there is one."""
+    start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+    # Some writers put 0 for no dictionary.
+    return int(dictionary if dictionary is not None and 0 < dictionary < start else start)
+
+
 def _is_under(path: str, wanted: set[str]) -> bool:
-    # A dot may be part of a name as well: then some bytes too many are fetched, and pyarrow reads what it should.
+    # A dot may be part of a name: then some bytes too many are fetched, and pyarrow reads the right column.
     end = len(path)
     while end > 0:
         if path[:end] in wanted:

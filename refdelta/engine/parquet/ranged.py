@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.engine.parquet.limits import BoundedParquetFile, wanted_leaves
+from refdelta.engine.parquet.limits import BoundedParquetFile, chunk_start, wanted_leaves
 from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class RangedParquetFile(BoundedParquetFile):
         leaves = wanted_leaves(footer, columns)
         for number in range(footer.num_row_groups) if groups is None else groups:
             group = footer.row_group(number)
-            yield number, [_place(group.column(leaf)) for leaf in leaves]
+            yield number, [(chunk_start(chunk), chunk.total_compressed_size) for chunk in map(group.column, leaves)]
 
 
 @dataclass
@@ -132,13 +132,6 @@ def _portions(chunks: Iterable[tuple[int, list[Range]]]) -> Iterator[_Portion]:
         portion = _Portion([group], ranges, size)
     if portion is not None:
         yield portion
-
-
-def _place(column: Any) -> Range:
-    start, dictionary = column.data_page_offset, column.dictionary_page_offset
-    if dictionary is not None and 0 < dictionary < start:  # some writers put 0 for none
-        start = dictionary
-    return start, column.total_compressed_size
 
 
 def join_ranges(ranges: Iterable[Range], size: int) -> list[Range]:

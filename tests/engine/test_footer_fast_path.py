@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.parquet import footer, thrift, usual_chunks
-from refdelta.engine.parquet.usual_chunks import UsualChunk, end_of_element
+from refdelta.engine.parquet import metadata as module
+from refdelta.engine.parquet.metadata import ChunkPattern, check_footer, end_of_schema_element
 from tiers import examples
 
 COLUMNS = pa.table(
@@ -41,7 +41,7 @@ OPTIONS = [
 def compiled():
     """Take patterns at once, not only when they have been asked for often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usual_chunks, "_OFTEN", 0)
+        patch.setattr(module, "_COMPILE_AFTER", 0)
         yield
 
 
@@ -55,7 +55,7 @@ def written(options):
 def look(content, metadata):
     """What the check says of a footer that is in these bytes."""
     try:
-        return footer.check_footer(metadata, lambda start, length: content[start : start + length], len(content))
+        return check_footer(metadata, lambda start, length: content[start : start + length], len(content))
     except ValueError:
         return "refused"
 
@@ -66,8 +66,8 @@ def slow(monkeypatch):
 
     def check(content, metadata):
         with monkeypatch.context() as patch:
-            patch.setattr(UsualChunk, "end", lambda self, data, at: None)
-            patch.setattr(thrift, "end_of_element", lambda data, at: None)
+            patch.setattr(ChunkPattern, "end", lambda self, data, at: None)
+            patch.setattr(module, "end_of_schema_element", lambda data, at: None)
             return look(content, metadata)
 
     return check
@@ -77,11 +77,15 @@ def slow(monkeypatch):
 def test_usual_files_need_no_loop(options, monkeypatch):
     content, metadata = written(options)
     taken = []
-    end = UsualChunk.end
-    monkeypatch.setattr(UsualChunk, "end", lambda *args: taken.append(end(*args)) or taken[-1])
+    end = ChunkPattern.end
+    monkeypatch.setattr(ChunkPattern, "end", lambda *args: taken.append(end(*args)) or taken[-1])
     assert look(content, metadata) == frozenset()
     elements = []
-    monkeypatch.setattr(thrift, "end_of_element", lambda *args: elements.append(end_of_element(*args)) or elements[-1])
+    monkeypatch.setattr(
+        module,
+        "end_of_schema_element",
+        lambda *args: elements.append(end_of_schema_element(*args)) or elements[-1],
+    )
     look(content, metadata)
     assert elements.count(None) <= 1  # one note beside the rows, of Arrow's schema, is long
     assert len(elements) > metadata.num_columns
@@ -150,13 +154,13 @@ NUMBER = b"\x08" + bytes(8)
     ],
 )
 def test_what_is_taken(content, taken):
-    assert UsualChunk("x", 2, 8, 0, 1).end(content + b"more", 0) == (len(content) if taken else None)
-    assert UsualChunk("y", 2, 8, 0, 1).end(content, 0) is None
-    assert UsualChunk("x", 2, 8, 0, 1).end(content[:-1], 0) is None
+    assert ChunkPattern("x", 2, 8, 0, 1).end(content + b"more", 0) == (len(content) if taken else None)
+    assert ChunkPattern("y", 2, 8, 0, 1).end(content, 0) is None
+    assert ChunkPattern("x", 2, 8, 0, 1).end(content[:-1], 0) is None
 
 
 def test_a_pattern_is_compiled_once_it_is_asked_often(monkeypatch):
-    monkeypatch.setattr(usual_chunks, "_OFTEN", 3)
-    pattern = usual_chunks._Pattern(b"a.")
+    monkeypatch.setattr(module, "_COMPILE_AFTER", 3)
+    pattern = module._LazyPattern(b"a.")
     assert [pattern.match(b"xa\n", 1) is None for _ in range(5)] == [True, True, True, False, False]
     assert pattern.match(b"xb", 1) is None
