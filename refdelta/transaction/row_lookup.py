@@ -17,7 +17,7 @@ from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.relocation import LocatedRows, RelocationById
 from refdelta.core.table.row_tracking import ROW_ID, hidden_columns
 from refdelta.engine.arrow.arrays import one_array
-from refdelta.engine.parquet.dv import Vectors
+from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.scan.reader import POSITION, ReadPlan, ScanFile, read_file
 from refdelta.errors import InvalidLogError
 
@@ -77,7 +77,7 @@ def _parts(outputs: Sequence[Add], files: Numbers, at: Numbers, to: Numbers) -> 
 class _Reader:
     """Reads the row ids of files."""
 
-    def __init__(self, snapshot: Snapshot, plan: ReadPlan, vectors: Vectors) -> None:
+    def __init__(self, snapshot: Snapshot, plan: ReadPlan, vectors: VectorLoader) -> None:
         self._store, self._plan, self._vectors = snapshot.store, plan, vectors
 
     @classmethod
@@ -85,7 +85,7 @@ class _Reader:
         column = next(f for f in hidden_columns(snapshot.metadata.configuration or {}) if f.name == ROW_ID)
         plan = ReadPlan((column,), by_id=snapshot.column_mapping_mode == "id", positions=True)
         vectors: list[DeletionVectorDescriptor] = [f.deletion_vector for f in files if f.deletion_vector is not None]
-        return cls(snapshot, plan, Vectors(snapshot.store, vectors))
+        return cls(snapshot, plan, VectorLoader(snapshot.store, vectors))
 
     def ids(self, entry: Add | Remove) -> tuple[Numbers, Numbers]:
         """The ids of a file's live rows, and their positions, ascending."""

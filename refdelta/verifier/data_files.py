@@ -31,7 +31,7 @@ from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.dv import kept_rows
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
-from refdelta.engine.scan.char_padding import padded_column
+from refdelta.engine.arrow.char_padding import padded_column
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, StoreError, UnsupportedTypeError

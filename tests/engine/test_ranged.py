@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from handmade import VECTORS, Handmade, add, checkpoint_file, field, parquet, struct
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet import dv, ranged
-from refdelta.engine.parquet.dv import Vectors, load_deletion_vectors, write_vectors
+from refdelta.engine.parquet.dv import VectorLoader, load_deletion_vectors, write_vectors
 from refdelta.engine.parquet.files import open_parquet
 from refdelta.engine.scan import executor
 from refdelta.engine.scan.executor import ThreadExecutor
@@ -87,7 +87,7 @@ def content(rows=1000):
 @pytest.fixture
 def tiny(monkeypatch):
     """All sizes a thousandth, so that a small file is a large one."""
-    for name in ("WHOLE_BYTES", "FOOTER_BYTES", "GAP_BYTES", "REQUEST_BYTES", "PORTION_BYTES"):
+    for name in ("WHOLE_BYTES", "FOOTER_BYTES", "GAP_BYTES", "REQUEST_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(ranged, name, max(16, getattr(ranged, name) // 1000))
 
 
@@ -118,7 +118,7 @@ def test_the_rows_are_those_that_pyarrow_reads_from_the_whole_file(data):
     columns = data.draw(st.lists(st.sampled_from(["x", "s", "n", "n.b"]), unique=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranged, "WHOLE_BYTES", data.draw(st.sampled_from([0, 2000])))
-        for name in ("FOOTER_BYTES", "GAP_BYTES", "REQUEST_BYTES", "PORTION_BYTES"):
+        for name in ("FOOTER_BYTES", "GAP_BYTES", "REQUEST_BYTES", "CHUNK_BYTES"):
             patch.setattr(ranged, name, data.draw(st.sampled_from([8, 100, 1000, 100_000])))
         hint = data.draw(st.sampled_from([size, None, size - 1, size + 1, 0, -1, 1, 10 * size, 2**62]))
         found = open_parquet(store, "f.parquet", hint)
@@ -171,7 +171,7 @@ def test_small_row_groups_come_together(tiny):
     store.ranges.clear()
     assert sum(batch.num_rows for batch in found.iter_batches(columns=["x"])) == 20_000
     chunks = [found.metadata.row_group(group).column(0).total_compressed_size for group in range(200)]
-    assert 3 < sum(store.ranges.values()) <= -(-sum(chunks) // (ranged.PORTION_BYTES - max(chunks)))
+    assert 3 < sum(store.ranges.values()) <= -(-sum(chunks) // (ranged.CHUNK_BYTES - max(chunks)))
 
 
 def test_the_next_row_groups_are_fetched_while_these_are_decoded(tiny):
@@ -189,7 +189,7 @@ def test_the_next_row_groups_are_fetched_while_these_are_decoded(tiny):
     assert threading.active_count() == before
 
 
-def test_no_more_than_two_portions_are_held(tiny, monkeypatch):
+def test_no_more_than_two_chunks_are_held(tiny, monkeypatch):
     store, size = stored(content(40_000), row_group_size=1000, compression="none", use_dictionary=False)
     found = open_parquet(store, "f.parquet", size)
     held = []
@@ -202,7 +202,7 @@ def test_no_more_than_two_portions_are_held(tiny, monkeypatch):
 
     monkeypatch.setattr(ranged._Window, "fetch", watched)
     assert sum(batch.num_rows for batch in found.iter_batches(columns=["x", "s"])) == 40_000
-    portion = ranged.PORTION_BYTES
+    portion = ranged.CHUNK_BYTES
     group = max(found.metadata.row_group(number).total_byte_size for number in range(40))
     assert len(held) > 20
     assert max(held) <= 2 * max(portion, group + 8 * ranged.GAP_BYTES)
@@ -446,7 +446,7 @@ def test_whatever_is_held_back_or_dropped_the_vectors_are_right(data):
         for name in ("GAP_BYTES", "REQUEST_BYTES", "HELD_BYTES"):
             patch.setattr(dv, name, data.draw(st.sampled_from([0, 10, 100, 1000, 10_000])))
         known = data.draw(st.lists(st.sampled_from(range(len(placed))), unique=True))
-        vectors = Vectors(store, [placed[i] for i in known])
+        vectors = VectorLoader(store, [placed[i] for i in known])
         for i in data.draw(st.lists(st.sampled_from(range(len(placed))), max_size=30)):
             assert vectors.load(placed[i]) == wanted[i]
             held = list(vectors._held)
@@ -457,7 +457,7 @@ def test_whatever_is_held_back_or_dropped_the_vectors_are_right(data):
 def test_what_all_have_taken_is_not_held():
     store = Remote()
     placed = write_vectors(store, bitmaps(5))
-    vectors = Vectors(store, placed)
+    vectors = VectorLoader(store, placed)
     for one in placed[:-1]:
         vectors.load(one)
         assert vectors._held_bytes
@@ -469,7 +469,7 @@ def test_what_all_have_taken_is_not_held():
 def test_vectors_can_be_sent_to_another_process():
     store = MemoryStore("vectors to send")
     placed = write_vectors(store, bitmaps(3))
-    sent = pickle.loads(pickle.dumps(Vectors(store, placed)))
+    sent = pickle.loads(pickle.dumps(VectorLoader(store, placed)))
     assert [sent.load(one) for one in placed] == bitmaps(3)
 
 
@@ -480,7 +480,7 @@ def test_a_damaged_vector_is_named_and_its_neighbours_are_read():
     content = bytearray(store.get(key))
     content[placed[1].offset + 20] ^= 255
     store.put(key, bytes(content))
-    vectors = Vectors(store, placed)
+    vectors = VectorLoader(store, placed)
     with pytest.raises(DataFileError, match="checksum"):
         vectors.load(placed[1])
     assert vectors.load(placed[2]) == bitmaps(3)[2]

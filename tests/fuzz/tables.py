@@ -319,7 +319,7 @@ def far(data: bytes) -> Any:
     """A data file over a network, of which no more is fetched than its footer says: as many rows as at once."""
     store = _Far()
     store.put("f", data)
-    with patch.multiple(ranged, WHOLE_BYTES=64, FOOTER_BYTES=512, GAP_BYTES=16, REQUEST_BYTES=256, PORTION_BYTES=600):
+    with patch.multiple(ranged, WHOLE_BYTES=64, FOOTER_BYTES=512, GAP_BYTES=16, REQUEST_BYTES=256, CHUNK_BYTES=600):
         found = _batches(lambda: open_parquet(store, "f", len(data)))
     expected = _batches(
         lambda: BoundedParquetFile(pa.BufferReader(data), lambda start, length: data[start : start + length])

@@ -28,7 +28,7 @@ def test_the_sizes_are_those_of_the_code():
         f"Ranges with up to {ranged.GAP_BYTES // kib} KiB between them are one request, up to "
         f"{ranged.REQUEST_BYTES // mib} MiB" in told
     )
-    assert f"together up to {ranged.PORTION_BYTES // mib} MiB" in told
+    assert f"together up to {ranged.CHUNK_BYTES // mib} MiB" in told
     assert f"Up to {executor.REQUESTS} files are read at a time" in told
     assert f"no more than {executor.LOOK_AHEAD_BYTES // mib} MiB of them" in told
     assert (

@@ -24,8 +24,8 @@ from refdelta.core.table.types import (
     physical_name,
 )
 from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.char_padding import padded_column
 from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.scan.char_padding import padded_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -139,7 +139,7 @@ def write_checkpoint(
             "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
         )
     adds, removes = _adds(snapshot), _removes(snapshot, now_ms)
-    form = _Form(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
+    form = _TableFormat(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
     files = {"add": adds, "remove": removes}
     if own_name and (top_level == "json" or len(adds) + len(removes) > _LISTED):
         small["sidecar"] = _write_sidecars(store, files, form)
@@ -157,14 +157,14 @@ def write_checkpoint(
 # --- the files ---------------------------------------------------------------------------------------------------
 
 
-class _Form(NamedTuple):
+class _TableFormat(NamedTuple):
     """What the table's properties ask of its Parquet files."""
 
     codec: str
     pages: Literal["1.0", "2.0"]
 
 
-def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _Form) -> list[Sidecar]:
+def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _TableFormat) -> list[Sidecar]:
     """Files of the table, each in one sidecar."""
     sidecars = []
     for name, column in files.items():
@@ -177,7 +177,7 @@ def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _F
 
 
 def _write_parquet(
-    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _Form
+    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _TableFormat
 ) -> int:
     """Write actions, one a row, and give the size of the file in bytes."""
     types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}

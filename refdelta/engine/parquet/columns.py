@@ -28,8 +28,8 @@ from refdelta.core.table.types import (
     physical_name,
 )
 from refdelta.engine.arrow import variant
+from refdelta.engine.arrow.char_padding import padder
 from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.scan.char_padding import padder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ class ColumnSource:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _FileTraits:
     """What the conversion of any column of one file depends on."""
 
     by_id: bool
@@ -94,7 +94,7 @@ def plan_columns(
         ValueError: a column of the file cannot become the table's type.
     """
     # A file without any field id was written before the mapping; its names are the physical ones.
-    form = _Form(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
+    form = _FileTraits(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
     sources = []
     for wanted in fields:
         # Other engines give no ids to the columns in which rows keep theirs.
@@ -130,7 +130,7 @@ def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.F
     return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
 
 
-def _converter(source: pa.DataType, target: DataType, form: _Form, path: str) -> Convert | None:
+def _converter(source: pa.DataType, target: DataType, form: _FileTraits, path: str) -> Convert | None:
     if pt.is_dictionary(source):
         inner = _converter(source.value_type, target, form, path)
         return _then(lambda array: array.dictionary_decode(), inner)
@@ -173,7 +173,7 @@ def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None
     return lambda array: array.cast(target)
 
 
-def _struct(source: pa.DataType, target: StructType, form: _Form, path: str) -> Convert | None:
+def _struct(source: pa.DataType, target: StructType, form: _FileTraits, path: str) -> Convert | None:
     if not pt.is_struct(source):
         raise ValueError(f"its column {path} is {source}, where the table has a struct")
     arrow = arrow_type(target)
@@ -206,7 +206,7 @@ def _struct(source: pa.DataType, target: StructType, form: _Form, path: str) -> 
     return convert
 
 
-def _list(source: pa.DataType, target: ArrayType, form: _Form, path: str) -> Convert | None:
+def _list(source: pa.DataType, target: ArrayType, form: _FileTraits, path: str) -> Convert | None:
     arrow = arrow_type(target)
     if any(odd(source) for odd in (pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)):
         plain = pa.list_(source.value_field)
@@ -219,7 +219,7 @@ def _list(source: pa.DataType, target: ArrayType, form: _Form, path: str) -> Con
     return lambda array: _rebuilt(array, arrow, array.values if inner is None else inner(array.values))
 
 
-def _map(source: pa.DataType, target: MapType, form: _Form, path: str) -> Convert | None:
+def _map(source: pa.DataType, target: MapType, form: _FileTraits, path: str) -> Convert | None:
     arrow = arrow_type(target)
     entries = _entries(source, path)
     keys = _converter(entries[0].type, target.key, form, f"{path}.key")

@@ -62,15 +62,15 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
         DataFileError: its bytes are not the vector that the log says.
         InvalidLogError: the descriptor is not valid; ``UnsafePathError`` where its path leaves the table.
     """
-    return Vectors(store, [descriptor]).load(descriptor)
+    return VectorLoader(store, [descriptor]).load(descriptor)
 
 
 def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor | None]) -> list[BitMap64]:
-    """The vectors of several files, in their order, by as few requests as :class:`Vectors` needs, in parallel.
+    """The vectors of several files, in their order, by as few requests as :class:`VectorLoader` needs, in parallel.
 
     For None, a file that has no vector, an empty one comes. Otherwise as :func:`load_deletion_vector`.
     """
-    vectors = Vectors(store, [one for one in descriptors if one is not None])
+    vectors = VectorLoader(store, [one for one in descriptors if one is not None])
 
     def load(descriptor: DeletionVectorDescriptor | None) -> BitMap64:
         return BitMap64() if descriptor is None else vectors.load(descriptor)
@@ -79,7 +79,7 @@ def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDesc
     return list(run(load, descriptors))
 
 
-class Vectors:
+class VectorLoader:
     """The deletion vectors of some files, each fetched when it is asked for, and with it those that lie next to it.
 
     What came is kept until it has been taken, up to :data:`HELD_BYTES`; what had to go for that is fetched again.
@@ -92,8 +92,8 @@ class Vectors:
 
     def __init__(self, store: Store, descriptors: Iterable[DeletionVectorDescriptor]):
         self._store = store
-        self._runs: dict[tuple[str, str, Range], _Run] = {}
-        self._held: OrderedDict[_Run, None] = OrderedDict()
+        self._runs: dict[tuple[str, str, Range], _VectorRun] = {}
+        self._held: OrderedDict[_VectorRun, None] = OrderedDict()
         self._held_bytes = 0
         self._lock = threading.Lock()
         files: dict[tuple[str, str], list[Range]] = {}
@@ -108,7 +108,7 @@ class Vectors:
             self._runs |= {(*file, member): run for run in runs if run.left > 1 for member in run.members}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Vectors, (self._store, ())
+        return VectorLoader, (self._store, ())
 
     def load(self, descriptor: DeletionVectorDescriptor) -> BitMap64:
         """As :func:`load_deletion_vector`."""
@@ -132,7 +132,7 @@ class Vectors:
             self._keep(run, data if run.left > 0 else None)
         return data[start - run.start :][:length]
 
-    def _keep(self, run: _Run, data: bytes | None) -> None:
+    def _keep(self, run: _VectorRun, data: bytes | None) -> None:
         """Keep what was fetched of a run, or nothing; what was used least lately goes where it is too much."""
         with self._lock:
             self._drop(run)
@@ -143,7 +143,7 @@ class Vectors:
                 self._held[run] = None
                 self._held_bytes += len(data)
 
-    def _drop(self, run: _Run) -> None:
+    def _drop(self, run: _VectorRun) -> None:
         if run.data is not None:
             del self._held[run]
             self._held_bytes -= len(run.data)
@@ -160,7 +160,7 @@ class Vectors:
             raise StoreError(f"cannot read {key}: {error}") from error
 
 
-class _Run:
+class _VectorRun:
     """Vectors of a file that one request brings."""
 
     __slots__ = ("data", "left", "length", "lock", "members", "start")
@@ -173,12 +173,12 @@ class _Run:
         self.lock = threading.Lock()
 
 
-def _runs(ranges: list[Range]) -> list[_Run]:
-    runs: list[_Run] = []
+def _runs(ranges: list[Range]) -> list[_VectorRun]:
+    runs: list[_VectorRun] = []
     for start, length in sorted(ranges):
         run, end = runs[-1] if runs else None, start + length
         if run is None or start - run.start - run.length > GAP_BYTES or end - run.start > REQUEST_BYTES:
-            run = _Run(start, length)
+            run = _VectorRun(start, length)
             runs.append(run)
         run.length = max(run.length, end - run.start)
         run.members.append((start, length))

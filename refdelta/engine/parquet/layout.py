@@ -58,7 +58,7 @@ CODECS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """What the data files of a table look like.
 
     Attributes:
@@ -75,7 +75,7 @@ class Layout:
     partitions: tuple[StructField, ...]
 
     @classmethod
-    def of(cls, schema: StructType, partition_columns: Sequence[str], *, materialized: bool = False) -> Layout:
+    def of(cls, schema: StructType, partition_columns: Sequence[str], *, materialized: bool = False) -> FileLayout:
         """Plan the files of a table.
 
         Void columns are left out, which hold nothing, and so are partition columns, since the log has their values.

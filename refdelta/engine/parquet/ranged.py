@@ -1,8 +1,9 @@
-"""Parquet over a network: few requests, each of which brings what is wanted next.
+"""Parquet over a network, in few requests.
 
-A small object comes whole. Of a larger one the footer comes first; then, row group after row group, the columns that
-are wanted: what lies together in one request, and the requests side by side. While a row group is decoded, the next one
-is on its way. Small row groups count as one. What is held is never the file, but a row group, or two small ones.
+A small object is fetched whole. Of a larger one the footer is fetched first, then the wanted columns of one chunk of
+row groups after the other; a chunk is one row group, or several small ones. Columns that are close to each other are
+one request, and the requests of a chunk run in parallel. While a chunk is decoded, the next one is fetched if it is
+small. At most two chunks are held, never the file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.engine.parquet.limits import BoundedParquetFile, chunk_start, wanted_leaves
-from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES
+from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
     Range = tuple[int, int]  # the first byte, and how many
 
-# Objects of up to that many bytes come whole: what one request more takes, at 30 to 60 ms, would fetch that much.
+# Objects of up to so many bytes are fetched whole: one more request takes 30 to 60 ms, as long as fetching so much.
 WHOLE_BYTES = 4 * 2**20
-# What is fetched of a larger one at first. Footers of some hundred columns and row groups fit, and Arrow asks for it.
+# The first read of a larger one, from its end. Footers of some hundred columns and row groups fit.
 FOOTER_BYTES = 64 * 2**10
-# Row groups are fetched together up to that many bytes, and one of more bytes is not fetched before its turn.
-PORTION_BYTES = 16 * 2**20
+# The most bytes of a chunk of several row groups. A larger row group is not fetched ahead.
+CHUNK_BYTES = 16 * 2**20
 _MAGIC = b"PAR1"
 
 
@@ -40,21 +41,21 @@ def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, 
     Args:
         store: the store.
         key: the file.
-        size: its size in bytes as the log has it, or None. It is no more than a hint: one that is wrong costs requests.
-        footer_only: whether nothing else will be read of it.
+        size: its size in bytes by the log, or None. It is a hint: a wrong one costs requests.
+        footer_only: whether nothing but the footer will be read.
         options: for ``ParquetFile``.
 
     Raises:
-        ObjectNotFoundError: it is not there; what else store and pyarrow raise.
+        ObjectNotFoundError: the file does not exist; any other error of the store or of pyarrow.
     """
-    store = store.steady()  # a checkpoint may be replaced by another writer's
+    store = store.steady()  # another writer may replace a checkpoint meanwhile
     if size is None:
         size = store.head(key).size
     whole = size <= WHOLE_BYTES and not footer_only
     size, tail = _tail(store, key, size, size if whole else FOOTER_BYTES)
     if not tail.endswith(_MAGIC):
         size, tail = _tail(store, key, store.head(key).size, FOOTER_BYTES)
-    # Its length stands before the magic number.
+    # The length of the footer is written before the magic number.
     longer = min(int.from_bytes(tail[-8:-4], "little") + 8, size) - len(tail)
     if longer > 0:
         tail = store.get_range(key, size - len(tail) - longer, longer) + tail
@@ -64,7 +65,7 @@ def open_ranged(store: Store, key: str, size: int | None, *, footer_only: bool, 
 
 
 def _tail(store: Store, key: str, size: int, wanted: int) -> tuple[int, bytes]:
-    """The size of an object, and its last bytes: where it ends before ``size``, they are fewer, and tell."""
+    """The size of an object and its last bytes, of which there are fewer if the object is shorter than ``size``."""
     start = max(0, size - wanted)
     data = store.get_range(key, start, max(0, size) - start)
     return start + len(data), data
@@ -86,22 +87,24 @@ class RangedParquetFile(BoundedParquetFile):
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """As that of ``ParquetFile``."""
+        """Same as ``ParquetFile.iter_batches``."""
         window, pending = self._window, None
-        portions = _portions(self._chunks(row_groups, columns))
-        following = next(portions, None)
+        chunks = _chunks(self._row_groups(row_groups, columns))
+        following = next(chunks, None)
         with ThreadPoolExecutor(1, thread_name_prefix="refdelta-ahead") as ahead:
             while following is not None:
-                portion, following = following, next(portions, None)
+                chunk, following = following, next(chunks, None)
                 window.pieces = {}
-                window.pieces = window.fetch(portion.ranges) if pending is None else pending.result()
-                soon = following is not None and following.size <= PORTION_BYTES
+                window.pieces = window.fetch(chunk.ranges) if pending is None else pending.result()
+                soon = following is not None and following.size <= CHUNK_BYTES
                 pending = ahead.submit(window.fetch, following.ranges) if following and soon else None
-                yield from super().iter_batches(batch_size, row_groups=portion.groups, columns=columns, **options)
+                yield from super().iter_batches(batch_size, row_groups=chunk.groups, columns=columns, **options)
         window.pieces = {}
 
-    def _chunks(self, groups: Iterable[int] | None, columns: Sequence[str] | None) -> Iterator[tuple[int, list[Range]]]:
-        """Row groups, all if None, each with the bytes of some columns."""
+    def _row_groups(
+        self, groups: Iterable[int] | None, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, list[Range]]]:
+        """Row groups, all if None, each with the ranges of some columns."""
         footer = self.footer
         leaves = wanted_leaves(footer, columns)
         for number in range(footer.num_row_groups) if groups is None else groups:
@@ -110,36 +113,27 @@ class RangedParquetFile(BoundedParquetFile):
 
 
 @dataclass
-class _Portion:
-    """Row groups that are fetched together."""
+class _FetchChunk:
+    """Row groups that are fetched together, ``ranges`` of ``size`` bytes together."""
 
     groups: list[int]
     ranges: list[Range]
     size: int
 
 
-def _portions(chunks: Iterable[tuple[int, list[Range]]]) -> Iterator[_Portion]:
-    portion: _Portion | None = None
-    for group, ranges in chunks:
-        size = sum(length for _, length in ranges)
-        if portion is not None and portion.size + size <= PORTION_BYTES:
-            portion.groups.append(group)
-            portion.ranges += ranges
-            portion.size += size
-            continue
-        if portion is not None:
-            yield portion
-        portion = _Portion([group], ranges, size)
-    if portion is not None:
-        yield portion
+def _chunks(row_groups: Iterable[tuple[int, list[Range]]]) -> Iterator[_FetchChunk]:
+    sized = ((group, ranges, sum(length for _, length in ranges)) for group, ranges in row_groups)
+    for some in at_most(sized, lambda item: item[2], CHUNK_BYTES):
+        ranges = [range_ for _, ranges, _ in some for range_ in ranges]
+        yield _FetchChunk([group for group, _, _ in some], ranges, sum(size for _, _, size in some))
 
 
 def join_ranges(ranges: Iterable[Range], size: int) -> list[Range]:
-    """Ranges of an object as few ranges: those with little between them become one, up to :data:`REQUEST_BYTES`.
+    """Ranges of an object, joined where the gap between them is small, up to :data:`REQUEST_BYTES`.
 
     Args:
-        ranges: in any order; they may overlap, and they may be nonsense, as footers may.
-        size: of the object, in bytes. What lies outside is left out, so that no more than the object is asked for.
+        ranges: in any order; they may overlap, and a damaged footer may make them invalid.
+        size: of the object, in bytes. Bytes beyond it are left out.
     """
     joined: list[Range] = []
     for start, length in sorted(ranges):
@@ -157,8 +151,8 @@ def join_ranges(ranges: Iterable[Range], size: int) -> list[Range]:
 
 
 class _Window:
-    """What pyarrow reads from: an object of which the end and some ranges are there. The rest is fetched when asked
-    for.
+    """The input of pyarrow: an object of which the end and some ranges are held. Other bytes are fetched when they are
+    read.
     """
 
     closed = False
@@ -171,7 +165,7 @@ class _Window:
         self._position = 0
 
     def fetch(self, ranges: Iterable[Range]) -> dict[int, bytes]:
-        """The bytes of ranges, by where they start; what the end of the object has is not fetched again."""
+        """The bytes of ranges, by their positions. The held end of the object is not fetched again."""
         missing = [range_ for range_ in join_ranges(ranges, self.size) if range_[0] < self._tail_start]
         parts = [
             (start + at, min(REQUEST_BYTES, length - at))
@@ -183,12 +177,12 @@ class _Window:
         pieces = {}
         for start, length in missing:
             count = -(-length // REQUEST_BYTES)
-            # Each part goes as it is joined.
+            # Parts are freed as they are joined.
             pieces[start] = found.pop() if count == 1 else b"".join([found.pop() for _ in range(count)])
         return pieces
 
     def read(self, length: int = -1) -> memoryview | bytes:
-        """Up to ``length`` bytes, all that are left if it is negative."""
+        """Up to ``length`` bytes; all remaining ones if it is negative."""
         left = max(0, self.size - self._position)
         length = left if length is None or length < 0 else min(length, left)
         start = self._position
@@ -198,15 +192,15 @@ class _Window:
         return data
 
     def bytes_at(self, start: int, length: int) -> memoryview | bytes:
-        """So many bytes from a position on, or as many as there are, or as many as are held."""
+        """Bytes from a position on: ``length``, or as many as the object has, or as many as are held."""
         held = self._held(start, length)
         return held or self._store.get_range(self._key, start, min(length, max(0, self.size - start)))
 
     def _held(self, start: int, length: int) -> memoryview | None:
-        """As many of these bytes as are held, None where their first is not."""
+        """As many of these bytes as are held; None if the first is not."""
         if start >= self._tail_start:
             return self._tail[start - self._tail_start :][:length]
-        pieces = self.pieces  # another thread may put others in its place
+        pieces = self.pieces  # another thread may replace them
         starts = sorted(pieces)
         index = bisect_right(starts, start) - 1
         if index < 0:
@@ -216,16 +210,16 @@ class _Window:
         return memoryview(piece)[at : at + length] if at < len(piece) else None
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a position, as any stream does."""
+        """Go to a position, as in any stream."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         self._position = base + offset
         return self._position
 
     def tell(self) -> int:
-        """Where the next read starts."""
+        """The position of the next read."""
         return self._position
 
     def close(self) -> None:
-        """Forget what is held."""
+        """Free the held bytes."""
         self.pieces, self._tail = {}, memoryview(b"")
         self.closed = True

@@ -29,7 +29,7 @@ from refdelta.engine.arrow.arrays import array_of
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.dictionaries import joined, text_size
 from refdelta.engine.parquet.encode import DataFile, Encoder
-from refdelta.engine.parquet.layout import Layout, PartitionKey, codec_of, file_name, pages_of
+from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of
 from refdelta.engine.scan.executor import cores
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage.base import Store
@@ -109,7 +109,7 @@ def write_files(
     On any error, those of ``data`` included, the files written so far are removed, as far as the store lets us.
     """
     target = _target_size(properties, target_file_size)
-    layout = Layout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
+    layout = FileLayout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties))
@@ -190,8 +190,8 @@ def write_changes(
     properties, partition_columns = table.properties, table.partition_columns
     target, codec = _target_size(properties, target_file_size), codec_of(properties.compression_codec)
     own, materialized = without_hidden(table.schema), properties.writes_partition_columns
-    layout = Layout.of(table.schema, partition_columns, materialized=materialized)
-    recorded = Layout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)
+    layout = FileLayout.of(table.schema, partition_columns, materialized=materialized)
+    recorded = FileLayout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)
     leaves = stats_leaves(own, partition_columns, properties, table.clustering_columns)
     workers = max(1, min(8, cores()) // 2)
     encoders = [
@@ -244,7 +244,7 @@ def _target_size(properties: TableProperties, asked: int | None) -> int:
     return target
 
 
-def _adds(layout: Layout, files: Iterable[tuple[PartitionKey, DataFile]], data_change: bool) -> list[Add]:
+def _adds(layout: FileLayout, files: Iterable[tuple[PartitionKey, DataFile]], data_change: bool) -> list[Add]:
     return [
         Add(
             path=encode_path(file.key),
@@ -288,7 +288,7 @@ class _Router:
     """Brings every row to a file of its partition."""
 
     def __init__(
-        self, layout: Layout, encoder: Encoder, codec: str, target: int, unique: str, *, changes: bool = False
+        self, layout: FileLayout, encoder: Encoder, codec: str, target: int, unique: str, *, changes: bool = False
     ):
         self._changes = changes
         self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target

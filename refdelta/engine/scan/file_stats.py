@@ -23,10 +23,10 @@ from refdelta.core.table.types import (
     StructType,
 )
 from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.char_padding import padded_uppers
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
-from refdelta.engine.scan.char_padding import padded_uppers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyroaring import BitMap64
 
 from refdelta.core.table.row_tracking import ROW_ID, kind_of
+from refdelta.core.table.types import StructField, StructType, physical_name
 from refdelta.engine.arrow.arrays import check_decimals, check_texts, filter_rows, take_rows
 from refdelta.engine.arrow.schema import arrow_field
+from refdelta.engine.log.state import STATS_PARSED
 from refdelta.engine.parquet.columns import plan_columns
-from refdelta.engine.parquet.dv import Vectors, kept_rows, load_deletion_vector, mostly_live
+from refdelta.engine.parquet.dv import VectorLoader, kept_rows, load_deletion_vector, mostly_live
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
 from refdelta.engine.parquet.limits import BATCH_BYTES, unfolding
-from refdelta.engine.parquet.row_groups import groups_to_read
 from refdelta.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from refdelta.core.log.actions import DeletionVectorDescriptor
-    from refdelta.core.table.types import StructField
     from refdelta.engine.parquet.columns import ColumnSource
+    from refdelta.engine.parquet.limits import BoundedParquetFile
     from refdelta.engine.scan.filters import RowFilter
     from refdelta_storage.base import Store
 
@@ -60,7 +62,7 @@ class ScanFile:
     size: int
     partition_values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     deletion_vector: DeletionVectorDescriptor | None = None
-    vectors: Vectors | None = field(default=None, repr=False, compare=False)
+    vectors: VectorLoader | None = field(default=None, repr=False, compare=False)
     rows: BitMap64 | None = None
     base_row_id: int | None = None
     commit_version: int | None = None
@@ -366,3 +368,92 @@ def _finish(
 def rows_only(rows: int) -> pa.RecordBatch:
     """A batch without columns that still has rows."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+
+
+# --- row groups that a filter excludes ---------------------------------------------------------------------------
+
+
+def groups_to_read(
+    parquet: BoundedParquetFile,
+    row_filter: RowFilter,
+    columns: Mapping[str, tuple[StructField, ColumnSource]],
+    fields: tuple[StructField, ...],
+) -> list[int]:
+    """The row groups that may hold a row that meets a filter, by the statistics in the footer.
+
+    Args:
+        parquet: the file.
+        row_filter: the filter.
+        columns: the table's columns that are stored in the file, by logical name, each with its source.
+        fields: these and the partition columns; they include all columns of the filter.
+
+    Returns:
+        The numbers of the row groups, ascending; all of them if nothing is known.
+
+    Raises:
+        ValueError: the file's footer contradicts itself.
+    """
+    footer = parquet.footer
+    everything = list(range(footer.num_row_groups))
+    places = {name: leaf for name, leaf in _leaves(footer).items() if leaf not in parquet.without_bounds}
+    usable = [
+        (item, source, places[source.name])
+        for item, source in columns.values()
+        if item.name in row_filter.columns
+        and _has_bounds(source)
+        and source.name in places
+        # A file holds only those row ids that differ from the default.
+        and kind_of(item) is None
+    ]
+    if len(everything) < 2 or not usable:
+        return everything
+    groups = [footer.row_group(number) for number in everything]
+    low, high, nulls = {}, {}, {}
+    for item, source, place in usable:
+        statistics = [group.column(place).statistics for group in groups]
+        name = physical_name(item)
+        low[name] = _bounds(statistics, "min", source.type)
+        high[name] = _bounds(statistics, "max", source.type)
+        nulls[name] = pa.array([s.null_count if s is not None and s.has_null_count else None for s in statistics])
+    stats = _struct(
+        {
+            "numRecords": pa.array([group.num_rows for group in groups], pa.int64()),
+            "minValues": _struct(low),
+            "maxValues": _struct(high),
+            "nullCount": _struct({name: counts.cast(pa.int64()) for name, counts in nulls.items()}),
+        }
+    )
+    # To the pruner, a row group is a small file. Partition values hold for the whole file, which was pruned by them.
+    partitions = pa.nulls(len(groups), pa.map_(pa.string(), pa.string()))
+    listed = pa.table({"partitionValues": partitions, STATS_PARSED: stats})
+    keep = row_filter.prune(listed, StructType(fields), ()).keep
+    return [number for number, kept in zip(everything, keep.to_pylist(), strict=True) if kept]
+
+
+def _leaves(footer: Any) -> dict[str, int]:
+    """The number of each leaf column by its path. Paths with a dot are left out: it may be part of a name, or separate
+    two names.
+    """
+    names = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    return {name: i for i, name in enumerate(names) if "." not in name and names.count(name) == 1}
+
+
+def _has_bounds(source: ColumnSource) -> bool:
+    # Bounds of a converted column have another type; bounds of floats ignore NaN, which is the greatest value.
+    kind = source.type
+    return (
+        source.name is not None
+        and source.convert is None
+        and not (pt.is_nested(kind) or pt.is_floating(kind) or pt.is_binary(kind) or pt.is_null(kind))
+    )
+
+
+def _bounds(statistics: list[Any], side: str, kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array([getattr(s, side) if s is not None and s.has_min_max else None for s in statistics], kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return pa.nulls(len(statistics), kind)  # a value that Python lacks, such as a date after the year 9999
+
+
+def _struct(columns: dict[str, pa.Array]) -> pa.StructArray:
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

@@ -17,12 +17,11 @@ from refdelta.core.table.row_tracking import ASKED, asked_columns, is_enabled, k
 from refdelta.core.table.types import StructField, StructType
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import to_descriptor
-from refdelta.engine.parquet.dv import Vectors
+from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.file_stats import num_records
-from refdelta.engine.scan.filters import BoundFilter, row_filter
-from refdelta.engine.scan.generated import informed
+from refdelta.engine.scan.filters import BoundFilter, informed, row_filter
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, count_rows, read_file
 from refdelta.errors import InvalidArgumentError
 
@@ -366,7 +365,7 @@ def scan_files(scan: Scan) -> list[ScanFile]:
         )
         for i, (path, size, vector, base, since, only) in enumerate(rows)
     ]
-    vectors = Vectors(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
+    vectors = VectorLoader(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
     return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]
 
 

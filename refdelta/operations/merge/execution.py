@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from refdelta.core.expressions.predicate import TRUE
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.engine.log.state import to_adds
-from refdelta.engine.scan.filters import BoundFilter
-from refdelta.engine.scan.generated import informed
+from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import Match, chosen, hide_rows, remove_files
