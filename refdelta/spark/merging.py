@@ -37,7 +37,7 @@ from refdelta.operations.dml.rewrite import Share, chosen, shares, write_anew
 from refdelta.operations.merge.collected import Collected
 from refdelta.operations.merge.execution import needs_feed
 from refdelta.operations.merge.join import Matcher
-from refdelta.operations.merge.pieces import Found, gathered, new_rows
+from refdelta.operations.merge.pieces import MergeMatches, gathered, new_rows
 from refdelta.operations.merge.reads import KeyValues
 from refdelta.operations.write.append import FileWriter
 from refdelta.operations.write.target import Target
@@ -94,10 +94,10 @@ class ShuffledSource:
                 return True
         return False
 
-    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - Spark reads here
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - Spark reads here
         """The first pass."""
         plan, names = self._plan, table.schema.names
-        found = Found()
+        found = MergeMatches()
         needed = plan.columns_to_find(plan.target_alias)
         columns = [name for name in names if name in needed] or names[:1]
         target = frames.scan_frame(self._spark, plan_scan(table, columns), file_column=FILE, row_column=ROW)
@@ -111,7 +111,7 @@ class ShuffledSource:
             self._matched |= BitMap64.deserialize(matched)
         return found
 
-    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
         """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
         without deletion vectors by tasks over these files.
         """
@@ -270,7 +270,7 @@ def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
     return tasks.frame(spark, read, list(shared), schema)
 
 
-def _copy(txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
+def _copy(txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
     """Write those rows anew that stay of files in which anything changes."""
     numbers = sorted(found.acting)
     files = chosen(table.files, numbers)
@@ -292,7 +292,7 @@ def _as_they_are(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
 # --- small things ------------------------------------------------------------------------------------------------
 
 
-def _unite(found: Found, part: Found) -> None:
+def _unite(found: MergeMatches, part: MergeMatches) -> None:
     """Add what was found in one bucket, which has rows of any file."""
     for rows, own in (
         (found.matching, part.matching),

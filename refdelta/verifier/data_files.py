@@ -26,12 +26,12 @@ from refdelta.core.rows.deletion_vector import (
 from refdelta.core.table.row_tracking import MATERIALIZED
 from refdelta.core.table.types import VARIANT, field_id, parse_schema, physical_name
 from refdelta.engine.arrow.arrays import take_rows
+from refdelta.engine.arrow.char_padding import padded_column
 from refdelta.engine.expressions.partition import parse_partition_column
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.dv import kept_rows
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
-from refdelta.engine.arrow.char_padding import padded_column
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, StoreError, UnsupportedTypeError

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from refdelta_storage.base import Capabilities, Created, Exists, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ReadOnlyStoreError, StorageError
-from refdelta_storage.wrapper import WrapperStore
+from refdelta_storage.wrappers import WrapperStore
 
 WRITERS = 8
 _PREFIX = ".refdelta-probe-"

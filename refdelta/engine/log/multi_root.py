@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from refdelta.core.log.paths import ELSEWHERE, Place
-from refdelta_storage.wrapper import WrapperStore
+from refdelta_storage.wrappers import WrapperStore
 
 if TYPE_CHECKING:
     from refdelta_storage.base import ObjectInfo, Store

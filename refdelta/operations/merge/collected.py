@@ -20,7 +20,7 @@ from refdelta.engine.parquet.fit import plan_fit
 from refdelta.engine.scan.executor import ThreadExecutor, group_limit, grouped
 from refdelta.operations.dml.rewrite import chosen, shares, write_anew
 from refdelta.operations.merge.execution import needs_feed
-from refdelta.operations.merge.pieces import Found, Pieces, Portion, count_inserted
+from refdelta.operations.merge.pieces import MergeMatches, Pieces, Portion, count_inserted
 from refdelta.operations.merge.reads import KeyValues
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class Collected:
         """Whether some of these rows match a row of the source."""
         return self.pieces.matches_any(rows)
 
-    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:  # noqa: ARG002 - the join leaves out the rest
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - the join leaves out the rest
         """The first pass."""
-        found, plan = Found(), self.pieces.plan
+        found, plan = MergeMatches(), self.pieces.plan
         names = table.schema.names
         needed = plan.columns_to_find(plan.target_alias)
         columns = [name for name in names if name in needed] or names[:1]
@@ -76,7 +76,7 @@ class Collected:
             found.take_in(own, group)
         return found
 
-    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
         """The second pass."""
         feed = needs_feed(txn, found)
         some = found.acting if feed else found.updated
@@ -94,7 +94,7 @@ class Collected:
         found.marks = self.pieces.plan.marks(sum(map(len, inserts)))
         return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
 
-    def _inserts(self, txn: Transaction, found: Found) -> Iterator[pa.Array]:
+    def _inserts(self, txn: Transaction, found: MergeMatches) -> Iterator[pa.Array]:
         """The numbers of the source's rows that match none, for each task that inserts rows."""
         source = self._source
         if not self.pieces.plan.of_source:
@@ -111,7 +111,7 @@ class Collected:
             yield rows.take(pa.arange(start, min(len(rows), start + length)))
 
 
-def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> Found:
+def _look(snapshot: Snapshot, pieces: Pieces, columns: Sequence[str], files: pa.Table) -> MergeMatches:
     return pieces.find(pieces.located(snapshot.with_files(files), columns))
 
 

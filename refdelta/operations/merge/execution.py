@@ -20,7 +20,7 @@ from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import Match, chosen, hide_rows, remove_files
 from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.merge.pieces import Found
+from refdelta.operations.merge.pieces import MergeMatches
 from refdelta.operations.merge.reads import target_predicate
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class MergeStrategy(Protocol):
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
         """Whether some of these rows, of the table's schema, match a row of the source."""
 
-    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> Found:
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:
         """The first pass.
 
         Args:
@@ -57,7 +57,7 @@ class MergeStrategy(Protocol):
             read: what every row satisfies that matters.
         """
 
-    def write(self, txn: Transaction, table: Snapshot, found: Found) -> list[Add]:
+    def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
         """The second pass: write rows that change and are inserted, without deletion vectors also those that stay of
         files in which anything changes, and stage the files. How many are inserted is noted in ``found``.
 
@@ -86,7 +86,7 @@ class MergeExecution:
     plan: MergePlan
     strategy: MergeStrategy
     candidates: pa.Table = field(init=False)
-    found: Found = field(default_factory=Found)
+    found: MergeMatches = field(default_factory=MergeMatches)
 
     @property
     def counts(self) -> Counter[str]:
@@ -135,7 +135,7 @@ class MergeExecution:
         return hide_rows(self.txn, [Match.of_rows(touched.slice(index, 1), own) for index, own in found])
 
 
-def needs_feed(txn: Transaction, found: Found) -> bool:
+def needs_feed(txn: Transaction, found: MergeMatches) -> bool:
     """Whether a MERGE has to write change files: else what it does would seem to be something else.
 
     Rows that are only inserted, or hidden by deletion vectors, need none.

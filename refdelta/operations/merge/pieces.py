@@ -40,7 +40,7 @@ _INSERT_ROWS = 64 * 1024
 
 
 @dataclass
-class Found:
+class MergeMatches:
     """What the first pass finds in some files, which are told by their numbers.
 
     Attributes:
@@ -59,7 +59,7 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
     marks: Mapping[str, int] = field(default_factory=dict)
 
-    def take_in(self, other: Found, numbers: Sequence[int]) -> None:
+    def take_in(self, other: MergeMatches, numbers: Sequence[int]) -> None:
         """Add what was found in files of which there was nothing yet.
 
         Args:
@@ -118,7 +118,7 @@ class Pieces:
         """Whether some row matches a row of the source."""
         return any(len(self.matcher.pairs(piece)) for piece in gathered(rows, self.piece_bytes))
 
-    def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> Found:
+    def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> MergeMatches:
         """Which rows match and in which rows something changes.
 
         Args:
@@ -127,7 +127,7 @@ class Pieces:
 
         Raises ``ConstraintViolationError`` for a row of the table that several rows of the source match.
         """
-        found = Found()
+        found = MergeMatches()
         may_repeat = self.plan.may_repeat
         for rows, files, positions in located:
             pairs = self.matcher.pairs(rows)

@@ -40,7 +40,7 @@ _INT96 = "INT96"
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceFile:
     """A file of the folder.
 
     Attributes:
@@ -81,7 +81,7 @@ def convert(
         UnsupportedFeatureError: a property needs a feature that this engine cannot honour.
     """
     store = txn.store
-    found = [Found(info, _values(info.key, partition_by, strategy)) for info in _data_files(store)]
+    found = [SourceFile(info, _values(info.key, partition_by, strategy)) for info in _data_files(store)]
     if not found:
         raise InvalidArgumentError(f"there is no Parquet file at {store.uri}")
     footers = list(ThreadExecutor.for_store(store).map(lambda file: _footer(store, file.info), found))
@@ -181,7 +181,9 @@ def _type(kind: pa.DataType, columns: Iterator[Any]) -> pa.DataType:
     return pa.timestamp("us", "UTC") if next(columns).physical_type == _INT96 else kind
 
 
-def _merged(found: Sequence[Found], schemas: Sequence[StructType], partition_by: Sequence[StructField]) -> StructType:
+def _merged(
+    found: Sequence[SourceFile], schemas: Sequence[StructType], partition_by: Sequence[StructField]
+) -> StructType:
     merged = StructType(())
     for schema, files in itertools.groupby(zip(schemas, found, strict=True), key=lambda pair: pair[0]):
         nullable = StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema.fields))
@@ -202,13 +204,13 @@ def _merged(found: Sequence[Found], schemas: Sequence[StructType], partition_by:
 
 
 def _adds(
-    store: Store, found: Sequence[Found], rows: Sequence[int], target: Target, *, collect_stats: bool
+    store: Store, found: Sequence[SourceFile], rows: Sequence[int], target: Target, *, collect_stats: bool
 ) -> Iterator[Add]:
     leaves = stats_leaves(target.schema, target.partition_columns, target.properties) if collect_stats else []
     wanted = {leaf.path[0] for leaf in leaves}
     plan = ReadPlan(tuple(item for item in target.schema.fields if item.name in wanted))
 
-    def stats(file: Found) -> str:
+    def stats(file: SourceFile) -> str:
         collector = StatsCollector(leaves)
         for batch in read_file(store, ScanFile(file.info.key, file.info.size), plan):
             collector.update(batch)
