@@ -205,7 +205,7 @@ def test_types_change_within_arrays_maps_and_structs(path):
         ("d", "timestamp", "no wider type"),
         ("id", "decimal(9,0)", "no wider type"),
         ("s", pa.int64(), "no wider type"),
-        ("id", "intt", "no primitive type"),
+        ("id", "intt", "primitive type 'intt' does not exist; did you mean 'int'"),
         ("id", 3, "a type is one of Arrow"),
     ],
 )

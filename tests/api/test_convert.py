@@ -155,7 +155,7 @@ ONE = pa.table({"x": [1]})
         ({"x/a": ONE}, {"partition_by": ["p", "q"], "partition_strategy": "directory"}, ARGUMENT, "in 1 folders"),
         ({"a": ONE}, {"partition_strategy": "nested"}, ARGUMENT, "'hive' or 'directory'"),
         ({"a": ONE}, {"configuration": {"delta.columnMapping.mode": "name"}}, ARGUMENT, "can be mapped later"),
-        ({"a": ONE}, {"configuration": {"delta.nope": "1"}}, ARGUMENT, "no table property"),
+        ({"a": ONE}, {"configuration": {"delta.nope": "1"}}, ARGUMENT, "table property 'delta.nope' does not exist"),
     ],
 )
 def test_what_cannot_be_converted_is_left_alone(tmp_path, files, options, error, said):

@@ -69,7 +69,7 @@ def test_higher_versions_are_asked_for(table):
 @pytest.mark.parametrize(
     ("feature", "error", "said"),
     [
-        ("nope", errors.InvalidArgumentError, "no table feature 'nope'"),
+        ("nope", errors.InvalidArgumentError, "table feature 'nope' does not exist"),
         (7, errors.InvalidArgumentError, "named by a string"),
         ([], errors.InvalidArgumentError, "no feature to add"),
         ("clustering", errors.InvalidArgumentError, "cluster_by"),
@@ -278,7 +278,7 @@ def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
     ("feature", "options", "said"),
     [
         ("deletionVectors", {}, "does not support deletionVectors; it supports: appendOnly, invariants"),
-        ("nope", {}, "no table feature 'nope'"),
+        ("nope", {}, "table feature 'nope' does not exist"),
         ("appendOnly", {}, "appendOnly cannot be dropped: Delta has no procedure"),
         ("invariants", {"truncate_history": True}, "cannot be dropped"),
     ],

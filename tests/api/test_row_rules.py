@@ -94,7 +94,9 @@ def test_what_the_log_says_of_constraints(table):
         {"name": "named", "expr": "`b` <> ''"},
     )
     assert "checkConstraints" in (table.protocol().writer_features or ()) or table.protocol().min_writer_version == 3
-    with pytest.raises(errors.InvalidArgumentError, match="no constraint 'nope'; it has: positive, named"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="constraint 'nope' does not exist in the table; constraints: positive, named"
+    ):
         table.alter.drop_constraint("nope")
     assert table.alter.drop_constraint("nope", raise_if_not_exists=False).version is None
     table.alter.drop_constraint("POSITIVE")

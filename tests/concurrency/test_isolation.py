@@ -31,7 +31,7 @@ def test_a_weaker_level_than_the_tables_is_refused():
 
 @pytest.mark.parametrize("name", ["SnapshotIsolation", "", "strict"])
 def test_another_name_is_refused(name):
-    with pytest.raises(InvalidArgumentError, match="none of WriteSerializable, Serializable"):
+    with pytest.raises(InvalidArgumentError, match="does not exist; isolation levels: WriteSerializable, Serializable"):
         level_of(name)
-    with pytest.raises(InvalidArgumentError, match="none of"):
+    with pytest.raises(InvalidArgumentError, match="isolation levels: WriteSerializable, Serializable"):
         level_of(None, name)

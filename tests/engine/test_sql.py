@@ -168,7 +168,7 @@ def test_what_sql_means(sql, meaning):
         ("cast(x as string) = '1'", r"cannot cast x \(double\) to string"),
         ("cast(a as timestamp) = ts", r"cannot cast a \(integer\) to timestamp"),
         ("trunc(d, b) = d", "takes one of year, quarter, month, week as a constant, not b"),
-        ("substring(b, a) = 'x'", "takes constants behind its first argument"),
+        ("substring(b, a) = 'x'", "takes constants after its first argument"),
         ("upper(b, b) = 'x'", "upper takes 1 argument, not 2"),
         ("bo + 1 = 2", r"\+ takes numbers"),
         ("d + ts = d", "not supported"),

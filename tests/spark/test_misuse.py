@@ -123,12 +123,20 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
         yield lambda u, kind=kind: write(u.spark.sql(f"select {kind} as v"), u.new), TYPE, named
     yield lambda u: write(u.df, u.new, app_id="job", app_version="1"), WRONG, "app_version must be an integer"
     yield lambda u: write(u.df, u.uri, mode="append", app_id="job"), WRONG, "go together"
-    yield lambda u: write(u.df, u.new, configuration={"delta.nope": "1"}), WRONG, "no table property"
+    yield (
+        lambda u: write(u.df, u.new, configuration={"delta.nope": "1"}),
+        WRONG,
+        "table property 'delta.nope' does not exist",
+    )
     yield lambda u: write(u.df, u.new, cluster_by="id", partition_by="s"), WRONG, "no partition columns"
     yield lambda u: write(u.df, u.new, target_file_size="1MB"), WRONG, "target_file_size must be an integer"
     yield lambda u: write(u.df, u.new, commit_properties={"user_metadata": "x"}), WRONG, "CommitProperties"
     yield lambda u: write(u.df, u.new, commit_properties=CommitProperties(user_metadata=5)), WRONG, "must be a string"  # type: ignore[arg-type]
-    yield lambda u: write(u.df, u.uri, mode="append", isolation="Snapshot"), WRONG, "none of WriteSerializable"
+    yield (
+        lambda u: write(u.df, u.uri, mode="append", isolation="Snapshot"),
+        WRONG,
+        "isolation levels: WriteSerializable",
+    )
     yield lambda u: write(u.df, u.uri, mode="append", reads_target=99), VERSION, "no version 99"
     yield lambda u: write(u.df, u.uri, mode="append", reads_target="newest"), WRONG, "reads_target"
 
@@ -141,7 +149,7 @@ def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.source(versionAsOf=9).load(u.uri), VERSION, "no version 9"
     yield lambda u: u.source(versionAsOf=0, timestampAsOf="2020-01-01").load(u.uri), WRONG, "two ways"
     yield lambda u: u.source(timestampAsOf="2020-01-01").load(u.uri), VERSION, "before the first version"
-    yield lambda u: u.source(nope=1).load(u.uri).count(), WRONG, "no option 'nope'"
+    yield lambda u: u.source(nope=1).load(u.uri).count(), WRONG, "option 'nope' does not exist"
     yield lambda u: u.source(filter="nope = 1").load(u.uri).count(), COLUMN, "nope"
     yield lambda u: u.source(storageOptions="key=secret").load(u.uri), WRONG, "JSON object"
     yield lambda u: u.source().schema("id long, nope int").load(u.uri).count(), COLUMN, "nope"
@@ -153,7 +161,7 @@ def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.sink(partitionBy="nope").save(u.new), COLUMN, "cannot partition"
     yield lambda u: u.sink(targetFileSize="1MB").save(u.uri), WRONG, "targetFileSize is a whole number"
     yield lambda u: u.sink(readsTarget="newest").save(u.uri), WRONG, "readsTarget"
-    yield lambda u: u.sink(versionAsOf=0).save(u.uri), WRONG, "no option 'versionasof'"
+    yield lambda u: u.sink(versionAsOf=0).save(u.uri), WRONG, "option 'versionasof' does not exist"
     yield lambda u: u.sink(replaceWhere="id = 1").save(u.uri), WRONG, 'mode="overwrite"'
     yield lambda u: u.sink().save(), WRONG, "needs a path"
     yield lambda u: u.spark.sql(f"select * from refdelta.`{u.uri}`"), WRONG, "CREATE TEMPORARY VIEW"
@@ -170,8 +178,8 @@ def merged(user: Any, source: Any, condition: str = "t.id = s.id") -> Any:
 def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: SparkExecutor(None), WRONG, "SparkSession, not NoneType"
     yield lambda u: SparkExecutor(u.spark, group_bytes=0), WRONG, "must be positive"
-    yield lambda u: SparkExecutor(u.spark, group_bytes="1MB"), WRONG, "group_bytes is a whole number"
-    yield lambda u: SparkExecutor(u.spark, broadcast_bytes="1MB"), WRONG, "broadcast_bytes is a whole number"
+    yield lambda u: SparkExecutor(u.spark, group_bytes="1MB"), WRONG, "group_bytes must be an integer"
+    yield lambda u: SparkExecutor(u.spark, broadcast_bytes="1MB"), WRONG, "broadcast_bytes must be an integer"
     yield lambda u: merged(u, u.spark.readStream.format("rate").load(), "t.id = s.value"), WRONG, "foreachBatch"
     yield lambda u: merged(u, u.spark.sql("select 1L id, interval 1 day i")), TYPE, "interval day of column i"
     yield lambda u: merged(u, u.spark.sql("select 1L id, 2 a, 3 A")), SCHEMA, "same name"

@@ -135,5 +135,5 @@ def test_a_table_needs_a_path() -> None:
 @pytest.mark.parametrize("name", sorted(listed("option") | OTHERS))
 @pytest.mark.parametrize("known", [ours.READ, ours.STREAM_READ], ids=["batch", "stream"])
 def test_options_that_would_change_what_is_read_are_refused(name: str, known: tuple[str, ...]) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=f"no option '{re.escape(name)}'"):
+    with pytest.raises(errors.InvalidArgumentError, match=f"option '{re.escape(name)}' does not exist in reads"):
         ours.check_names({"path": "t", name: "true"}, known, "reads")

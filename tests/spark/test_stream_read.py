@@ -203,7 +203,7 @@ def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_p
     with pytest.raises(errors.TableNotFoundError), typed_errors():
         load(session, tmp_path / "none")
     for options, said in (
-        ({"filter": "id > 1"}, "no option 'filter'.*startingVersion"),
+        ({"filter": "id > 1"}, "option 'filter' does not exist .*startingVersion"),
         ({"startingVersion": "soon"}, "startingVersion is a whole number"),
         ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a positive number"),
         ({"maxBytesPerTrigger": "1x"}, "number of bytes"),

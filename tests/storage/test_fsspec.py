@@ -317,7 +317,10 @@ class TestProbe:
 
     def test_one_that_does_not_is_refused_and_the_error_says_why(self, place):
         store = place("sloppy://bucket/table")
-        with pytest.raises(ReadOnlyStoreError, match="cannot write to sloppy://bucket/table: 2 of 2 writers were told"):
+        with pytest.raises(
+            ReadOnlyStoreError,
+            match="cannot write to sloppy://bucket/table: 2 of 2 writers got a success for the same object",
+        ):
             store.put("a", b"1")
         assert list(store.list()) == []
 
