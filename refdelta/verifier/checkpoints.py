@@ -56,7 +56,7 @@ _PARSED = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass
-class CheckpointActions:
+class DecodedCheckpoint:
     """The content of a checkpoint.
 
     Attributes:
@@ -90,9 +90,9 @@ class CheckpointCheck:
         where = file or self.checkpoint.keys[0]
         self.report.find(clause, message, version=self.checkpoint.version, file=where)
 
-    def read(self) -> CheckpointActions | None:
+    def read(self) -> DecodedCheckpoint | None:
         """Read all actions and check their form. Returns None if the checkpoint cannot be read."""
-        content = CheckpointActions()
+        content = DecodedCheckpoint()
         try:
             begins = []
             for key in self.checkpoint.keys:
@@ -106,7 +106,7 @@ class CheckpointCheck:
         self._form(content)
         return content
 
-    def compare(self, content: CheckpointActions, state: State) -> None:
+    def compare(self, content: DecodedCheckpoint, state: State) -> None:
         """Compare the checkpoint with the state of its version."""
         own = State()
         own.step(self.checkpoint.version, content.actions)
@@ -125,7 +125,7 @@ class CheckpointCheck:
             # No reader depends on it.
             self.report.find("check-18", message, version=self.checkpoint.version, file=where, severity="warning")
 
-    def _take(self, key: str, content: CheckpointActions, into: list[AnyAction]) -> None:
+    def _take(self, key: str, content: DecodedCheckpoint, into: list[AnyAction]) -> None:
         into += self._json(key) if key.endswith(".json") else self._parquet(key, content)
 
     def _json(self, key: str) -> Iterator[AnyAction]:
@@ -136,7 +136,7 @@ class CheckpointCheck:
             if action is not None:
                 yield action
 
-    def _parquet(self, key: str, content: CheckpointActions) -> Iterator[AnyAction]:
+    def _parquet(self, key: str, content: DecodedCheckpoint) -> Iterator[AnyAction]:
         try:
             with log_errors(key):
                 parquet = open_parquet(self.store, key)
@@ -152,7 +152,7 @@ class CheckpointCheck:
         except ObjectNotFoundError as error:
             raise InvalidLogError("the file does not exist any more", file=key) from error
 
-    def _sidecars(self, content: CheckpointActions) -> None:
+    def _sidecars(self, content: DecodedCheckpoint) -> None:
         content.inside = sum(isinstance(action, (Add, Remove)) for action in content.actions)
         for action in [one for one in content.actions if isinstance(one, Sidecar)]:
             try:
@@ -177,7 +177,7 @@ class CheckpointCheck:
 
     # --- form --------------------------------------------------------------------------------------------------------
 
-    def _form(self, content: CheckpointActions) -> None:
+    def _form(self, content: DecodedCheckpoint) -> None:
         counts = Counter[type](type(action) for action in content.actions)
         for action in content.actions:
             if isinstance(action, Remove) and (action.stats is not None or action.tags):
@@ -194,7 +194,7 @@ class CheckpointCheck:
         self._spec(counts, content)
         self._features(content)
 
-    def _spec(self, counts: Counter[type], content: CheckpointActions) -> None:
+    def _spec(self, counts: Counter[type], content: DecodedCheckpoint) -> None:
         protocol = next((one for one in content.actions if isinstance(one, Protocol)), None)
         allowed = protocol is not None and "v2Checkpoint" in (protocol.writer_features or ())
         second = counts[CheckpointMetadata] or counts[Sidecar] or self.checkpoint.kind == "uuid"
@@ -210,7 +210,7 @@ class CheckpointCheck:
             where = f"the checkpoint has {content.inside} file actions itself, and {content.outside} in its sidecars"
             self.find("check-13", where)
 
-    def _features(self, content: CheckpointActions) -> None:
+    def _features(self, content: DecodedCheckpoint) -> None:
         for protocol in content.actions:
             if not isinstance(protocol, Protocol):
                 continue

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from refdelta.verifier.change_files import VersionChange
-    from refdelta.verifier.checkpoints import CheckpointActions
+    from refdelta.verifier.checkpoints import DecodedCheckpoint
     from refdelta.verifier.log_files import Checkpoint
     from refdelta_storage.base import Store
 
@@ -184,7 +184,7 @@ class LogWalk:
         self._compacted_and_checksum()
         return True
 
-    def _content(self, checkpoint: Checkpoint) -> CheckpointActions | None:
+    def _content(self, checkpoint: Checkpoint) -> DecodedCheckpoint | None:
         return CheckpointCheck(self.store, checkpoint, self.log, self.report).read()
 
     def _alone(self, version: int) -> None:
