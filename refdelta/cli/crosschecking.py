@@ -116,7 +116,7 @@ def _compare(
             line.show(printable(what), force=True)
 
         place = stack.enter_context(
-            comparison.reachable(table, spark_path, versions=versions, limit=copy_limit, told=told)
+            comparison.reachable(table, spark_path, versions=versions, limit=copy_limit, progress=told)
         )
         told(_STARTING)
         with oracle.session() as spark:
@@ -130,7 +130,7 @@ def _compare(
                 versions=versions,
                 predicates=predicates or None,
                 storage_options=options or None,
-                told=told,
+                progress=told,
             ):
                 checks.append(check)
                 if not as_json:

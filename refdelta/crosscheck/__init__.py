@@ -1,1 +1,1 @@
-"""delta-spark as the oracle: the same reads, statements and histories by both engines, compared."""
+"""Comparison with delta-spark, the oracle: the same reads, statements and histories by both engines."""

@@ -22,7 +22,7 @@ from refdelta.crosscheck.row_comparison import compare_rows
 from refdelta.errors import DeltaError, InvalidArgumentError
 
 VERSIONS: Final = 10
-"""Of how many versions the rows are counted, and the history compared, unless said."""
+"""The default number of versions whose rows are counted and whose history is compared."""
 
 _DETAIL: Final = {
     "format": "format",
@@ -40,7 +40,7 @@ _DETAIL: Final = {
     "minWriterVersion": "min_writer_version",
     "tableFeatures": "table_features",
 }
-"""The columns of DESCRIBE DETAIL that do not depend on who looks, by their names here."""
+"""The columns of DESCRIBE DETAIL that do not depend on the engine, with their names in refdelta."""
 
 _HISTORY: Final = (
     "timestamp", "operation", "operationParameters", "readVersion", "isolationLevel", "isBlindAppend",
@@ -53,9 +53,9 @@ class ComparisonResult:
     """One comparison.
 
     Attributes:
-        what: what was compared.
-        found: what both found, or each of them, in a few words.
-        problem: how they differ, or None where they do not.
+        what: the subject of the comparison.
+        found: the result of both engines, or of each, in a few words.
+        problem: the difference, or None if there is none.
     """
 
     what: str
@@ -65,13 +65,13 @@ class ComparisonResult:
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """A table, and the place where delta-spark finds it.
+    """A table, and its location for delta-spark.
 
     Args:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
-        table: the table at the version that is compared.
-        place: its folder or URI, as delta-spark takes it.
-        storage_options: what the store needs.
+        table: the table at the version to compare.
+        place: its folder or URI for delta-spark.
+        storage_options: options of the store.
     """
 
     spark: Any
@@ -86,19 +86,19 @@ class ComparedTable:
 
     @cached_property
     def root(self) -> str:
-        """What the paths of its files begin with in delta-spark."""
+        """The common prefix of the paths of its files in delta-spark."""
         return _path(self.place).rstrip("/") + "/"
 
 
 def place_of(table: DeltaTable, spark_path: str | None = None) -> str | None:
-    """Where delta-spark finds a table.
+    """The location of a table for delta-spark.
 
     Args:
         table: the table.
-        spark_path: what the user says of it, or None.
+        spark_path: the path that the user gives, or None.
 
     Returns:
-        The place; None where nothing is said, and the table is in a store that only this engine has a way to.
+        The location; None without ``spark_path`` if the table is in a store that only this engine can read.
     """
     if spark_path is not None:
         return spark_path if "://" in spark_path else str(Path(spark_path).absolute())
@@ -113,30 +113,30 @@ def reachable(
     *,
     versions: int = VERSIONS,
     limit: int = COPY_LIMIT,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
-    """Where delta-spark finds a table, for as long as the block runs: a copy, where only this engine has a way to it.
+    """The location of a table for delta-spark, for the duration of the block: a copy if only this engine can read it.
 
     Args:
         table: the table.
-        spark_path: what the user says of it, or None.
-        versions: of how many versions the rows will be counted.
-        limit: how many bytes may be copied.
-        told: called with how much there is to copy.
+        spark_path: the path that the user gives, or None.
+        versions: the number of versions whose rows will be counted.
+        limit: the maximum of bytes to copy.
+        progress: called with a message on the size of the copy.
 
     Raises:
-        InvalidArgumentError: there is more to copy.
+        InvalidArgumentError: the size exceeds the limit.
     """
     place = place_of(table, spark_path)
     if place is not None:
         yield place
         return
-    with copied(table, _numbers(table, versions), limit=limit, told=told) as folder:
+    with copied(table, _numbers(table, versions), limit=limit, progress=progress) as folder:
         yield folder
 
 
 def _numbers(table: DeltaTable, versions: int) -> range:
-    """So many versions up to that of the handle, newest first."""
+    """The numbers of the last versions up to that of the handle, newest first."""
     return range(table.version(), max(-1, table.version() - versions), -1)
 
 
@@ -148,61 +148,61 @@ def compare_table(
     versions: int = VERSIONS,
     predicates: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ComparisonResult]:
-    """Compare what refdelta and delta-spark make of a table, at the version of the handle.
+    """Compare a table as refdelta and delta-spark read it, at the version of the handle.
 
-    Compared are the schema, the rows, the rows' count at the newest versions, the history, DESCRIBE DETAIL (where the
-    version is the newest), and for filters how many rows match and which files are read for it. Files that one of the
-    two skips and the other reads are told and no problem, as long as the rows are the same.
+    Compared are the schema, the rows, the number of rows at the newest versions, the history, DESCRIBE DETAIL (if the
+    version is the newest), and for filters the number of matching rows and the files that are read. A difference in the
+    files is reported, and is not a problem if the rows are the same.
 
     Args:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
         table: the table.
-        place: where delta-spark finds it, if not where this engine does: :func:`reachable` says where.
-        versions: of how many versions the rows are counted and the history compared; 0 for none.
-        predicates: the filters; None for some that are made from the table's statistics and partition values.
-        storage_options: those with which the table was opened.
-        told: called with what is compared next.
+        place: the location for delta-spark, if it differs; see :func:`reachable`.
+        versions: the number of versions whose rows are counted and whose history is compared; 0 for none.
+        predicates: the filters; None for filters from the statistics and partition values of the table.
+        storage_options: the options with which the table was opened.
+        progress: called with the subject of the next comparison.
 
     Returns:
-        One check after the other, as they are made. What one of the two cannot do is a problem of that check.
+        An iterator over the results. An operation that one of the engines cannot do is a problem of its comparison.
 
     Raises:
-        InvalidArgumentError: nothing is said of the place, and delta-spark has no way to where this engine finds it.
+        InvalidArgumentError: ``place`` is None, and the table is not in a local folder.
     """
     place = place_of(table, place)
     if place is None:
-        raise InvalidArgumentError(f"delta-spark reads folders of this machine, and {table.table_uri} is none")
+        raise InvalidArgumentError(f"delta-spark reads local folders, and {table.table_uri} is not one")
     newest = DeltaTable(table.table_uri, storage_options=storage_options).version() if table.pinned else table.version()
     both = ComparedTable(spark, table, place, storage_options)
     numbers = _numbers(table, versions)
-    told("schema")
+    progress("schema")
     schema = _checked("schema", lambda: _schema(both))
     yield schema
-    told("rows")
+    progress("rows")
     yield (
         ComparisonResult("rows", problem="not compared: the schemas differ")
         if schema.problem
         else _checked("rows", lambda: _rows(both))
     )
     for version in numbers:
-        told(f"count at version {version}")
+        progress(f"count at version {version}")
         yield _count(both, version)
     if numbers:
-        told("history")
+        progress("history")
         yield _checked("history", lambda: _history(both, numbers))
     if table.version() == newest:
-        told("detail")
+        progress("detail")
         yield _checked("detail", lambda: _detail(both))
     for predicate in [None, *(probes(table) if predicates is None else predicates)]:
         what = "files" if predicate is None else f"where {predicate}"
-        told(what)
+        progress(what)
         yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
 
 
 def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> ComparisonResult:
-    """Make one comparison; that one of the two cannot is what it finds."""
+    """Run one comparison. An error of one of the engines is its problem."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -219,7 +219,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """The first line that says something; errors of Java begin with one that does not."""
+    """The first line with information; errors of Java begin with a line without it."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith("An error occurred while calling")]
     return (said or [type(error).__name__])[0]
@@ -233,7 +233,7 @@ def _schema(both: ComparedTable) -> tuple[str, str | None]:
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:
-    """A column without its metadata, of which Spark shows its own choice."""
+    """A column without its metadata, of which Spark shows only a part."""
     return {"name": field["name"], "type": _kind(field["type"]), "nullable": field["nullable"]}
 
 
@@ -274,7 +274,7 @@ def _read(frame: Any) -> str:
 
 
 def _count(both: ComparedTable, version: int) -> ComparisonResult:
-    """The rows of one version; that neither of the two has it any more is alike too."""
+    """The number of rows of one version; a version that neither engine can read is equal, too."""
     what = f"count at version {version}"
     location, options = both.table.table_uri, both.storage_options
     mine = _checked(what, lambda: (str(DeltaTable(location, version, options).count()), None))
@@ -291,7 +291,7 @@ def _count(both: ComparedTable, version: int) -> ComparisonResult:
 def _history(both: ComparedTable, numbers: range) -> tuple[str, str | None]:
     limit = len(numbers)
     ours = {entry["version"]: _commit(entry) for entry in both.table.history(limit)}
-    # All of it: with a limit delta-spark puts files' times in order from there on, and not from the log's beginning.
+    # The whole history: with a limit delta-spark adjusts the times of files from there on, not from the first version.
     entries = oracle.history(both.spark, both.place)
     theirs = {entry["version"]: _commit(entry) for entry in entries if entry["version"] in numbers}
     found = _counted(len(ours), "commit")
@@ -312,7 +312,7 @@ def _commit(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Times as milliseconds since 1970; in mappings, text, as Spark has it; nothing for what is empty."""
+    """Times as milliseconds since 1970; values of mappings as text, as in Spark; None for an empty mapping."""
     if isinstance(value, dt.datetime):
         return round(value.timestamp() * 1000)
     if isinstance(value, Mapping):
@@ -322,7 +322,7 @@ def _plain(value: Any) -> Any:
 
 
 def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """The first of some named values in which the two differ."""
+    """The first of several named values in which the two engines differ."""
     differ = (name for name in ours if ours[name] != theirs[name])
     return next((f"{name} is {ours[name]!r} in refdelta, {theirs[name]!r} in delta-spark" for name in differ), None)
 
@@ -335,7 +335,7 @@ def _detail(both: ComparedTable) -> tuple[str, str | None]:
 
 
 def _path(file: str) -> str:
-    """Without scheme and host. delta-spark shows files as Hadoop's paths have it, with nothing encoded."""
+    """A path without scheme and host. delta-spark shows files as Hadoop's paths, which are not percent-encoded."""
     return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)", "", file)
 
 
@@ -344,7 +344,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _skipping(both: ComparedTable, predicate: str | None) -> tuple[str, str | None]:
-    """Which files are read for a filter, and how many rows match; without one, which files there are."""
+    """Compare the files that are read for a filter, and the number of matching rows; without a filter, all files."""
     scan = both.table.scan(predicate=predicate)
     explained = scan.explain()
     ours = {data_key(path, both.table.table_uri) for path in explained.paths}
@@ -369,14 +369,14 @@ _AT_MOST: Final = 4
 
 
 def probes(table: DeltaTable) -> list[str]:
-    """A few filters, each on one column, in SQL.
+    """Filters on one column each, in SQL, which let an engine skip files.
 
     Args:
         table: the table.
 
     Returns:
-        For up to four columns, those first by which the table is partitioned, ``column = value`` with a value that one
-        of the files has; and ``column IS NULL`` for the first.
+        For up to four columns, partition columns first, ``column = value`` with a value from the statistics or the
+        partition values of a file; and ``column IS NULL`` for the first.
     """
     adds = table.get_add_actions(flatten=True)
     partitioned = list(table.metadata().partition_columns)
@@ -399,7 +399,7 @@ def probes(table: DeltaTable) -> list[str]:
 
 
 def _sql_literal(value: Any) -> str | None:
-    """A value as SQL, or None where text cannot say it plainly."""
+    """A value as SQL text, or None if it has no simple literal."""
     match value:
         case bool():
             return str(value).lower()

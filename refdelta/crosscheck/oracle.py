@@ -1,8 +1,8 @@
-"""delta-spark, started in a process of its own, as the second opinion on a table.
+"""delta-spark in a process of its own, as the oracle for a table.
 
-The engine never needs it: this is the one place of the package that may start delta-spark, for the tests, the
-cross-check and the demo. Everything here needs the ``spark`` extra and Java 17 or later; :func:`availability` says
-what is missing in one line, :func:`session` starts and ends a quiet local Spark.
+The engine never needs it: this is the only module of the package that starts delta-spark, for the tests, the
+cross-check and the demo. It needs the ``spark`` extra and Java 17 or later; :func:`availability` says in one line what
+is missing, :func:`session` starts and ends a quiet local Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAVEN_PACKAGE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
-"""The JARs that fit pyspark 4.2.0; Spark's own package resolution fetches them on first use (about 87 MB)."""
+"""The JARs for pyspark 4.2.0; Spark's own package resolution fetches them on first use (about 87 MB)."""
 
 MINIMUM_JAVA: Final = 17
 JAVA_HINT: Final = "for example: apt-get install openjdk-17-jre-headless"
@@ -42,7 +42,7 @@ QUICK: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Settings for many statements on tiny tables: no checksums, no tasks without work, and no Java compiled for each."""
+"""Settings for many statements on tiny tables: no checksums, no empty tasks, and no code generation for each."""
 
 _LOG_NAME: Final = "spark.log"
 _gateways: dict[int, tuple[Any, tempfile.TemporaryDirectory[str]]] = {}
@@ -53,7 +53,7 @@ class OracleUnavailableError(DeltaError):
 
 
 def cache_dir() -> Path:
-    """The folder where the JARs are kept: ``$REFDELTA_CACHE``, else ``refdelta`` in the user's cache folder."""
+    """The folder of the JARs: ``$REFDELTA_CACHE``, else ``refdelta`` in the user's cache folder."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser().resolve()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -61,7 +61,7 @@ def cache_dir() -> Path:
 
 
 def java_version() -> int | None:
-    """The major version of the Java that Spark would start, or None where there is none."""
+    """The major version of the Java that Spark would start, or None if there is none."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if command is None:
@@ -75,17 +75,17 @@ def java_version() -> int | None:
 
 
 def jars_cached() -> bool:
-    """Whether delta-spark's own JAR is already in the cache, so that a start needs no network."""
+    """True if delta-spark's JAR is in the cache, so that a start needs no network."""
     group, artifact, version = MAVEN_PACKAGE.split(":")
     return (cache_dir() / "ivy" / "jars" / f"{group}_{artifact}-{version}.jar").is_file()
 
 
 def availability() -> str | None:
-    """Say why delta-spark cannot run here.
+    """The reason why delta-spark cannot run here.
 
     Returns:
-        None where Java and the Python packages are there; else one line that names what is missing and how to get
-        it. Whether JARs that are not cached yet can be fetched shows only at the start: :func:`start_session` raises.
+        None if Java and the Python packages are installed; else one line that names the missing part and how to install
+        it. A failure to fetch JARs that are not cached yet appears only at the start: :func:`start_session` raises.
     """
     for package, module in (("pyspark", "pyspark"), ("delta-spark", "delta")):
         if importlib.util.find_spec(module) is None:
@@ -102,15 +102,15 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
     """Start a local Spark with delta-spark, whose output goes to a file and not to the terminal.
 
     Args:
-        cores: how many tasks run at once, and how many partitions a shuffle has.
-        memory: the heap of its Java process, as Java writes it.
-        conf: further Spark settings, which win over the ones here.
+        cores: the number of tasks that run at once, and of partitions of a shuffle.
+        memory: the heap of its Java process, in Java's notation.
+        conf: further Spark settings, which override the ones here.
 
     Returns:
         The ``SparkSession``; end it with :func:`stop_session`. A process can hold one at a time.
 
     Raises:
-        OracleUnavailableError: something is missing, a session runs already, or the start failed (with the reason).
+        OracleUnavailableError: a requirement is missing, a session runs already, or the start failed (with the reason).
     """
     if reason := availability():
         raise OracleUnavailableError(reason)
@@ -127,7 +127,7 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
     settings.setAll([*_settings(Path(folder.name), cores, memory).items(), *(conf or {}).items()])
     log = Path(folder.name) / _LOG_NAME
     gateway = None
-    # Its workers are processes of this machine, and need the packages that are here.
+    # Its workers are processes of this machine, and need the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with log.open("wb") as output:
@@ -140,7 +140,7 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
             _forget_gateway(gateway)
         folder.cleanup()
         with warnings.catch_warnings():
-            # PySpark leaves the pipe to a process that failed to start open; it goes with the traceback that holds it.
+            # PySpark does not close the pipe to a process that failed to start; the traceback refers to it.
             warnings.simplefilter("ignore", ResourceWarning)
             error.with_traceback(None)
         raise OracleUnavailableError(f"delta-spark did not start: {reason}") from error
@@ -172,7 +172,7 @@ def read_table(spark: Any, path: str | Path, version: int | None = None) -> pa.T
     Args:
         spark: a session of :func:`start_session`.
         path: the table's folder or URI.
-        version: the version to read; None is the newest.
+        version: the version to read; None for the newest.
 
     Returns:
         Its rows in no particular order; timestamps are in UTC.
@@ -181,7 +181,7 @@ def read_table(spark: Any, path: str | Path, version: int | None = None) -> pa.T
 
 
 def frame(spark: Any, path: str | Path, version: int | None = None) -> Any:
-    """The table as a Spark DataFrame, newest version or the given one."""
+    """The table as a Spark DataFrame, at the newest version or the given one."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
@@ -219,16 +219,16 @@ def delta_log(spark: Any, path: str | Path) -> Any:
 
 
 def checkpoint(spark: Any, path: str | Path) -> None:
-    """Have delta-spark write a checkpoint of the newest version."""
+    """Write a checkpoint of the newest version with delta-spark."""
     log = delta_log(spark, path)
     log.checkpoint(log.unsafeVolatileSnapshot(), _none(spark))
 
 
 def validate_checksum(spark: Any, path: str | Path) -> bool:
-    """Have delta-spark compare the checksum file (``.crc``) of the newest version with the state that it replays.
+    """Compare the checksum file (``.crc``) of the newest version with the replayed state, by delta-spark.
 
     Returns:
-        False where that version has no checksum file; True where it agrees.
+        False if that version has no checksum file; True if it agrees.
 
     Raises:
         InvalidLogError: it disagrees; the message is delta-spark's and names what differs.
@@ -245,7 +245,7 @@ def validate_checksum(spark: Any, path: str | Path) -> bool:
 
 
 def clear_cache(spark: Any) -> None:
-    """Make delta-spark forget every table, so that the next read starts from the files."""
+    """Clear delta-spark's cache of tables, so that the next read starts from the files."""
     _delta(spark).DeltaLog.clearCache()
 
 
@@ -266,7 +266,7 @@ def _none(spark: Any) -> Any:
 
 
 def _settings(folder: Path, cores: int, memory: str) -> dict[str, str]:
-    """The session: small, quiet, in UTC, leaving nothing in the current folder."""
+    """The settings of the session: small, quiet, in UTC, without files in the current folder."""
     return {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "refdelta oracle",
@@ -289,7 +289,7 @@ def _settings(folder: Path, cores: int, memory: str) -> dict[str, str]:
 
 
 def _start_failure(log: Path) -> str:
-    """One line on why Java gave up, from what it printed."""
+    """The reason of the failure in one line, from the output of Java."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     said = [line.strip() for line in lines if "unresolved dependency" in line or "Exception" in line]
     if any("unresolved dependency" in line or "download failed" in line for line in lines):
@@ -298,7 +298,7 @@ def _start_failure(log: Path) -> str:
 
 
 def _forget_gateway(gateway: Any) -> None:
-    """End the Java process, which PySpark would keep as long as Python lives, so that the next start gets a new one."""
+    """End the Java process, which PySpark keeps until Python ends, so that the next start gets a new one."""
     from pyspark import SparkContext
 
     SparkContext._gateway = None  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""A scenario on each of the engines, on a table of its own, and both outcomes side by side."""
+"""Scenarios on both engines, each on a table of its own, and their outcomes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta_storage import LocalStore
 
 _AT_ONCE = 4
-"""Most of a scenario on Spark is waiting for tiny jobs."""
+"""The number of scenarios that run at once: on Spark each mostly waits for tiny jobs."""
 
 
 class BegunTransaction(Protocol):
-    """A transaction that has begun, in either engine. ``read``: the files that its predicates chose, where it knows."""
+    """A transaction in either engine after its reads. ``read``: the files that its predicates selected, if known."""
 
     read: frozenset[str] | None
 
     def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
-        """Commits it, or says how it failed."""
+        """Commit it. Returns the failure, or None."""
 
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """How a scenario ended in one engine.
+    """The outcome of a scenario in one engine.
 
     Attributes:
-        failures: of the transactions that failed, by name, in the order in which they wanted to commit.
+        failures: the failures by the name of the transaction, in the order of their commits.
         read: the files that each transaction read.
-        files: the names of the files that are live in the end.
+        files: the paths of the live files at the end.
     """
 
     failures: Mapping[str, Failure] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class ScenarioOutcome:
 
     @property
     def text(self) -> str:
-        """As ``then`` of a scenario has it: the transactions that failed, and of what."""
+        """The failed transactions with their errors, in the form of ``then`` of a scenario."""
         return ", ".join(f"{name} {failure.error}" for name, failure in self.failures.items()) or ALL_COMMIT
 
 
@@ -58,7 +58,7 @@ class Replayed:
 
     @property
     def alike(self) -> bool:
-        """Whether the same transactions failed, of the same exceptions."""
+        """True if the same transactions failed with the same exceptions."""
         return self.refdelta.text == self.delta_spark.text
 
 
@@ -73,7 +73,7 @@ def prepare(case: ScenarioCase, path: Path) -> None:
 def play(
     case: ScenarioCase, path: Path, begin: Callable[[Path, ScenarioTransaction], BegunTransaction]
 ) -> ScenarioOutcome:
-    """Take the steps of a scenario."""
+    """Run the steps of a scenario."""
     begun: dict[str, BegunTransaction] = {}
     failed: dict[str, Failure] = {}
     prepare(case, path)
@@ -111,16 +111,18 @@ def on_spark(spark: Any, case: ScenarioCase, path: Path) -> ScenarioOutcome:
     )
 
 
-def replay(spark: Any, cases: Sequence[ScenarioCase], told: Callable[[int], None] = lambda _: None) -> list[Replayed]:
+def replay(
+    spark: Any, cases: Sequence[ScenarioCase], progress: Callable[[int], None] = lambda _: None
+) -> list[Replayed]:
     """Run scenarios on both engines, in a scratch folder.
 
     Args:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
         cases: the scenarios.
-        told: called with how many are done.
+        progress: called with the number that are done.
 
     Returns:
-        One outcome a case, in their order.
+        One outcome for each case, in their order.
     """
     with tempfile.TemporaryDirectory(prefix="refdelta-scenarios-") as scratch, ThreadPoolExecutor(_AT_ONCE) as pool:
 
@@ -132,5 +134,5 @@ def replay(spark: Any, cases: Sequence[ScenarioCase], told: Callable[[int], None
         done = []
         for replayed in pool.map(both, enumerate(cases)):
             done.append(replayed)
-            told(len(done))
+            progress(len(done))
         return done

@@ -1,4 +1,4 @@
-"""Whether two readers give the same rows, in any order: settled by Spark, which spills where memory ends."""
+"""Comparison of the rows of two readers, in any order. Spark computes it, and spills to disk where memory ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class RowsCompared:
-    """How the rows of refdelta and of delta-spark differ.
+    """The difference of the rows of refdelta and of delta-spark.
 
     Attributes:
-        refdelta: how many rows refdelta gave.
-        only_refdelta: how many of them delta-spark did not give.
-        only_delta_spark: how many rows delta-spark gave and refdelta did not.
-        examples: some rows that one gave more often, each with who did, as text.
+        refdelta: the number of rows of refdelta.
+        only_refdelta: the number of them that delta-spark did not return.
+        only_delta_spark: the number of rows that delta-spark returned and refdelta did not.
+        examples: rows that one engine returned more often, each with the name of the engine, as text.
     """
 
     refdelta: int
@@ -30,12 +30,12 @@ class RowsCompared:
 
     @property
     def alike(self) -> bool:
-        """Whether both gave the same rows, each as often."""
+        """True if both returned the same rows, each as often."""
         return not (self.only_refdelta or self.only_delta_spark)
 
 
 def compare_rows(spark: Any, ours: pa.RecordBatchReader, theirs: Any, scratch: Path) -> RowsCompared:
-    """Compare rows exactly: ``NaN`` equals itself, ``-0.0`` is not ``0.0``, the order of a map's entries is no matter.
+    """Compare rows exactly: ``NaN`` equals itself, ``-0.0`` differs from ``0.0``, the order of map entries is ignored.
 
     Args:
         spark: a session.
@@ -44,7 +44,7 @@ def compare_rows(spark: Any, ours: pa.RecordBatchReader, theirs: Any, scratch: P
         scratch: a folder that exists.
 
     Returns:
-        What differs.
+        The difference.
     """
     from pyspark.sql import functions as f
 
@@ -66,7 +66,7 @@ def compare_rows(spark: Any, ours: pa.RecordBatchReader, theirs: Any, scratch: P
 
 
 def _spool(rows: pa.RecordBatchReader, file: Path, names: list[str]) -> int:
-    """Write the rows as Parquet, under other names: a table's own may be such as Spark's reader takes apart."""
+    """Write the rows as Parquet with generated column names: Spark's reader may parse those of the table as paths."""
     schema = pa.schema([pa.field(name, field.type) for name, field in zip(names, rows.schema, strict=True)])
     count = 0
     with pq.ParquetWriter(file, schema) as writer:
@@ -77,7 +77,7 @@ def _spool(rows: pa.RecordBatchReader, file: Path, names: list[str]) -> int:
 
 
 def _comparable(column: Any, kind: Any) -> Any:
-    """A column in a form by which Spark can group, and that keeps apart what the type keeps apart."""
+    """A column in a form by which Spark can group, and in which distinct values stay distinct."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 

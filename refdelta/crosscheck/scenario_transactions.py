@@ -37,11 +37,11 @@ from refdelta_storage import LocalStore
 
 
 class CoreTransaction:
-    """A transaction on the commit core.
+    """A transaction on refdelta's commit core.
 
-    On a table with deletion vectors, what it removes are rows: those that the vector of the same path hides and did not
-    hide before, or all of a file that is not added again. What only moves rows is a group of files with the places of
-    all rows, unless the scenario says that they are not recorded.
+    On a table with deletion vectors its removes are row deletes: of the rows that the new vector of the same path
+    deletes and the old one does not, or of all rows of a file that is not added again. Files that are only rewritten
+    are a group with the relocation of all rows, unless the scenario says that it is not recorded.
     """
 
     def __init__(self, case: ScenarioCase, path: Path, transaction: ScenarioTransaction) -> None:
@@ -59,12 +59,11 @@ class CoreTransaction:
 
     @property
     def table(self) -> Snapshot:
-        """What it reads.
-
-        Raises ``InvalidArgumentError`` where there is no table yet.
-        """
+        """The snapshot that it reads. Raises ``InvalidArgumentError`` if there is no table yet."""
         if self.snapshot is None:
-            raise InvalidArgumentError(f"{self.case.scenario}: {self.transaction.name} reads what does not exist yet")
+            raise InvalidArgumentError(
+                f"{self.case.scenario}: {self.transaction.name} reads a table that does not exist yet"
+            )
         return self.snapshot
 
     # --- reading ---
@@ -84,14 +83,14 @@ class CoreTransaction:
                 self.reads = self.reads.with_files(files)
 
     def _chosen(self, words: str) -> list[Add]:
-        """The files in which a row may satisfy a predicate."""
+        """The files that may have a row for which a predicate is true."""
         return to_adds(plan_scan(self.table, None, words).files)
 
     def _hidden(self, add: Add) -> BitMap64:
         return load_deletion_vector(self.store, add.deletion_vector) if add.deletion_vector else BitMap64()
 
     def _matching(self, add: Add, words: str) -> BitMap64:
-        """The live rows of a file that a predicate selects."""
+        """The live rows of a file for which a predicate is true."""
         rows = pa.Table.from_pylist(self.case.rows(add.path), to_arrow(self.table.schema))
         rows = rows.append_column("row", pa.array(range(rows.num_rows)))
         flt = row_filter(words, self.table.schema)
@@ -108,7 +107,7 @@ class CoreTransaction:
     # --- writing ---
 
     def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
-        """Commit it, or say how it failed."""
+        """Commit it. Returns the failure, or None."""
         decoded = [action for given in actions if (action := decode_action(given, "staged")) is not None]
         removes = {action.path: action for action in decoded if isinstance(action, Remove)}
         adds = {action.path: action for action in decoded if isinstance(action, Add)}
@@ -158,7 +157,7 @@ class CoreTransaction:
         return edits
 
     def _group(self, removes: dict[str, Remove], adds: dict[str, Add], *, permuted: bool) -> Group:
-        """The live rows of the inputs, one after the other, fill the outputs."""
+        """The group of files in which the live rows of the inputs, in order, fill the outputs."""
         inputs = tuple(Input(self.live[path], self._hidden(self.live[path])) for path in removes)
         left = [(each, 0, len(self.case.rows(each.add.path)) - len(each.base)) for each in inputs]
         outputs = []
@@ -166,7 +165,7 @@ class CoreTransaction:
             room, places = len(self.case.rows(add.path)), []
             while room:
                 if not left:
-                    raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than were moved")
+                    raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than its inputs")
                 each, start, rows = left[0]
                 taken = min(room, rows)
                 places.append(CopiedRows(each.add.path, each.add.deletion_vector, start, taken))
@@ -174,7 +173,7 @@ class CoreTransaction:
                 left[:1] = [(each, start + taken, rows - taken)] if taken < rows else []
             outputs.append(Output(add, () if permuted else tuple(places)))
         if left:
-            raise InvalidArgumentError(f"{self.case.scenario}: {len(left)} inputs with rows that are in no output")
+            raise InvalidArgumentError(f"{self.case.scenario}: {len(left)} inputs have rows that are in no output")
         return Group(inputs, tuple(outputs), permuted)
 
     def _read_table(self) -> ReadTable:
@@ -187,7 +186,7 @@ class CoreTransaction:
 
 
 def short(name: str) -> str:
-    """The name of an exception, as scenarios have it."""
+    """The name of an exception as scenarios write it."""
     return name.removesuffix("Exception")
 
 
@@ -200,8 +199,8 @@ class SparkTransaction:
     Args:
         spark: the session.
         path: the table.
-        transaction: what it reads.
-        first: whether it is the first to commit. It meets no winner then, so of what it reads only that it does.
+        transaction: the transaction of the scenario.
+        first: whether it is the first to commit. It meets no winner then, so only that it reads matters.
     """
 
     def __init__(self, spark: Any, path: Path, transaction: ScenarioTransaction, *, first: bool) -> None:
@@ -220,14 +219,14 @@ class SparkTransaction:
             self.read = frozenset(path for words in data for path in self._filter(words))
 
     def _filter(self, words: str) -> list[str]:
-        # Columns resolved, constants of the columns' types, conjunctions in parts: as an optimized plan has them.
+        # As in an optimized plan: resolved columns, literals of the columns' types, and conjunctions in parts.
         frame = self.spark.read.format("delta").load(str(self.path)).where(re.sub(r"\b(\d+)(?!')\b", r"\1L", words))
         condition = frame._jdf.queryExecution().analyzed().condition()  # noqa: SLF001
         found = self.transaction.filterFiles(oracle.scala_list(self.spark, _conjuncts(condition)), False)
         return [found.apply(index).path() for index in range(found.size())]
 
     def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
-        """Commit it, or say how it failed."""
+        """Commit it. Returns the failure, or None."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -245,7 +244,7 @@ class SparkTransaction:
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    """The parts of a condition that hold together."""
+    """The conjuncts of a condition."""
     if condition.getClass().getSimpleName() != "And":
         return [condition]
     return [*_conjuncts(condition.left()), *_conjuncts(condition.right())]

@@ -1,6 +1,6 @@
-"""Scenarios: a table, two or more transactions, the order in which they begin and commit, and how that ends.
+"""Scenarios: a table, two or more transactions, the order in which they begin and commit, and the expected outcome.
 
-They are written down in TOML files, in a few words that both engines are fed from. A transaction::
+They are written in TOML files, in a small language for both engines. A transaction::
 
     [[scenario]]
     id = "delete-same-partition-append"
@@ -8,22 +8,22 @@ They are written down in TOML files, in a few words that both engines are fed fr
     W = { does = ["add w p=0 a=0..9"] }
     then = { Serializable = "T ConcurrentAppend" }
 
-reads at its beginning and stages what it does for its commit. ``reads`` has predicates, ``everything``, or ``app`` and
+reads at its beginning, and commits the actions of ``does``. ``reads`` has predicates, ``everything``, or ``app`` and
 an application id. ``does`` has
 
-* ``add NAME [p=..] [q=..] [a=LOW..HIGH] [rows=N] [vector=ROWS] [moved|sorted|unrecorded]``: a file of ten rows unless
-  said; ``a`` gives it statistics, and its rows are evenly spread between the two; ``vector`` hides rows, such as
-  ``0-2,7``; ``moved`` says ``dataChange=false``, as do ``sorted``, where rows changed their order, and ``unrecorded``,
-  where the commit does not say which rows came from where;
-* ``remove NAME [moved]``: the file as the table, or an earlier transaction of the scenario, added it;
+* ``add NAME [p=..] [q=..] [a=LOW..HIGH] [rows=N] [vector=ROWS] [moved|sorted|unrecorded]``: a file, of ten rows by
+  default; ``a`` gives it statistics, and its rows are evenly spread between the two; ``vector`` deletes rows, such as
+  ``0-2,7``; ``moved`` sets ``dataChange=false``, as do ``sorted``, if rows changed their order, and ``unrecorded``,
+  if the commit does not record the relocation of rows;
+* ``remove NAME [moved]``: a file of the table, or one that an earlier transaction of the scenario added;
 * ``txn APP VERSION``, ``domain NAME TEXT``;
 * ``property [KEY=VALUE]``, ``column NAME``: a metaData action; ``protocol READER WRITER [FEATURE]``; ``create``.
 
-Where no ``order`` is given, W is the winner: both begin, W commits, T commits. ``levels`` are the values of the table's
-property ``delta.isolationLevel`` with which the scenario runs, both unless said; ``default`` is a table without it.
-``then`` says what delta-spark does, for each level: which transactions fail, and of what; the others commit.
+Without ``order``, W is the winner: both begin, W commits, T commits. ``levels`` are the values of the table's property
+``delta.isolationLevel`` with which the scenario runs, by default both; ``default`` is a table without it. ``then`` is
+the outcome in delta-spark, for each level: the transactions that fail, with their errors; the others commit.
 
-``table`` names what the scenario begins with, ``parts`` unless said: ``[tables.NAME]`` of the same file, or ``[NAME]``
+``table`` names the table at the beginning, by default ``parts``: ``[tables.NAME]`` of the same file, or ``[NAME]``
 of the file ``tables.toml`` beside it. Its columns are p long, q string, a long; it says ``partition_by``, ``files`` (as
 ``add`` has them), ``properties``, ``reader_features``, ``writer_features``, ``applications`` (their last versions) and
 ``identity`` (a column). One without ``files`` does not exist yet.
@@ -58,12 +58,12 @@ _OF_A_TABLE = {
 }  # fmt: skip
 
 Action = dict[str, dict[str, Any]]
-"""An action as the log has it."""
+"""An action as the log writes it."""
 
 
 @dataclass(frozen=True)
 class ScenarioTransaction:
-    """What one transaction reads and does, in the words of its file."""
+    """The reads and the actions of one transaction, in the language of scenarios."""
 
     name: str
     reads: tuple[str, ...]
@@ -72,12 +72,12 @@ class ScenarioTransaction:
 
 @dataclass(frozen=True)
 class Failure:
-    """How a transaction failed.
+    """The failure of a transaction.
 
     Attributes:
-        error: the exception, without ``Exception``, as ``then`` has it.
-        why: what the engine says, on one line.
-        rule: the rule of this engine that decided (``refdelta conflicts`` explains them); None in delta-spark.
+        error: the name of the exception without ``Exception``, as in ``then``.
+        why: the message of the engine, on one line.
+        rule: the rule of refdelta that decided (``refdelta conflicts`` explains them); None in delta-spark.
     """
 
     error: str
@@ -87,15 +87,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class ScenarioCase:
-    """A scenario at one level, which is the table's property; ``default`` where the table has none.
+    """A scenario at one isolation level.
 
     Attributes:
-        scenario: its id.
-        level: see above.
-        table: what is written of the table.
-        transactions: by name.
+        scenario: the id of the scenario.
+        level: the property of the table; ``default`` if the table does not have it.
+        table: the description of the table.
+        transactions: the transactions by name.
         steps: pairs such as ``("begin", "T")``.
-        then: what delta-spark does.
+        then: the outcome in delta-spark.
     """
 
     scenario: str
@@ -114,16 +114,16 @@ class ScenarioCase:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a table in the beginning."""
+        """True if there is a table at the beginning."""
         return "files" in self.table
 
     @property
     def partition_columns(self) -> list[str]:
-        """The table's."""
+        """The partition columns of the table."""
         return list(self.table.get("partition_by", []))
 
     def beginning(self) -> list[Action]:
-        """Version 0 of the table."""
+        """The actions of version 0 of the table."""
         counted = self.table.get("applications", {})
         applications = [_txn(name, version) for name, version in counted.items()]
         files = [self._add(words.split()) for words in self.table.get("files", [])]
@@ -139,7 +139,7 @@ class ScenarioCase:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
     def metadata(self, properties: dict[str, str] | None = None, column: str | None = None) -> Action:
-        """The table's metaData, with more properties or one more column."""
+        """The metaData of the table, with further properties or one more column."""
         own = {} if self.level == "default" else {"delta.isolationLevel": self.level}
         kinds = _COLUMNS | ({column: "long"} if column else {})
         fields = [{"name": n, "type": kind, "nullable": True, "metadata": self._marks(n)} for n, kind in kinds.items()]
@@ -164,7 +164,7 @@ class ScenarioCase:
     # --- what transactions do ---
 
     def actions(self, name: str) -> list[Action]:
-        """What a transaction stages."""
+        """The actions that a transaction stages."""
         return [action for words in self.transactions[name].does for action in self._staged(words.split())]
 
     def _staged(self, words: list[str]) -> list[Action]:
@@ -190,20 +190,20 @@ class ScenarioCase:
                 return [{"protocol": {"minReaderVersion": int(reader), "minWriterVersion": int(writer), **lists}}]
             case ["create"]:
                 return [self._protocol(), self.metadata()]
-        raise InvalidArgumentError(f"nothing that a transaction does: {' '.join(words)!r}")
+        raise InvalidArgumentError(f"{' '.join(words)!r} is not an action of a transaction")
 
     def described(self, file: str) -> list[str]:
-        """What is written of a file: where the table begins with it, there, else where it is added."""
+        """The description of a file: in the table at the beginning, else in the transaction that adds it."""
         everywhere = [t.does for t in self.transactions.values()]
         staged = [words[4:] for does in everywhere for words in does if words.startswith("add ")]
         written: Iterator[list[str]] = (words.split() for words in [*self.table.get("files", []), *staged])
         found = next((words for words in written if words[0] == file), None)
         if found is None:
-            raise InvalidArgumentError(f"no file {file!r} is in the table, or added")
+            raise InvalidArgumentError(f"the file {file!r} is not in the table, and no transaction adds it")
         return found
 
     def rows(self, file: str) -> list[dict[str, Any]]:
-        """The rows of a file, hidden ones included."""
+        """The rows of a file, including deleted ones."""
         given = _given(self.described(file)[1:])
         count = int(given.get("rows", 10))
         low, high = map(int, given["a"].split("..")) if "a" in given else (0, count - 1)
@@ -233,15 +233,15 @@ class ScenarioCase:
 
 
 def _given(words: list[str]) -> dict[str, str]:
-    """What is said of a file behind its name."""
+    """The attributes of a file after its name."""
     for word in words:
         if word.partition("=")[0] not in (_OF_A_FILE if "=" in word else _REARRANGED):
-            raise InvalidArgumentError(f"nothing that is said of a file: {word!r}")
+            raise InvalidArgumentError(f"{word!r} is not an attribute of a file")
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def hidden_rows(text: str) -> BitMap64:
-    """The rows that ``0-2,7`` names."""
+    """The rows of a text such as ``0-2,7``."""
     ends = [list(map(int, part.split("-"))) for part in text.split(",")]
     return BitMap64(row for first, *last in ends for row in range(first, (last or [first])[0] + 1))
 
@@ -267,17 +267,17 @@ def read_scenarios(path: str | Path) -> list[ScenarioCase]:
 
     Raises:
         DataFileNotFoundError: there is no such file.
-        DataFileError: it cannot be read, or is not TOML.
-        InvalidArgumentError: something in it is no scenario; names the file and the scenario.
+        DataFileError: the file cannot be read, or is not TOML.
+        InvalidArgumentError: a scenario is invalid; the message names the file and the scenario.
     """
     path = Path(path)
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     found = [case for file in files for case in _read_file(file)]
     if not found:
-        raise InvalidArgumentError(f"{path}: there is no [[scenario]] in it")
+        raise InvalidArgumentError(f"{path} has no [[scenario]]")
     twice = [case.id for place, case in enumerate(found) if case.id in {other.id for other in found[:place]}]
     if twice:
-        raise InvalidArgumentError(f"{path}: two scenarios have one id: {twice[0]}")
+        raise InvalidArgumentError(f"{path}: two scenarios have the id {twice[0]}")
     return found
 
 
@@ -287,16 +287,16 @@ def _read_file(file: Path) -> list[ScenarioCase]:
     if file == beside:
         return []
     if unknown := document.keys() - {"scenario", "tables"}:
-        raise InvalidArgumentError(f"{file}: neither [[scenario]] nor [tables.NAME]: {min(unknown)}")
+        raise InvalidArgumentError(f"{file}: {min(unknown)} is neither [[scenario]] nor [tables.NAME]")
     tables = {**(_toml(beside) if beside.exists() else {}), **document.get("tables", {})}
     cases = []
-    for told in document.get("scenario", []):
+    for described in document.get("scenario", []):
         try:
-            some = _levels(told, tables)
+            some = _levels(described, tables)
             for case in some:
                 _check(case)
         except (InvalidArgumentError, ValueError, TypeError, AttributeError) as error:
-            raise InvalidArgumentError(f"{file}, scenario {told.get('id', '(without id)')}: {error}") from error
+            raise InvalidArgumentError(f"{file}, scenario {described.get('id', '(without id)')}: {error}") from error
         cases += some
     return cases
 
@@ -310,25 +310,25 @@ def _toml(file: Path) -> dict[str, Any]:
         raise DataFileError(f"not readable as TOML: {error}", file=str(file)) from error
 
 
-def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[ScenarioCase]:
-    if "id" not in told:
+def _levels(described: dict[str, Any], tables: dict[str, Any]) -> list[ScenarioCase]:
+    if "id" not in described:
         raise InvalidArgumentError("it has no id")
-    transactions = {name: _transaction(name, body) for name, body in told.items() if name not in _OF_A_SCENARIO}
-    table, levels = told.get("table", "parts"), told.get("levels", LEVELS)
+    transactions = {name: _transaction(name, body) for name, body in described.items() if name not in _OF_A_SCENARIO}
+    table, levels = described.get("table", "parts"), described.get("levels", LEVELS)
     if table not in tables:
         raise InvalidArgumentError(f"no table {table!r} here or in {TABLES} beside it")
     if unknown := tables[table].keys() - _OF_A_TABLE:
-        raise InvalidArgumentError(f"table {table!r} says {min(unknown)}, which is nothing that a table has")
+        raise InvalidArgumentError(f"table {table!r} has the unknown key {min(unknown)}")
     if unknown := set(levels) - {*LEVELS, "default"}:
-        raise InvalidArgumentError(f"no isolation level: {min(unknown)}")
-    then = told.get("then", ALL_COMMIT)
+        raise InvalidArgumentError(f"{min(unknown)!r} is not an isolation level")
+    then = described.get("then", ALL_COMMIT)
     return [
         ScenarioCase(
-            scenario=told["id"],
+            scenario=described["id"],
             level=level,
             table=tables[table],
             transactions=transactions,
-            steps=_steps(told.get("order", _ORDER), transactions),
+            steps=_steps(described.get("order", _ORDER), transactions),
             then=then.get(level, ALL_COMMIT) if isinstance(then, dict) else then,
         )
         for level in levels
@@ -337,7 +337,7 @@ def _levels(told: dict[str, Any], tables: dict[str, Any]) -> list[ScenarioCase]:
 
 def _transaction(name: str, body: Any) -> ScenarioTransaction:
     if not isinstance(body, dict) or body.keys() - {"reads", "does"} or "does" not in body:
-        raise InvalidArgumentError(f"{name} is no transaction: it takes {{ reads = [...], does = [...] }}")
+        raise InvalidArgumentError(f"{name} is not a transaction: it must be {{ reads = [...], does = [...] }}")
     return ScenarioTransaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
 
 
@@ -346,7 +346,7 @@ def _steps(order: str, transactions: dict[str, ScenarioTransaction]) -> tuple[tu
     wanted = [(verb, name) for name in transactions for verb in ("begin", "commit")]
     if sorted(steps) != sorted(wanted):
         named = ", ".join(" ".join(step) for step in wanted)
-        raise InvalidArgumentError(f"the order {order!r} is not one of these steps: {named}")
+        raise InvalidArgumentError(f"the order {order!r} does not consist of these steps: {named}")
     for name in transactions:
         if steps.index(("begin", name)) > steps.index(("commit", name)):
             raise InvalidArgumentError(f"{name} commits before it begins")
@@ -354,7 +354,7 @@ def _steps(order: str, transactions: dict[str, ScenarioTransaction]) -> tuple[tu
 
 
 def _check(case: ScenarioCase) -> None:
-    """Find out what no engine could run."""
+    """Raise an error for a case that no engine can run."""
     begun = case.beginning()
     schema = Schema.from_json(begun[1]["metaData"]["schemaString"]).struct
     for name, transaction in case.transactions.items():

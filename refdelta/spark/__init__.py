@@ -18,8 +18,8 @@ def register(spark: Any) -> None:
     Writes, in the modes ``append`` and ``overwrite`` that Spark knows for such a source, take ``partitionBy``
     (names between commas), ``replaceWhere``, ``partitionOverwriteMode``, ``mergeSchema``, ``overwriteSchema``,
     ``targetFileSize``, ``txnAppId`` with ``txnVersion``, ``userMetadata``, ``storageOptions``, and ``readsTarget``:
-    ``true`` or the version of the table that the rows are made from. For the other modes, for table properties and
-    for speed there are :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
+    ``true`` or the version of the table from which the rows are made. For the other modes, for table properties and
+    for speed use :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
 
     Streams from a table (``spark.readStream``) take ``startingVersion`` (a number or ``latest``) or
     ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``skipChangeCommits``,
@@ -28,15 +28,19 @@ def register(spark: Any) -> None:
     Streams into a table (``df.writeStream``), in the output modes ``append`` and ``complete``, take
     ``checkpointLocation``, ``partitionBy``, ``mergeSchema``, ``overwriteSchema`` (mode ``complete``),
     ``targetFileSize``, ``userMetadata``, ``storageOptions`` and ``readsTarget`` (``true`` where the rows are made from
-    the table's newest version). Each batch is written once, by the query's id and its own number: where Spark did not
-    tell the id and the checkpoint could not be read, ``txnAppId`` would have to give one.
+    the table's newest version). Each batch is written once, by the id of the query and its own number; ``txnAppId`` is
+    required only if Spark does not pass the id and the checkpoint cannot be read.
 
-    Errors come out as Spark's, with the class and a code in the text; within ``typed_errors()`` they are raised as
-    what they are.
+    Errors are raised as Spark's exceptions, with the class and a code in the text; within ``typed_errors()`` they are
+    raised with their own types.
 
     Raises:
         SparkUnavailableError: PySpark is not installed.
-        InvalidArgumentError: ``spark`` is no session.
+        InvalidArgumentError: ``spark`` is not a session.
+
+    Example:
+        >>> refdelta.spark.register(spark)
+        >>> spark.read.format("refdelta").load("flights").count()
     """
     check_session(spark)
     from refdelta.spark.source import RefdeltaSource

@@ -1,8 +1,8 @@
-"""The rows of both sides of a MERGE in buckets: rows that match are in the same one, by the equalities of ON.
+"""Buckets of a distributed MERGE: rows of both sides that can match by the equalities of ON are in the same bucket.
 
-A bucket is a partition after one shuffle of both sides together, sorted so that the source's rows lead: a task holds
-the source's rows of its bucket and streams those of the table past them, however many there are. Which rows match is
-for the engine to find there; the shuffle only asks that equal keys have equal hashes.
+A bucket is a partition after one shuffle of both sides together, sorted so that the rows of the source come first: a
+task holds the source's rows of its bucket in memory and streams those of the table, however many there are. The engine
+finds in each bucket which rows match; the shuffle only requires that equal keys have equal hashes.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from refdelta.operations.merge.join import On
     from refdelta.operations.merge.plan import MergePlan
 
-# Names that no column has: those of a table may not hold line breaks.
+# Names that no column of a table has: these may not contain line breaks.
 ID, FILE, ROW = "id\n", "file\n", "row\n"
 _SIDE, _SOURCE, _TARGET, _SPREAD = "side\n", "source\n", "target\n", "spread\n"
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a task has of both sides.
+    """The rows of both sides in one task.
 
     Attributes:
         pieces: the clauses, with the source's rows of the bucket.
-        ids: of these rows, in their order.
-        target: the table's rows, once.
+        ids: the ids of these rows, in their order.
+        target: the rows of the table, which can be iterated once.
     """
 
     pieces: Pieces
@@ -55,9 +55,9 @@ class Bucket:
     target: Iterator[pa.RecordBatch]
 
     def rows(self) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
-        """Those of the table, in pieces: with the number of each row's file, ascending, and its position."""
+        """The rows of the table in pieces, each with the number of each row's file, ascending, and its position."""
         for piece in gathered(self.target, self.pieces.piece_bytes):
-            # Runs of rows of one file, which the shuffle has mixed.
+            # The shuffle has mixed the rows of files.
             rows = piece.sort_by([(FILE, "ascending"), (ROW, "ascending")]).combine_chunks()
             yield rows.drop_columns([FILE, ROW]), one_array(rows.column(FILE)), one_array(rows.column(ROW))
 
@@ -70,16 +70,16 @@ def in_buckets(
     work: Callable[[Bucket], Iterator[pa.RecordBatch]],
     schema: Any,
 ) -> Any:
-    """A DataFrame of what a function makes of each bucket.
+    """A DataFrame of the results of a function over buckets.
 
     Args:
         plan: the MERGE.
-        source: rows of the source as a DataFrame, with the columns that the work needs and :data:`ID`. Those of which
-            a key is null need not be there.
-        target: rows of the table, with :data:`ROW`, and with :data:`FILE` where the work looks at :meth:`Bucket.rows`.
-        count: of buckets.
-        work: what to do with each, on a worker. Errors of ours arrive.
-        schema: of its batches, a Spark ``StructType`` or its text.
+        source: rows of the source as a DataFrame, with the columns that the work needs and :data:`ID`. Rows of which
+            a key is null may be absent.
+        target: rows of the table, with :data:`ROW`, and with :data:`FILE` where the work uses :meth:`Bucket.rows`.
+        count: the number of buckets.
+        work: the function, which runs on a worker. Its ``DeltaError`` reaches the driver.
+        schema: the schema of its batches, a Spark ``StructType`` or its text.
     """
     frame, sources, targets = _shuffled(plan, source, target, count), _fields(source), _fields(target)
 
@@ -97,7 +97,7 @@ def _fields(frame: Any) -> StructType:
 def _bucket(
     plan: MergePlan, batches: Iterator[pa.RecordBatch], source_fields: StructType, target_fields: StructType
 ) -> Bucket:
-    """The two sides of one bucket's rows, of which the source's come first."""
+    """The bucket of the batches of one partition, in which the rows of the source come first."""
     fit, fit_target = as_engine(source_fields), as_engine(target_fields)
     held: list[pa.RecordBatch] = []
     rest: Iterator[pa.RecordBatch] = iter(())
@@ -118,7 +118,7 @@ def _unpacked(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 def as_engine(fields: StructType) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Brings batches from Spark, all of one schema, into the engine's Arrow form of these columns."""
+    """A function that converts batches from Spark, all of one schema, to the engine's Arrow types of these columns."""
     fitters: list[Fitter] = []
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -138,7 +138,7 @@ def _shuffled(plan: MergePlan, source: Any, target: Any, count: int) -> Any:
     keyed = _keyed_by_spark if _in_spark(plan.on) else _keyed_here
     left, right = keyed(plan, source, target=False), keyed(plan, target, target=True)
     keys = [f.col(quoted(name)) for name in left.columns if name not in source.columns]
-    # Where a key is null that equals nothing, the row matches none, and its bucket does not matter.
+    # A row with a null key (unless compared by <=>) matches no row: its bucket does not matter.
     void = f.lit(False)
     for index, key in enumerate(plan.on.keys):
         if not key.nulls:
@@ -153,7 +153,7 @@ def _shuffled(plan: MergePlan, source: Any, target: Any, count: int) -> Any:
     )
     right = right.select(
         *keys,
-        # Such rows of the table are spread over all buckets, for they may be many.
+        # Such rows of the table are spread over all buckets, since there may be many.
         f.when(void, f.col(quoted(ROW))).alias(_SPREAD),
         f.lit(1).alias(_SIDE),
         nothing.cast(source.schema).alias(_SOURCE),
@@ -179,8 +179,8 @@ def _in_spark(on: On) -> bool:
 
 
 def _plain(value: Value) -> Column | None:
-    """The column of which a value is one, perhaps of a wider type; None where it is more, or of a type whose equal
-    values need not have equal hashes.
+    """The column that an expression consists of, perhaps cast to a wider type. None for any other expression, and for a
+    type whose equal values may have different hashes.
     """
     if not is_plain(value.type):
         return None
@@ -190,13 +190,13 @@ def _plain(value: Value) -> Column | None:
 
 
 def _keyed_by_spark(plan: MergePlan, frame: Any, *, target: bool) -> Any:
-    """The frame with its keys beside it, by Spark's own expressions."""
+    """The frame with its keys as further columns, by Spark's own expressions."""
     from pyspark.sql import functions as f
 
     for index, key in enumerate(plan.on.keys):
         value = key.target if target else key.source
         column = _plain(value)
-        assert column is not None  # noqa: S101 - asked before
+        assert column is not None  # noqa: S101 - checked before
         kind = spark_schema([StructField("key", value.type)])[0].dataType
         path = ".".join(quoted(name) for name in column.path[1:])
         frame = frame.withColumn(_key(f"k{index}"), f.col(path).cast(kind))
@@ -204,7 +204,7 @@ def _keyed_by_spark(plan: MergePlan, frame: Any, *, target: bool) -> Any:
 
 
 def _keyed_here(plan: MergePlan, frame: Any, *, target: bool) -> Any:
-    """The frame with its keys beside it, as the engine's join takes them."""
+    """The frame with its keys as further columns, computed by the engine as its join compares them."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType as SparkStruct
 

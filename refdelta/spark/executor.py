@@ -1,7 +1,7 @@
 """DELETE, UPDATE, MERGE, OPTIMIZE and VACUUM with the files read and written by Spark's workers.
 
-The plans are those of the local engine, and so is the commit, which happens on the driver with all that is known there
-of rows and their places. Only the tasks over files go to the workers.
+The plans are those of the local engine, and so is the commit, which happens on the driver: only the tasks over files
+run on the workers.
 """
 
 from __future__ import annotations
@@ -27,36 +27,39 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Up to how many bytes of files one task writes anew, unless said.
+# The default of the bytes of files that one task rewrites.
 GROUP_BYTES = 256 * 2**20
-# Up to how many bytes the source of a MERGE is collected, unless said: each worker's copy of it makes a hash table.
+# The default of the bytes up to which the source of a MERGE is collected: each worker builds a hash table of it.
 BROADCAST_BYTES = 64 * 2**20
-# So many of Spark's tasks for each that runs at once: enough that the last ones end about together.
+# The number of Spark's tasks for each one that runs at a time: enough that all slots end at about the same time.
 _WAVES = 4
 
 
 class SparkExecutor:
-    """Runs the tasks over files on Spark's workers: the ``executor`` of :class:`refdelta.DeltaTable`'s statements.
+    """An executor that runs tasks over files on Spark's workers, for the statements of :class:`refdelta.DeltaTable`.
 
-    The workers need this package and its dependencies, and reach the table by the same URI and options as the driver.
-    The source of a MERGE is held in memory by the driver and by each worker, but for a DataFrame with more rows than
-    ``broadcast_bytes``: that one stays with the workers, and is shuffled with the table by the equalities of ON.
+    The workers need this package and its dependencies, and must reach the table by the same URI and options as the
+    driver. The source of a MERGE is held in memory by the driver and by each worker, except a DataFrame of more than
+    ``broadcast_bytes``: it stays with the workers, and is shuffled with the table by the equalities of ON.
 
-    Where a task fails for a reason that lies in the table or the statement, it is not tried again, and the files of the
-    others are removed. So are those of workers that are killed, and of tasks that Spark runs more than once. What a
-    driver leaves behind that is killed nothing names; VACUUM with ``full`` removes it.
+    A task that fails because of the table or the statement is not tried again, and the files of the others are removed.
+    So are the files of killed workers, and of tasks that Spark runs more than once. No commit names the files of a
+    killed driver; VACUUM with ``full`` removes them.
 
     Args:
         spark: the session.
-        group_bytes: up to how many bytes of files one task writes anew together. More makes fewer files of little
-            data, less more tasks.
-        broadcast_bytes: up to how many bytes, rows times their width in Arrow's memory, the DataFrame that is a MERGE's
-            source is collected and goes to all tasks. 0 is for none.
+        group_bytes: the maximum of bytes of files that one task rewrites together. A larger value makes fewer small
+            files, a smaller one more tasks.
+        broadcast_bytes: the maximum size in bytes, in Arrow's memory, up to which a DataFrame that is the source of a
+            MERGE is collected and sent to all tasks; 0 for never.
 
     Raises:
-        InvalidArgumentError: ``group_bytes`` is not positive, ``broadcast_bytes`` is negative, or ``spark`` is no
-            session.
+        InvalidArgumentError: ``group_bytes`` is not positive, ``broadcast_bytes`` is negative, or ``spark`` is not
+            a session.
         SparkUnavailableError: PySpark is not installed.
+
+    Example:
+        >>> DeltaTable("flights").delete("delay < 0", executor=SparkExecutor(spark))
     """
 
     def __init__(self, spark: Any, *, group_bytes: int = GROUP_BYTES, broadcast_bytes: int = BROADCAST_BYTES):
@@ -71,14 +74,12 @@ class SparkExecutor:
 
     @property
     def group_bytes(self) -> int:
-        """Up to how many bytes of files one task writes anew."""
+        """The maximum of bytes of files that one task rewrites."""
         return self._group_bytes
 
     def source_of(self, data: Any) -> FrameSource | None:
         """A DataFrame as the source of a MERGE; None for other data."""
-        from refdelta.spark.merging import (
-            FrameSource,  # which writes, as writes that replace rows run their tasks here
-        )
+        from refdelta.spark.merging import FrameSource  # imports pyspark
 
         return FrameSource(self._spark, data, self._broadcast_bytes) if hasattr(data, "mapInArrow") else None
 
@@ -92,8 +93,8 @@ class SparkExecutor:
     ) -> Iterator[Result]:
         """See :class:`refdelta.engine.scan.executor.Executor`.
 
-        A list runs as one job. Of what gives its tasks one by one, as many as run at once are taken for each job: it
-        may stop giving any when its time is over.
+        A list of tasks runs as one job. From an iterator, as many tasks are taken for each job as run at a time, since
+        it may end early.
         """
         at_once = self._spark.sparkContext.defaultParallelism
         if isinstance(tasks, list):
@@ -112,14 +113,14 @@ class SparkExecutor:
         done: Callable[[Result], None] | None,
         writes: Store | None,
     ) -> list[Result]:
-        packed = [list(tasks[start:end]) for start, end in _portions(len(tasks), most)]
+        packed = [list(tasks[start:end]) for start, end in _groups(len(tasks), most)]
         if writes is None:
             ended = spark_tasks.run(self._spark, _TaskGroup(function), packed)
         else:
             with watched(self._spark, writes) as watch:
                 ended = spark_tasks.run(self._spark, _TaskGroup(function, watch.token), packed)
-                watch.counting.update(portion.attempt for portion in ended)
-        outcomes = [outcome for portion in ended for outcome in portion.outcomes]
+                watch.counting.update(group.attempt for group in ended)
+        outcomes = [outcome for group in ended for outcome in group.outcomes]
         results = [outcome.result for outcome in outcomes if outcome.failure is None]
         if done is not None:
             for result in results:
@@ -132,8 +133,8 @@ class SparkExecutor:
 
 @dataclass(frozen=True)
 class _TaskOutcome(Generic[Result]):
-    """What became of a task: a result, or an error as text. It comes back as a value, so that Spark does not try again
-    what fails again, and the results of other tasks come back too.
+    """The result of a task, or its error as text. An error is returned as a value, so that Spark does not try the task
+    again, and the results of the other tasks are not lost.
     """
 
     result: Result
@@ -142,7 +143,7 @@ class _TaskOutcome(Generic[Result]):
 
 @dataclass(frozen=True)
 class _GroupOutcome(Generic[Result]):
-    """What became of some tasks, and which attempt at them it was."""
+    """The outcomes of a group of tasks, and the name of the attempt."""
 
     outcomes: list[_TaskOutcome[Result]]
     attempt: str
@@ -150,7 +151,7 @@ class _GroupOutcome(Generic[Result]):
 
 @dataclass(frozen=True)
 class _TaskGroup(Generic[Task, Result]):
-    """A function over some tasks, until one of them fails. Files that it writes hold a token in their names."""
+    """A function over a group of tasks, until one fails. With a token, the names of files that it writes contain it."""
 
     function: Callable[[Task], Result]
     token: str = ""
@@ -168,7 +169,7 @@ class _TaskGroup(Generic[Task, Result]):
         return ended
 
 
-def _portions(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Where each of at most ``most`` portions of so many tasks begins and ends; their sizes differ by one at most."""
+def _groups(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each of at most ``most`` groups of ``count`` tasks, whose sizes differ by one at most."""
     parts = min(count, most)
     return ((part * count // parts, (part + 1) * count // parts) for part in range(parts))

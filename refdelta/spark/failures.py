@@ -1,8 +1,8 @@
-"""Errors on their way through Spark, which keeps the text of what a worker raised and nothing else.
+"""Errors on their way through Spark, which keeps only the text of an exception raised by a worker.
 
-A worker's :class:`~refdelta.errors.DeltaError` goes into the text of another error, as JSON between two marks; the
-driver finds it there and raises it again. So a caller catches what it would catch without Spark. It is never pickled:
-the texts of errors hold what logs and users wrote.
+The :class:`~refdelta.errors.DeltaError` of a worker is encoded into the text of another exception, as JSON between two
+marks; the driver finds it there and raises it again. So callers catch the same exceptions as without Spark. Errors are
+never pickled: their texts contain data from logs and users.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _MARKED = re.compile(r"\[refdelta:([A-Za-z0-9+/=]+)\]")
 _NAME = "name one that has refdelta by PYSPARK_PYTHON or spark.pyspark.python before the session starts"
-# What Spark says where its workers have another Python than they need, and what is said of it here.
+# Messages of Spark whose cause is the Python of its workers, each with the message to raise instead.
 _WRONG_PYTHON = (
     (
         r"No module named '((?:refdelta|msgspec|pyarrow|numpy|pyroaring|sqlglot|fsspec)\w*)",
-        f"the Python of Spark's workers has no {{}}: install refdelta there as here, or {_NAME}",
+        f"the Python of Spark's workers has no {{}}: install refdelta there too, or {_NAME}",
     ),
     (
         r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver",
-        f"the Python of Spark's workers is {{}}, another one than here: {_NAME}",
+        f"the Python of Spark's workers is {{}}, which differs from the driver's: {_NAME}",
     ),
     (
         r'Cannot run program "([^"]+)": error=2\b',
-        f"there is no {{}}, which is to be the Python of Spark's workers: {_NAME}",
+        f"the Python of Spark's workers, {{}}, does not exist: {_NAME}",
     ),
     (
         r"(?s)Error from python worker:.*?\n\s+(\w+Error: [^\n]*)",
@@ -43,7 +43,7 @@ _WRONG_PYTHON = (
     ),
 )
 _VIEW = "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...') makes a table known to SQL"
-# What Spark refuses before it asks a data source in Python, and what to do instead.
+# Messages of Spark for operations that it refuses without a call of the data source, each with the alternative.
 _REFUSED = (
     (
         r'UNSUPPORTED_DATA_SOURCE_SAVE_MODE\] The data source "refdelta"',
@@ -67,7 +67,7 @@ _REFUSED = (
 
 
 class _ErrorRecord(msgspec.Struct):
-    """An error as it travels: the name of its class in :mod:`refdelta.errors`, its text and its attributes."""
+    """The encoded form of an error: the name of its class in :mod:`refdelta.errors`, its text and its attributes."""
 
     kind: str
     text: str
@@ -75,48 +75,46 @@ class _ErrorRecord(msgspec.Struct):
 
 
 class SparkUnavailableError(DeltaError):
-    """Spark cannot run what is asked: it is missing here, its session has ended, or its workers run another Python than
-    one with this package.
-    """
+    """Spark cannot run: PySpark is not installed, the session has ended, or the workers' Python lacks this package."""
 
 
 class ReportedError(Exception):
-    """What a worker raises in the place of an error of ours."""
+    """The exception that a worker raises instead of a ``DeltaError``, whose text carries it."""
 
 
 def to_text(error: DeltaError) -> str:
-    """An error as text from which :func:`from_text` makes it again."""
+    """An error as text, from which :func:`from_text` restores it."""
     attributes = msgspec.to_builtins(vars(error), enc_hook=str)
     packed = msgspec.json.encode(_ErrorRecord(_kind(error).__name__, str(error), attributes))
-    # What a log or a user wrote may look like a mark; only the one behind it counts.
+    # Data of a log or of a user may look like a mark; only the last one counts.
     shown = str(error).replace("[refdelta:", "[refdelta :")
     return f"{_kind(error).__name__}: {shown} [refdelta:{base64.b64encode(packed).decode()}]"
 
 
 def from_text(text: str) -> DeltaError | None:
-    """The error that a text carries, or None where it carries none."""
+    """The error that a text carries, or None if it carries none."""
     found = _MARKED.search(text)
     if found is None:
         return None
     try:
-        told = msgspec.json.decode(base64.b64decode(found.group(1)), type=_ErrorRecord)
-        kind = getattr(errors, told.kind, None)
+        record = msgspec.json.decode(base64.b64decode(found.group(1)), type=_ErrorRecord)
+        kind = getattr(errors, record.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, DeltaError)):
             return None
         # A class with attributes makes its text of them; the text is there already.
-        error = kind.__new__(kind, told.text) if told.attributes else kind(told.text)
-        error.args = (told.text,)
-        for name, value in told.attributes.items():
-            was = _as_it_was(value)
+        error = kind.__new__(kind, record.text) if record.attributes else kind(record.text)
+        error.args = (record.text,)
+        for name, value in record.attributes.items():
+            was = _with_tuples(value)
             setattr(error, name, ConflictDetails(**was) if name == "conflict" else was)
-    except (ValueError, AttributeError, TypeError):  # what looks like a mark and is none
+    except (ValueError, AttributeError, TypeError):  # the text only looks like a mark
         return None
     return error
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """On a worker: turn an error of ours into one that arrives."""
+    """On a worker: convert a ``DeltaError`` to an exception whose text carries it to the driver."""
     try:
         yield
     except DeltaError as error:
@@ -125,12 +123,12 @@ def reported() -> Iterator[None]:
 
 @contextmanager
 def raise_again() -> Iterator[None]:
-    """On the driver: raise the error that a worker has reported; anything else stays what it is.
+    """On the driver: raise the ``DeltaError`` that a worker has reported; any other exception is raised unchanged.
 
     Raises:
-        DeltaError: what the worker raised; :class:`SparkUnavailableError` where it lacks this package;
-            ``InvalidArgumentError`` where Spark itself refuses what this data source's users may expect, with what to
-            do instead.
+        DeltaError: the error of the worker; :class:`SparkUnavailableError` if its Python lacks this package;
+            ``InvalidArgumentError``, with the alternative, for operations that Spark itself refuses for data sources in
+            Python.
     """
     try:
         yield
@@ -152,23 +150,23 @@ def _refused(text: str) -> DeltaError | None:
 
 
 def check_session(spark: Any) -> None:
-    """See that there is Spark, and that this is a session of it, in this process and not ended.
+    """Check that PySpark is installed, and that ``spark`` is a session of this process that has not ended.
 
     Raises:
         SparkUnavailableError: PySpark is not installed, or the session has ended.
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: ``spark`` is another object, or a session of Spark Connect.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkUnavailableError("this needs the Python package pyspark: pip install 'refdelta[spark]'")
     if not hasattr(spark, "createDataFrame"):
-        raise InvalidArgumentError(f"spark is a SparkSession, not {type(spark).__name__}")
+        raise InvalidArgumentError(f"spark must be a SparkSession, not {type(spark).__name__}")
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidArgumentError(
             "this is a session of Spark Connect, whose driver is elsewhere; commits are made where Spark's driver is, "
             "so a classic session is needed: SparkSession.builder.master(...)"
         )
     context = getattr(spark, "sparkContext", None)
-    if context is not None and context._jsc is None:  # noqa: SLF001 - PySpark's own mark of one that is stopped
+    if context is not None and context._jsc is None:  # noqa: SLF001 - None after the session was stopped
         raise SparkUnavailableError("this Spark session has ended: start another one")
 
 
@@ -181,8 +179,8 @@ def _kind(error: DeltaError) -> type[DeltaError]:
     return DeltaError
 
 
-def _as_it_was(value: Any) -> Any:
-    """JSON has one kind of sequence; errors hold tuples."""
+def _with_tuples(value: Any) -> Any:
+    """Restore tuples, which JSON has as lists."""
     if isinstance(value, dict):
-        return {name: _as_it_was(item) for name, item in value.items()}
+        return {name: _with_tuples(item) for name, item in value.items()}
     return tuple(value) if isinstance(value, list) else value

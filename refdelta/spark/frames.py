@@ -43,19 +43,18 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-# Deleted rows up to so many are sent to every worker, 8 bytes each; more are sorted and merged.
+# The number of deleted rows up to which they are broadcast, 8 bytes each; more are joined by a shuffle.
 _BROADCAST_ROWS = 5_000_000
-# How many deleted rows one task fetches.
+# The number of deleted rows that one task reads.
 _TASK_ROWS = 1_000_000
-# A file's number and a row's place in it are one key; places of 40 bits are a million million rows.
+# The key of a row has the number of its file, and in the low bits its position: 40 bits are 10**12 rows.
 _PLACE_BITS = 40
-# Of a file's size so much stands in the key, where that tells the files apart.
+# The key has the size of a file modulo this number instead, if these are distinct.
 _SIZES = 2**23
-# Bytes of data files that one task of the engine's own reader takes.
+# The bytes of data files that one task of the engine's own reader reads.
 _TASK_BYTES = 128 * 2**20
 
-# What a session can be told to pass over or to change while it reads is neither here. Names of files count for
-# nothing, and what files say of their calendar counts, as in the engine.
+# Options that override the settings of the session: no file is skipped, and no date is rebased.
 _STRICTLY = {
     "recursiveFileLookup": "true",
     "ignoreMissingFiles": "false",
@@ -65,7 +64,7 @@ _STRICTLY = {
 }
 _UTC = frozenset(["UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"])
 
-# Names that no column of a table has: Delta's may not hold line breaks.
+# Names that no column of a table has: these may not contain line breaks.
 _FILE, _PATH, _PLANNED, _ROW, _KEY = "file\n", "path\n", "planned\n", "row\n", "key\n"
 
 
@@ -81,18 +80,19 @@ def read(
 ) -> Any:
     """A version of a table as a DataFrame.
 
-    Files are pruned by ``filter`` now, with the table's statistics; a ``where`` on the DataFrame prunes row groups
-    only. The version is settled now, too: every action on the DataFrame sees the same rows. What a worker raises comes
-    out of Spark's actions as Spark's exception; around them ``failures.raise_again`` raises the error of ours.
+    ``filter`` prunes files at once, with the statistics of the table; a ``where`` on the DataFrame prunes row groups
+    only. The version is determined at once, too: every action on the DataFrame sees the same rows. Errors of workers
+    leave Spark's actions as Spark's exceptions; within ``refdelta.spark.typed_errors()`` they are raised as
+    ``DeltaError``.
 
     Args:
         spark: the session.
-        uri: where the table is.
-        version: a version's number, or a time; None for the newest.
-        columns: the columns that come out, in this order; None for all.
-        filter: a predicate in Spark's dialect, which the engine reads, in UTC.
-        storage_options: what the store needs.
-        outside: as :class:`refdelta.DeltaTable` takes it.
+        uri: the path or URI of the table.
+        version: the number of a version, or a time; None for the newest.
+        columns: the columns of the DataFrame, in this order; None for all.
+        filter: a predicate in Spark's dialect, evaluated by the engine, in UTC.
+        storage_options: options of the store.
+        outside: as for :class:`refdelta.DeltaTable`.
 
     Returns:
         The DataFrame.
@@ -102,15 +102,19 @@ def read(
         VersionNotFoundError: there is no such version.
         ColumnNotFoundError: there is no such column.
         PredicateError: the filter cannot be parsed or bound.
-        UnsupportedFeatureError: the table needs what this engine lacks.
-        DataFileNotFoundError: a file that the log names is gone.
+        UnsupportedFeatureError: the table needs a feature that this engine lacks.
+        DataFileNotFoundError: a file that the log names does not exist.
+
+    Example:
+        >>> late = refdelta.spark.read(spark, "flights", columns=["carrier"], filter="delay > 60")
+        >>> late.groupBy("carrier").count().show()
     """
     check_session(spark)
     if filter is not None and not isinstance(filter, str):
-        raise InvalidArgumentError(f"filter is SQL text, not {type(filter).__name__}")
+        raise InvalidArgumentError(f"filter must be SQL text, not {type(filter).__name__}")
     table = DeltaTable(uri, version=version, storage_options=storage_options, outside=outside)
     frame = scan_frame(spark, table.scan(columns, filter))
-    # A version that the caller named never changes: whoever writes what is made of it rests on nothing newer.
+    # A version that the caller named never changes: a write of rows made from it depends on no newer version.
     return frame if table.pinned else noted(frame, table.store.uri, table.version())
 
 
@@ -120,19 +124,19 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
     Args:
         spark: the session.
         scan: the read.
-        file_column: a name for a further column: the number of the row's file in the scan, a long.
-        row_column: a name for a further column: the row's place in its file, a long, deleted rows counted.
+        file_column: the name of a further column with the number of the row's file in the scan, a long.
+        row_column: the name of a further column with the position of the row in its file, a long; deleted rows count.
 
     Returns:
-        The DataFrame: the scan's columns, then the further ones. An error of a worker comes out of Spark's actions on
-        it; around them :func:`~refdelta.spark.failures.raise_again` raises it as what it was.
+        The DataFrame: the scan's columns, then the further ones. An error of a worker leaves Spark's actions on it as
+        Spark's exception; within :func:`~refdelta.spark.failures.raise_again` it is raised as ``DeltaError``.
 
     Raises:
-        DataFileNotFoundError: a file that the log names is gone.
+        DataFileNotFoundError: a file that the log names does not exist.
     """
     located = {name: column for name, column in ((file_column, _FILE), (row_column, _ROW)) if name is not None}
     files = scan_files(scan)
-    # Hadoop takes what stands before a colon in the name of a file's checksums for the scheme of a URI.
+    # Hadoop parses the part of a file name before a colon as the scheme of a URI.
     natively = _is_native(spark, scan) and not any(":" in file.key.rpartition("/")[2] for file in files)
     frame = _native(spark, scan, files, located=bool(located)) if natively else None
     if frame is None:
@@ -140,14 +144,14 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
     elif scan.plan.row_filter is not None:
         frame = frame.where(str(scan.plan.row_filter))
     wanted = [item.name for item in scan.plan.columns]
-    if not located and frame.columns == wanted:  # each column that is named is a call into Java
+    if not located and frame.columns == wanted:  # each named column is a call into Java
         return frame
     further = (_functions().col(quoted(inner)).alias(name) for name, inner in located.items())
     return frame.select(*map(quoted, wanted), *further)
 
 
 def _is_native(spark: Any, scan: Scan) -> bool:
-    """Whether Spark's own reader finds the files and the columns, and says the same of the filter."""
+    """True if Spark's own reader finds the files and the columns, and evaluates the filter as the engine does."""
     plan = scan.plan
     if plan.by_id or not scan.files.num_rows or scan.store.local_path("x") is None:
         return False
@@ -162,9 +166,9 @@ def _is_native(spark: Any, scan: Scan) -> bool:
 
 
 def means_the_same(spark: Any, predicate: Any) -> bool:
-    """Whether Spark reads a predicate's text as the engine does: in UTC, with errors where there is no value."""
+    """True if Spark evaluates the text of a predicate as the engine does: in UTC, and with ANSI errors."""
     nodes = list(walk(predicate))
-    if any(isinstance(node, In) and not node.items for node in nodes):  # no text in SQL
+    if any(isinstance(node, In) and not node.items for node in nodes):  # has no SQL text
         return False
     strict = spark.conf.get("spark.sql.ansi.enabled") == "true"
     if not strict and any(isinstance(node, (Call, Convert)) for node in nodes):
@@ -177,7 +181,7 @@ def means_the_same(spark: Any, predicate: Any) -> bool:
 
 
 def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool) -> Any | None:
-    """The rows by Spark's own reader, unfiltered; None where it does not see the files that were planned."""
+    """The rows by Spark's own reader, unfiltered; None if it does not find the planned files."""
     hidden = [number for number, file in enumerate(files) if file.deletion_vector is not None]
     if located or not hidden or len(hidden) == len(files):
         return _parquet(spark, scan, files, range(len(files)), located=located)
@@ -188,8 +192,8 @@ def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool)
 
 
 def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int], *, located: bool) -> Any | None:
-    """Some files of a scan, by their numbers, without the rows that their deletion vectors hide: the columns that the
-    scan reads, in their order, and where they are wanted the file's number and the row's place in it.
+    """Some files of a scan, by their numbers, without the rows that their deletion vectors delete: the columns that the
+    scan reads, in their order, and with ``located`` the number of the file and the position of the row in it.
     """
     f = _functions()
     frame = _opened(spark, scan, files, numbers)
@@ -211,9 +215,9 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
     frame = _named(located_rows, _stored(scan), _PATH, _ROW)
     path, planned = f.col(quoted(_PATH)), f.col(quoted(_PLANNED))
     places = f.broadcast(_places(spark, files, found, partitions))
-    # A whole number is found several times as fast as a text; that the texts are equal is looked at below.
+    # A join by integers is several times as fast as one by strings; the strings are compared below.
     frame = frame.join(places, f.xxhash64(path) == f.xxhash64(planned), "left")
-    # A path that is not known would lose its values, and bring back rows that are deleted: better an error.
+    # A row with an unknown path would lose its partition values, and deleted rows would return: raise an error instead.
     unknown = f.raise_error(f.lit("refdelta: a file of this scan has another path than was planned"))
     known = {
         name: f.when(planned == path, f.col(quoted(name))).otherwise(unknown).alias(name)
@@ -229,15 +233,16 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
 
 
 def _key(file: Any, row: Any) -> Any:
-    """A row's file and its place in it as one number."""
+    """The number of the file and the position of a row, as one number."""
     return _functions().shiftleft(file, _PLACE_BITS) + row
 
 
 def _size_marks(scan: Scan, files: Sequence[ScanFile], numbers: Iterable[int]) -> dict[int, int] | None:
-    """What of its size tells each of these files from the others; None where that does not, or is not what it was.
+    """The sizes of these files modulo :data:`_SIZES`; None if they are not distinct, or if a file has another size than
+    the log says.
 
-    Spark has the size of a row's file at hand as a number, and its path as a text, by which joining costs several times
-    as much.
+    Spark has the size of a row's file as a number, and its path as a string: a join by strings costs several times as
+    much.
     """
     marks = {}
     for number in numbers:
@@ -253,7 +258,7 @@ def _stored(scan: Scan) -> list[StructField]:
 
 
 def _named(frame: Any, items: Sequence[StructField], *others: str) -> Any:
-    """Columns of files as those of the table: under their names, and so the columns within them."""
+    """Columns of files under the names of the table, at all depths."""
     stored, table = spark_schema(map(physical, items)), spark_schema(items)
     if stored == table:
         return frame
@@ -266,7 +271,7 @@ def _named(frame: Any, items: Sequence[StructField], *others: str) -> Any:
 
 
 def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> Any:
-    """Files in Spark's reader, with nothing left out and nothing moved, whatever the session has set."""
+    """Files in Spark's reader, independently of the settings of the session."""
     reader = spark.read.schema(spark_schema(map(physical, _stored(scan)))).options(**_STRICTLY)
     try:
         return reader.parquet(*(_pattern(_local(scan.store, files[number].key)) for number in numbers))
@@ -277,7 +282,7 @@ def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence
 
 
 def _found(frame: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> dict[str, int] | None:
-    """The number of each file by the path that Spark gives its rows; None unless each is there, and nothing else."""
+    """The number of each file by the path that Spark gives its rows; None unless Spark finds exactly these files."""
     wanted = {_local(scan.store, files[number].key): number for number in numbers}
     found = {_plain(path): path for path in frame.inputFiles()}
     if found.keys() != wanted.keys() or len(wanted) != len(numbers):
@@ -286,7 +291,7 @@ def _found(frame: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[
 
 
 def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], partitions: Sequence[StructField]) -> Any:
-    """Path, number and partition values of files."""
+    """A DataFrame with path, number and partition values of files."""
     columns: dict[str, Any] = {
         _PLANNED: pa.array(list(found), pa.string()),
         _FILE: pa.array(list(found.values()), pa.int64()),
@@ -299,7 +304,7 @@ def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], par
 
 
 def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Any:
-    """The keys of the rows that deletion vectors hide; many are read by the workers."""
+    """A DataFrame with the keys of deleted rows; where there are many, workers read the deletion vectors."""
 
     def keys(group: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Iterator[pa.RecordBatch]:
         vectors = load_deletion_vectors(store, [vector for _, vector in group])
@@ -309,7 +314,7 @@ def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVec
 
     schema = spark_schema([StructField(_KEY, LONG)])
     count = sum(vector.cardinality for _, vector in gone)
-    if count <= _TASK_ROWS:  # sooner read than a worker starts
+    if count <= _TASK_ROWS:  # faster than the start of a task
         frame = spark.createDataFrame(pa.Table.from_batches(keys(gone)).combine_chunks(), schema)
     else:
         frame = tasks.frame(spark, keys, list(at_most(gone, lambda one: one[1].cardinality, _TASK_ROWS)), schema)
@@ -318,12 +323,12 @@ def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVec
 
 def _local(store: Store, key: str) -> str:
     path = store.local_path(key)
-    assert path is not None  # noqa: S101 - asked before
+    assert path is not None  # noqa: S101 - checked before
     return path
 
 
 def _pattern(path: str) -> str:
-    """A path as Spark's reader takes it, which reads patterns."""
+    """A path escaped for Spark's reader, which takes patterns."""
     escaped = "".join(f"\\{char}" if char in "\\*?[]{}" else char for char in path)
     return f"file://{escaped}"
 
@@ -333,7 +338,7 @@ def _plain(uri: str) -> str:
 
 
 def _in_metadata(uri: str) -> str:
-    """What ``_metadata.file_path`` calls an input file: a local one has one slash there, and three here."""
+    """The value of ``_metadata.file_path`` for an input file: a local one has one slash there, and three here."""
     return "file:/" + uri.removeprefix("file:///") if uri.startswith("file:///") else uri
 
 
@@ -342,7 +347,7 @@ def _gone(store: Store, keys: Sequence[str]) -> Exception:
         try:
             store.head(key)
         except FileNotFoundError:
-            return DataFileNotFoundError("the log names this file, but it does not exist", file=key)
+            return DataFileNotFoundError("the log names this file, and it does not exist", file=key)
     return StoreError(f"Spark finds none of the files in {store.uri}")
 
 
@@ -350,7 +355,7 @@ def _gone(store: Store, keys: Sequence[str]) -> Exception:
 
 
 def _by_engine(spark: Any, scan: Scan, files: Sequence[ScanFile]) -> Any:
-    """The rows as workers read them, filtered, with the number of their file and their place in it."""
+    """The rows read by workers with the engine's reader: filtered, with the number of their file and their position."""
     store, plan = scan.store, dataclasses.replace(scan.plan, positions=True)
 
     def rows(group: list[tuple[int, ScanFile]]) -> Iterator[pa.RecordBatch]:
@@ -380,12 +385,16 @@ _NOTE = re.compile(r"refdelta_(\d+)_([0-9a-f]{32})")
 
 
 def noted(frame: Any, uri: str, version: int) -> Any:
-    """The same DataFrame, with a note that its rows are those of this version of the table at ``uri``."""
+    """The same DataFrame, marked in its plan as a read of this version of the table at ``uri``.
+
+    A write of rows that are made from the same table depends on them, and must conflict with later changes. The mark is
+    the name of an alias, which stays in the plan of every DataFrame derived from this one.
+    """
     return frame.alias(f"refdelta_{version}_{_digest(uri)}")
 
 
 def oldest_version(frame: Any, uri: str) -> int | None:
-    """The oldest noted version of the table at ``uri`` from which rows are made, None where there is no note."""
+    """The oldest version of the table at ``uri`` from which a DataFrame is derived; None if its plan has no mark."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return None

@@ -1,5 +1,9 @@
-"""A write by the data source, of a batch or of a stream: settled on the driver before a task runs, done by the tasks,
-ended by a commit. Each of the three is in another process.
+"""Write jobs: data files written by Spark's tasks, of a DataFrame or through the data source.
+
+For a DataFrame one process plans, starts the tasks and commits. A write through the data source is planned on the
+driver before a task runs, done by the tasks, and ended by a commit, each in another process. Spark may run a task
+twice, which then writes twice, under different names: only the files of the attempt whose result arrived are committed.
+The names of all files of a job contain its token, by which the files of a failed job are found.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _WRITTEN = "attempt string, written binary"
-# How a stream is written.
+# The advice to write a stream.
 STREAMS = (
     "writeStream.format('refdelta') writes it, each batch once; so does writeStream.foreachBatch with "
     "refdelta.spark.write(batch, uri, mode='append', app_id=..., app_version=batch_id)"
@@ -45,18 +49,18 @@ STREAMS = (
 
 
 class FrameRows(Rows):
-    """The rows of a DataFrame, which Spark's workers write.
+    """The rows of a DataFrame, to be written by Spark's workers.
 
     Args:
         df: the DataFrame.
 
     Attributes:
-        schema: their Arrow schema, all of it nullable.
+        schema: the Arrow schema of the rows, with all fields nullable.
     """
 
     def __init__(self, df: Any):
         if not hasattr(df, "mapInArrow"):
-            raise InvalidArgumentError(f"df is a Spark DataFrame, not a {type(df).__name__}")
+            raise InvalidArgumentError(f"df must be a Spark DataFrame, not a {type(df).__name__}")
         check_session(df.sparkSession)
         if df.isStreaming:
             raise InvalidArgumentError(f"df is a stream; {STREAMS}")
@@ -64,7 +68,7 @@ class FrameRows(Rows):
         self._df = df
 
     def write(self, writer: FileWriter) -> Written:
-        """Write them in one Spark job. What one that fails writes, or an attempt that does not count, is removed."""
+        """Write the rows in one Spark job. The files of a failed job, and of attempts without a result, are removed."""
         writer.check_fits(self.schema)
         with watched(self._df.sparkSession, writer.store) as watch:
             token = watch.token
@@ -80,21 +84,21 @@ class FrameRows(Rows):
 
 
 def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
-    """On a worker: write one partition of a DataFrame, under names of this attempt's own."""
+    """On a worker: write one partition of a DataFrame, under names that are unique to this attempt."""
     first = next(batches, None)
     if first is None:
         return Written([], 0)
 
-    def all_of_them() -> Iterator[pa.RecordBatch]:
+    def all_batches() -> Iterator[pa.RecordBatch]:
         yield first
         yield from batches
 
     with reported():
-        return writer.of_task(tasks.number()).write(first.schema, all_of_them(), unique=attempt(token))
+        return writer.of_task(tasks.number()).write(first.schema, all_batches(), unique=attempt(token))
 
 
 def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
-    """What several tasks have written by this writer."""
+    """The files of several tasks as those of one writer."""
     listed = list(parts)
     return Written(
         [add for part in listed for add in part.adds],
@@ -105,10 +109,7 @@ def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
 
 
 def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:
-    """The store of a table, where other processes reach it too.
-
-    Raises ``InvalidArgumentError`` for one in memory.
-    """
+    """The store of a table that other processes can reach. Raises ``InvalidArgumentError`` for a store in memory."""
     store = open_location(uri, storage_options)
     if store.uri.startswith("memory:"):
         raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
@@ -117,12 +118,12 @@ def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str]
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """What one task has written.
+    """The data files that one task has written.
 
     Attributes:
         written: the files.
-        attempt: what names the files of this attempt at the task.
-        again: whether there was an attempt before.
+        attempt: the text that the names of the files of this attempt contain.
+        again: whether there was an earlier attempt.
     """
 
     written: Written
@@ -132,15 +133,15 @@ class TaskFiles:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A write as all who take part in it know it. It can be pickled.
+    """A planned write through the data source. It can be pickled.
 
     Attributes:
-        token: what the names of its data files hold, and those of no other job.
-        base: the version on which it rests; None where there was no table.
-        reads_target: whether its rows are made from those of that version.
-        request: what becomes of the table.
+        token: a unique text that the names of its data files contain.
+        base: the version that it read; None if there was no table.
+        reads_target: whether its rows are made from the rows of that version.
+        request: the kind of the write.
         schema: the Arrow schema of its rows.
-        writer: writes them.
+        writer: the writer of its data files.
     """
 
     token: str
@@ -163,20 +164,21 @@ class WriteJob:
         again = context is not None and context.attemptNumber() > 0
         return TaskFiles(write_part(self.writer, self.token, batches), attempt(self.token), again)
 
-    def rows(self, portions: Iterable[TaskFiles]) -> WrittenRows:
-        """What all tasks have written. Where one was tried again, what its other attempts have left is removed."""
-        listed = list(portions)
-        if any(portion.again for portion in listed):
-            remove_leftovers(self.store, self.token, {portion.attempt for portion in listed})
-        return WrittenRows(self.schema, together(self.writer, (portion.written for portion in listed)))
+    def rows(self, tasks: Iterable[TaskFiles]) -> WrittenRows:
+        """The rows that all tasks have written. The files of attempts that do not count are removed."""
+        listed = list(tasks)
+        if any(task.again for task in listed):
+            remove_leftovers(self.store, self.token, {task.attempt for task in listed})
+        return WrittenRows(self.schema, together(self.writer, (task.written for task in listed)))
 
     def snapshot(self) -> Snapshot | None:
-        """The version on which it rests."""
+        """The snapshot of the version that it read."""
         return None if self.base is None else load_snapshot(self.store, self.base)
 
     def remove_files(self) -> None:
-        """Remove what its tasks have written, unless a commit may name it: a commit whose reply was lost has landed, or
-        may land yet. What a task writes that Spark has not ended by now stays, and VACUUM takes it.
+        """Remove the files of its tasks, unless a commit may name them, such as one whose reply was lost.
+
+        Files that a task still running writes later stay until VACUUM removes them.
         """
         if not _named(self.store, self.base, self.token):
             remove_leftovers(self.store, self.token)
@@ -187,32 +189,33 @@ class WrittenRows(Rows):
     """Rows that are in data files already.
 
     Attributes:
-        schema: their Arrow schema.
+        schema: the Arrow schema of the rows.
         written: the files.
     """
 
     schema: pa.Schema
     written: Written
 
-    def write(self, writer: FileWriter) -> Written:  # noqa: ARG002 - it is what they were written by
+    def write(self, writer: FileWriter) -> Written:  # noqa: ARG002 - the same writer wrote them
         """The files."""
         return self.written
 
 
 def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, reads_target: bool | int) -> WriteJob:
-    """Decide what a write does, and find all that is wrong with its schema and its options before a task runs.
+    """Plan a write, and check its schema and its options before a task runs.
 
     Args:
-        options: where the table is.
-        schema: Spark's, of the rows.
-        request: what is to become of the table.
-        reads_target: the version from which the rows are made; True for the newest, False where they are not.
+        options: the options, with the location of the table.
+        schema: Spark's schema of the rows.
+        request: the kind of the write.
+        reads_target: the version from which the rows are made; True for the newest, False if they are not made from
+            the table.
 
     Raises:
         SchemaMismatchError: the rows do not fit.
-        UnsupportedTypeError: a type that no table can have.
+        UnsupportedTypeError: Delta has no such type.
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: options that do not go together, or with the table; a store that workers cannot reach.
+        InvalidArgumentError: options that exclude each other or do not fit the table; a store in memory.
     """
     store = shared_store(source_options.path_of(options), source_options.storage_options(options))
     base = existing(store)
@@ -234,19 +237,19 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
 
 
 def tasks_failed(messages: list[Any]) -> bool:
-    """Whether an abort is one of tasks, and not of a commit: Spark knows no message of a task that failed.
+    """True if Spark aborts because a task failed: then a message is missing. After a failed commit none is.
 
-    A commit that failed has removed what it could. What it left may be committed.
+    A failed commit has already removed the files that it could; the others may be committed.
     """
     return not messages or None in messages
 
 
 def _named(store: Store, base: int | None, token: str) -> bool:
-    """Whether a commit behind version ``base`` may name files of the job with this token."""
+    """True if a commit after version ``base`` may name files of the job with this token."""
     try:
         newest = existing(store)
         first = 0 if base is None else base + 1
         last = -1 if newest is None else newest.version
         return any(token.encode() in store.get(commit_key(version)) for version in range(first, last + 1))
-    except (DeltaError, StorageError):  # nobody can tell
+    except (DeltaError, StorageError):  # unknown
         return True

@@ -1,9 +1,9 @@
-"""Data files that Spark's tasks leave behind where an attempt does not count: of a worker that was killed, of a task
-that was tried again, of one that Spark ran twice at a time.
+"""Data files of attempts that do not count: of a killed worker, of a task that was tried again, or that ran twice at a
+time.
 
-The names of all files of a job hold its token and the attempt that wrote them. Which attempts count is known where the
-results arrive, before anything is committed: no commit names a file of another one. They are looked for only where
-Spark has seen an attempt that does not count, for a table's folder may be long.
+The names of all files of a job contain its token and the attempt that wrote them. The attempts that count are known
+when the results arrive, before anything is committed: no commit names a file of another attempt. The folder is searched
+only where Spark reports an attempt that does not count, since listing a table may be slow.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("refdelta")
 
-# How long a job's tasks that do not count any more are waited for, in seconds: Spark kills them, which takes a moment.
+# The time in seconds to wait until Spark has killed the tasks of a job that do not count any more.
 _PATIENCE = 5.0
 
 
 class JobWatch:
-    """A job while it runs.
+    """A running job whose tasks write data files.
 
     Attributes:
-        token: what the names of its files hold.
-        counting: the attempts whose results arrived, as :func:`attempt` names them.
+        token: the text that the names of its files contain.
+        counting: the attempts whose results arrived, by the names of :func:`attempt`.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class JobWatch:
 
 @contextmanager
 def watched(spark: Any, store: Store) -> Iterator[JobWatch]:
-    """Run a job whose tasks write data files, and remove those that none of the results tells of.
+    """Run a job whose tasks write data files, and remove the files of attempts whose result did not arrive.
 
     Args:
         spark: the session.
-        store: the folder in which they write.
+        store: the folder of the table.
 
     Yields:
-        The watch: tasks give their files names by its token, and whoever has the results notes their attempts.
+        The watch: its token goes into the names of files, and the caller adds the attempts of the results to it.
     """
     watch = JobWatch()
     context = spark.sparkContext
@@ -72,7 +72,7 @@ def watched(spark: Any, store: Store) -> Iterator[JobWatch]:
 
 
 def attempt(token: str) -> str:
-    """On a worker: what names the files of this attempt at a task, unlike those of all others."""
+    """On a worker: a text for the names of the files of this attempt at a task, unique among all attempts."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -80,11 +80,11 @@ def attempt(token: str) -> str:
 
 
 def remove_leftovers(store: Store, token: str, counting: Collection[str] = ()) -> None:
-    """Remove the data files that a job has left behind, as far as the store lets us.
+    """Remove the data files of a job that no commit names. A failure of the store is logged.
 
     Args:
-        store: the table's folder.
-        token: what their names hold. No commit may name such a file, but for those of ``counting``.
+        store: the folder of the table.
+        token: the token of the job. Only files of ``counting`` may be named by a commit.
         counting: the attempts whose files stay.
     """
     kept = [f"{name}-" for name in counting]
@@ -98,14 +98,14 @@ def remove_leftovers(store: Store, token: str, counting: Collection[str] = ()) -
         ]
         if keys:
             store.delete(keys)
-    except (StorageError, StoreError) as error:  # invisible, and vacuum takes them
-        log.warning("data files whose names hold %s may be left behind: %s", token, error)
+    except (StorageError, StoreError) as error:  # no reader sees them, and VACUUM removes them
+        log.warning("data files whose names contain %s may be left for VACUUM: %s", token, error)
 
 
 def _ended(context: Any, token: str) -> bool:
-    """Wait until no task of a job runs any more, and say whether any was tried more than once."""
+    """Wait until no task of a job runs any more. Returns True if a task was tried more than once."""
     deadline = time.monotonic() + _PATIENCE
-    with suppress(Exception):  # a session that has ended runs nothing
+    with suppress(Exception):  # the session has ended
         while _running(context, token) and time.monotonic() < deadline:
             time.sleep(0.02)
         return any(
@@ -117,7 +117,7 @@ def _ended(context: Any, token: str) -> bool:
 
 def _running(context: Any, token: str) -> bool:
     jobs = [context.statusTracker().getJobInfo(job) for job in _jobs(context, token)]
-    # What is known of stages is whole once the end of the job is.
+    # The information on stages is complete once that on the end of the job is.
     unended = any(job is not None and job.status == "RUNNING" for job in jobs)
     return unended or any(stage.numActiveTasks() for stage in _stages(context, token))
 
@@ -127,7 +127,7 @@ def _jobs(context: Any, token: str) -> list[int]:
 
 
 def _stages(context: Any, token: str) -> list[Any]:
-    """What Spark knows of the last attempt at each stage of a job; of those that were left out, nothing."""
+    """Spark's information on the last attempt at each stage of a job, without skipped stages."""
     tracker, known = context.statusTracker(), context._jsc.sc().statusStore()  # noqa: SLF001
     jobs = (tracker.getJobInfo(job) for job in _jobs(context, token))
     stages = {stage for job in jobs if job is not None for stage in job.stageIds}

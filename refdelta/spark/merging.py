@@ -61,21 +61,21 @@ if TYPE_CHECKING:
     from refdelta.transaction.transaction import Transaction
 
 
-# Of the source's rows of one bucket, in Arrow's memory, and of the table's files for one, which are streamed.
+# The bytes of one bucket: rows of the source, in Arrow's memory, and files of the table, whose rows are streamed.
 _BUCKET_BYTES, _TARGET_BYTES = 64 * 2**20, 512 * 2**20
-# Of the rows of the source that are looked at together where they are no bucket's.
+# The bytes of the source's rows that are processed together outside of buckets.
 PIECE_BYTES = 16 * 2**20
 
 
 class ShuffledSource:
-    """A source that stays with the workers; a :class:`~refdelta.operations.merge.execution.MergeStrategy`.
+    """The :class:`~refdelta.operations.merge.execution.MergeStrategy` of a source that stays with the workers.
 
     Args:
         spark: the session.
-        source: its rows.
+        source: the rows of the source.
         plan: the MERGE.
-        keys: the source's keys.
-        size: the source's size in bytes.
+        keys: the keys of the source.
+        size: the size of the source in bytes.
     """
 
     def __init__(self, spark: Any, source: KeptFrame, plan: MergePlan, keys: KeyValues, size: int):
@@ -84,18 +84,18 @@ class ShuffledSource:
         self._matched = BitMap64()  # the numbers of the source's rows that match
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """Whether some of these rows match a row of the source: pieces of them are held against all parts of it."""
+        """True if one of these rows of the table matches a row of the source."""
         plan = self._plan
         source = self._source.columns(path[1] for path in plan.on.columns if path[0] == plan.source_alias)
         needed = {path[1] for path in plan.on.columns if path[0] == plan.target_alias}
         for piece in gathered(rows, PIECE_BYTES):
-            asked = piece.select([name for name in piece.column_names if name in needed])
-            if _asked(plan, source, asked):
+            keys = piece.select([name for name in piece.column_names if name in needed])
+            if _matches(plan, source, keys):
                 return True
         return False
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - Spark reads here
-        """The first pass."""
+        """The first pass: the positions of the rows that match."""
         plan, names = self._plan, table.schema.names
         found = MergeMatches()
         needed = plan.columns_to_find(plan.target_alias)
@@ -112,8 +112,8 @@ class ShuffledSource:
         return found
 
     def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
-        """The second pass: rows that change and new ones are written by Spark's job, and those that stay of files
-        without deletion vectors by tasks over these files.
+        """The second pass: one Spark job writes changed and new rows. Without deletion vectors, tasks over the changed
+        files copy the rows that stay.
         """
         feed = needs_feed(txn, found)
         changing = found.acting if feed else found.updated
@@ -127,7 +127,7 @@ class ShuffledSource:
             if table.partition_columns:
                 from pyspark.sql import functions as f
 
-                # Each task has rows of all partitions: without this, each would write a file into each.
+                # Without it each task has rows of all partitions, and writes a file into each.
                 rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
             target = Target(table.schema, tuple(table.partition_columns), table.properties, table.clustering_columns)
             with running():
@@ -142,14 +142,14 @@ class ShuffledSource:
         return added
 
     def _changed(self, txn: Transaction, table: Snapshot, rows: RowsByFile, feed: bool) -> Any:
-        """The new values of the rows that are updated, as a DataFrame of the table's schema; with ``feed`` those of all
-        that change, as they were and as they are, which say what becomes of them.
+        """The updated rows, as a DataFrame of the table's schema; with ``feed`` all changed rows before and after the
+        change, with their change type.
         """
         plan, numbers = self._plan, sorted(rows)
         files = chosen(table.files, numbers)
         target = _rows_of(self._spark, table, shares(txn, files, [rows[number] for number in numbers]))
         source = self._source.columns(plan.columns_to_change(plan.source_alias))
-        if len(self._matched) < self.keys.rows // 2:  # else looking for them costs more than it saves
+        if len(self._matched) < self.keys.rows // 2:  # else the filter costs more than it saves
             source = _matching(source, self._matched)
         schema, expected = _schemas(table, feed)
         bare = table.without_files()
@@ -163,8 +163,9 @@ class ShuffledSource:
         return in_buckets(plan, source, target, count, change, schema)
 
     def _inserted(self, table: Snapshot, feed: bool, marks: Any) -> Any:
-        """The rows that are inserted, as a DataFrame of the table's schema; with ``feed`` they say that they are. The
-        numbers that they were given last come into ``marks``.
+        """The inserted rows, as a DataFrame of the table's schema; with ``feed`` with their change type.
+
+        The last values of identity columns are added to ``marks``.
         """
         plan, alias = self._plan, self._plan.source_alias
         looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
@@ -186,7 +187,7 @@ class ShuffledSource:
         return tasks.over(source, insert, schema)
 
     def _buckets(self, table: Snapshot) -> int:
-        """So many that the source's rows of one fit into a worker's memory, and that all have something to do."""
+        """The number of buckets: the source's rows of each fit into a worker's memory, and no worker is idle."""
         files = pc.sum(table.files.column("size")).as_py() or 0
         at_once = self._spark.sparkContext.defaultParallelism
         return int(max(at_once, -(-self._size // _BUCKET_BYTES), -(-files // _TARGET_BYTES)))
@@ -199,17 +200,17 @@ class ShuffledSource:
 
 
 class _HighestNumbers(AccumulatorParam):
-    """Of the numbers that tasks have given last, the last ones; the same attempt may tell of its own twice."""
+    """An accumulator of the last values of identity columns; the same attempt may add its values twice."""
 
     def __init__(self, rules: RowRules):
         self._rules = rules
 
     def zero(self, value: dict[str, int]) -> dict[str, int]:  # noqa: ARG002 - the interface
-        """No number yet."""
+        """The empty value."""
         return {}
 
     def addInPlace(self, value1: dict[str, int], value2: dict[str, int]) -> dict[str, int]:  # noqa: N802
-        """The last of both."""
+        """The later values of both."""
         return self._rules.furthest((value1, value2))
 
 
@@ -225,12 +226,12 @@ def _found(bucket: Bucket) -> Iterator[pa.RecordBatch]:
 
 
 def _among(ids: pa.Array, numbers: BitMap64) -> pa.BooleanArray:
-    """Which of these are among the numbers, of which there may be many more."""
+    """True for each of the ids that is in the set."""
     return pc.is_in(ids, value_set=to_positions(to_bitmap(ids) & numbers).cast(pa.int64()))
 
 
 def _matching(source: Any, numbers: BitMap64) -> Any:
-    """The rows of the source with these numbers."""
+    """The rows of the source with these ids."""
     schema = source.schema
 
     def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -240,15 +241,15 @@ def _matching(source: Any, numbers: BitMap64) -> Any:
     return tasks.over(source, keep, schema)
 
 
-def _asked(plan: MergePlan, source: Any, asked: pa.Table) -> bool:
-    """Whether a row of a piece of the table matches one of the source."""
+def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> bool:
+    """True if a row of a piece of the table matches a row of the source."""
     fields = delta_schema(source.schema)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit = as_engine(fields)
         with reported():
             for rows in gathered(map(fit, batches), PIECE_BYTES):
-                if len(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(asked)):
+                if len(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(piece)):
                     yield pa.record_batch({"found": [True]})
                     break
 
@@ -257,8 +258,8 @@ def _asked(plan: MergePlan, source: Any, asked: pa.Table) -> bool:
 
 
 def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
-    """Some rows of the table, with all columns and their number in their batch: read by the engine, for it takes single
-    rows by their places.
+    """Rows of the table with all columns and their index in the batch, read by the engine, which reads single rows by
+    their positions.
     """
     schema = spark_schema(table.schema).add(ROW, "long")
     expected, bare = arrow_schema(schema), table.without_files()
@@ -271,7 +272,7 @@ def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
 
 
 def _copy(txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
-    """Write those rows anew that stay of files in which anything changes."""
+    """Copy the rows that stay of the changed files to new files."""
     numbers = sorted(found.acting)
     files = chosen(table.files, numbers)
     bare = dataclasses.replace(plan_scan(table, []), files=files)
@@ -282,18 +283,18 @@ def _copy(txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
         staying.append(rows - own.deleted - own.rows)
     some = [place for place, rows in enumerate(staying) if rows]
     work = shares(txn, chosen(files, some), [staying[place] for place in some])
-    return write_anew(txn, table, work, _as_they_are)
+    return write_anew(txn, table, work, _unchanged)
 
 
-def _as_they_are(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+def _unchanged(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
     return share.to_batches(table)
 
 
-# --- small things ------------------------------------------------------------------------------------------------
+# --- helpers ------------------------------------------------------------------------------------------------
 
 
 def _unite(found: MergeMatches, part: MergeMatches) -> None:
-    """Add what was found in one bucket, which has rows of any file."""
+    """Add the result of one bucket, which has rows of any file."""
     for rows, own in (
         (found.matching, part.matching),
         (found.acting, part.acting),
@@ -308,9 +309,7 @@ def _unite(found: MergeMatches, part: MergeMatches) -> None:
 
 
 def _schemas(table: Snapshot, feed: bool) -> tuple[Any, pa.Schema]:
-    """The table's columns as Spark has them, and the Arrow form that it expects; with ``feed`` one more says what
-    becomes of a row.
-    """
+    """Spark's schema of the table, and its Arrow schema; with ``feed`` with a further column for the change type."""
     schema = spark_schema(table.schema)
     if feed:
         schema = schema.add(CHANGE.name, "string")
@@ -321,8 +320,9 @@ _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 class KeptFrame:
-    """The rows of a DataFrame, computed once and kept on the workers' disks, each with a number. A MERGE looks at them
-    several times, and what it finds must be what it found.
+    """The rows of a DataFrame, computed once and kept on the workers' disks, each with an id.
+
+    A MERGE reads them several times, and must see the same rows each time.
     """
 
     def __init__(self, frame: Any):
@@ -331,26 +331,26 @@ class KeptFrame:
 
         numbered = frame.select("*", f.monotonically_increasing_id().alias(ID))
         with running():
-            # Before anything is found out of them: a worker that is gone meanwhile has its rows computed once more.
+            # Computed at once: if a worker is lost before a result depends on its rows, they are computed again.
             self.frame = numbered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
         ended = weakref.finalize(self, _release, self.frame)
         ended.atexit = False
 
     def columns(self, names: Iterable[str]) -> Any:
-        """Some of the columns, and the numbers."""
+        """Some of the columns, and the ids."""
         wanted = set(names)
         columns = [name for name in self.frame.columns if name in wanted]
         return self.frame.select(*map(quoted, columns), quoted(ID))
 
 
 def _release(frame: Any) -> None:
-    with suppress(Exception):  # of a session that has ended, for one
+    with suppress(Exception):  # the session may have ended
         frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
 
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Around Spark's actions: errors of ours come out as what they are."""
+    """Around Spark's actions: raise the ``DeltaError`` of a worker, and name lost rows of the source."""
     try:
         with raise_again():
             yield
@@ -358,7 +358,7 @@ def running() -> Iterator[None]:
         if _LOST not in str(error):
             raise
         raise SparkUnavailableError(
-            "a worker is gone that held rows of the MERGE's source; nothing is committed, run it again"
+            "a worker that held rows of the source of the MERGE is lost; nothing is committed, run the MERGE again"
         ) from None
 
 
@@ -368,14 +368,14 @@ class FrameSource:
     Args:
         spark: the session.
         frame: the DataFrame. It is computed once.
-        broadcast_bytes: up to how many bytes of rows, in Arrow's memory, are collected.
+        broadcast_bytes: the maximum size in bytes, in Arrow's memory, up to which it is collected.
 
     Attributes:
-        schema: the Arrow schema of its rows, all of it nullable.
+        schema: the Arrow schema of its rows, with all fields nullable.
 
     Raises:
         InvalidArgumentError: it is a stream.
-        UnsupportedTypeError: it has a type that no table can have.
+        UnsupportedTypeError: it has a type that Delta does not have.
     """
 
     def __init__(self, spark: Any, frame: Any, broadcast_bytes: int):
@@ -388,11 +388,11 @@ class FrameSource:
         self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
 
     def version_of(self, uri: str) -> int | None:
-        """The oldest version of the table at ``uri`` from which the rows are made; None where they are not."""
+        """The oldest version of the table at ``uri`` from which the rows are made; None if they are not."""
         return frames.oldest_version(self._frame, uri)
 
     def strategy(self, plan: MergePlan) -> MergeStrategy:
-        """How its rows come together with those of the table.
+        """The strategy by which its rows are matched with those of the table.
 
         Raises ``InvalidArgumentError`` for a large source where ON has no equality.
         """
@@ -405,14 +405,14 @@ class FrameSource:
         if not plan.on.keys:
             raise InvalidArgumentError(
                 f"ON has no equality between the two sides ({plan.target_alias}.x = {plan.source_alias}.y): each row "
-                "of the source is held against each of the table, and so the source is held in memory by every worker, "
+                "of the source is compared with each row of the table, so every worker needs the source in memory, "
                 f"but its {size:,} bytes are more than the executor's broadcast_bytes, {self._broadcast_bytes:,}"
             )
         return ShuffledSource(self._spark, kept, plan, keys, size)
 
 
 def _measured(kept: KeptFrame, plan: MergePlan) -> tuple[KeyValues, int]:
-    """The keys of the source and the size of its rows in bytes."""
+    """The keys of the source, and the size of its rows in bytes."""
     fields = delta_schema(kept.frame.drop(ID).schema)
 
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The options of the data source: texts, by names that are compared without regard to case."""
+"""The options of the data source: strings, by case-insensitive names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAM_READ = (
     "path", "storageOptions", "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
     "maxBytesPerTrigger", "ignoreDeletes", "skipChangeCommits", *_FEED,
 )  # fmt: skip
-# Spark hands on the last two, which are its own.
+# The last two are options of Spark itself, which it passes on.
 STREAM_WRITE = (
     "path", "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
     "txnAppId", "userMetadata", "checkpointLocation", "queryName",
@@ -35,7 +35,7 @@ _STREAM_NUMBERS = ("startingVersion", "maxFilesPerTrigger", "maxBytesPerTrigger"
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
-    """Raises ``InvalidArgumentError`` for an option that there is not."""
+    """Raise ``InvalidArgumentError`` for an unknown option."""
     names = {name.lower() for name in known}
     for name in options:
         if name.lower() not in names:
@@ -44,7 +44,7 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -
 
 
 def path_of(options: Mapping[str, str]) -> str:
-    """Where the table is. Raises ``InvalidArgumentError`` where nothing says so."""
+    """The path or URI of the table. Raises ``InvalidArgumentError`` if there is none."""
     path = options.get("path")
     if not path:
         raise InvalidArgumentError(
@@ -55,7 +55,7 @@ def path_of(options: Mapping[str, str]) -> str:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str] | None:
-    """What the store needs: ``storageOptions``, a JSON object of texts."""
+    """The options of the store: ``storageOptions``, a JSON object of strings."""
     text = options.get("storageOptions")
     if text is None:
         return None
@@ -64,13 +64,13 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str] | None:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        # The text may hold a secret.
-        raise InvalidArgumentError("storageOptions is not a JSON object of texts")
+        # Not shown: it may contain a secret.
+        raise InvalidArgumentError("storageOptions must be a JSON object of strings")
     return found
 
 
 def outside_of(options: Mapping[str, str]) -> list[str]:
-    """Other folders of which files may be read: ``outside``, one path or a JSON list of them."""
+    """Other folders whose files may be read: ``outside``, a path or a JSON list of paths."""
     text = options.get("outside")
     return [] if text is None else _texts("outside", text) if text.startswith("[") else [text]
 
@@ -79,23 +79,23 @@ def version_of(options: Mapping[str, str]) -> int | str | None:
     """``versionAsOf`` or ``timestampAsOf``; None for the newest version."""
     version, moment = options.get("versionAsOf"), options.get("timestampAsOf")
     if version is not None and moment is not None:
-        raise InvalidArgumentError("versionAsOf and timestampAsOf are two ways to name a version: give one")
+        raise InvalidArgumentError("versionAsOf and timestampAsOf both name a version: give one of them")
     return moment if version is None else _number("versionAsOf", version)
 
 
 def reads_feed(options: Mapping[str, str]) -> bool:
-    """Whether the change data feed is read, and not the table: ``readChangeFeed``, or its older name."""
+    """True if the change data feed is read instead of the table: ``readChangeFeed``, or its older name."""
     return any(_flag(options, name) for name in _FEED)
 
 
 def range_of(options: Mapping[str, str]) -> Range | None:
-    """Of which versions the change data feed is read; None where the table is."""
+    """The versions of which the change data feed is read; None if the table is read."""
     found = {name: options.get(name) for name in _RANGE}
     if not reads_feed(options):
         for name, value in found.items():
             if value is not None:
                 raise InvalidArgumentError(
-                    f"{name} goes with readChangeFeed=true; a table is read at one version, which versionAsOf names"
+                    f"{name} requires readChangeFeed=true; a table is read at one version, which versionAsOf names"
                 )
         return None
     if found["startingVersion"] is None and found["startingTimestamp"] is None:
@@ -105,7 +105,7 @@ def range_of(options: Mapping[str, str]) -> Range | None:
 
 
 def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
-    """What a write is to do with the table."""
+    """The kind of a write."""
     schema_mode = None
     if _flag(options, "overwriteSchema"):
         schema_mode = "overwrite"
@@ -113,7 +113,7 @@ def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
         schema_mode = "merge"
     partitions = options.get("partitionOverwriteMode", "static").lower()
     if partitions not in ("static", "dynamic"):
-        raise InvalidArgumentError(f"partitionOverwriteMode is static or dynamic, not {partitions!r}")
+        raise InvalidArgumentError(f"partitionOverwriteMode must be static or dynamic, not {partitions!r}")
     size = options.get("targetFileSize")
     return WriteRequest(
         mode="overwrite" if overwrite else "append",
@@ -126,7 +126,7 @@ def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
 
 
 def commit_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """What a commit records of who made it, as arguments of a transaction."""
+    """The application transaction and the user metadata of a commit, as arguments of a transaction."""
     version, note = options.get("txnVersion"), options.get("userMetadata")
     return {
         "app_id": options.get("txnAppId"),
@@ -136,13 +136,13 @@ def commit_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def reads_target(options: Mapping[str, str]) -> bool | int:
-    """The version of the table that the rows are made from; True for the newest, False where they are not."""
-    told = options.get("readsTarget", "false").lower()
-    return told == "true" if told in ("true", "false") else _number("readsTarget", told)
+    """The version of the table from which the rows are made; True for the newest, False for none."""
+    text = options.get("readsTarget", "false").lower()
+    return text == "true" if text in ("true", "false") else _number("readsTarget", text)
 
 
 def stream_of(options: Mapping[str, str]) -> StreamOptions:
-    """What a stream is to read."""
+    """The options of a stream that reads a table."""
     version, files, size = (options.get(name) for name in _STREAM_NUMBERS)
     latest = version is not None and version.lower() == "latest"
     return StreamOptions(
@@ -157,10 +157,10 @@ def stream_of(options: Mapping[str, str]) -> StreamOptions:
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
-    told = options.get(name, "false").lower()
-    if told not in ("true", "false"):
-        raise InvalidArgumentError(f"{name} is true or false, not {told!r}")
-    return told == "true"
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidArgumentError(f"{name} must be true or false, not {text!r}")
+    return text == "true"
 
 
 def _number(name: str, text: str) -> int:
@@ -171,7 +171,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _names(text: str | None) -> list[str] | None:
-    """Names of columns between commas, or as a JSON list where a name has a comma."""
+    """Names of columns separated by commas, or as a JSON list if a name contains a comma."""
     if text is None:
         return None
     if text.startswith("["):
@@ -185,5 +185,5 @@ def _texts(name: str, text: str) -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise InvalidArgumentError(f"{name} is not a list of texts: {text!r}")
+        raise InvalidArgumentError(f"{name} must be a JSON list of strings, not {text!r}")
     return found

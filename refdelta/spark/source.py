@@ -1,9 +1,8 @@
 """The data source ``refdelta``: tables by ``spark.read.format("refdelta")`` and ``df.write.format("refdelta")``.
 
-Spark runs it in processes of its own, and knows of their errors nothing but the text: :mod:`refdelta.spark.failures`
-brings the class through. All rows pass through Python: :func:`refdelta.spark.read` is several times as fast. There is
-no pushdown of filters, for Spark 4.2 reuses the pruned files in the next action on the same DataFrame; the option
-``filter`` prunes.
+Spark runs it in separate processes and keeps only the text of their errors; :mod:`refdelta.spark.failures` restores
+them. All rows pass through Python: :func:`refdelta.spark.read` is several times as fast. Filters are not pushed down,
+since Spark 4.2 reuses the pruned files in the next action on the same DataFrame; the option ``filter`` prunes.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class RefdeltaSource(DataSource):
         with reported():
             named = source_options.version_of(options)
             try:
-                # Settled once, so that every action on one DataFrame, a self-join too, sees one version.
+                # Determined once, so that every action on one DataFrame, also a self-join, sees one version.
                 self._version = self._table(named).version()
-            except TableNotFoundError:  # it is written to; reading raises again
+            except TableNotFoundError:  # allowed for a write; a read raises it again
                 if named is not None:
                     raise
 
@@ -59,46 +58,46 @@ class RefdeltaSource(DataSource):
         return "refdelta"
 
     def schema(self) -> Any:
-        """The table's schema as Spark's, of the version that is read."""
+        """Spark's schema of the version that is read."""
         with reported():
             if not source_options.reads_feed(self.options):
                 return spark_schema(self._table(self._version).scan().plan.columns)
             ends = self.options.get("endingVersion") or self.options.get("endingTimestamp")
             snapshot = self._snapshot()
-            # Only a batch has an end, and that may settle with which schema it is read.
+            # Only a batch has an end, which determines the schema.
             asked = source_options.range_of(self.options) if ends else None
             scan = plan_changes(snapshot, changes_table([])) if asked is None else changes(snapshot, asked)
             return spark_schema(scan.derived.plan.columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """A reader of the columns of ``schema``, which are the table's or some of them."""
+        """A reader of the columns of ``schema``, which are columns of the table."""
         with reported():
             source_options.check_names(self.options, source_options.READ, "reads")
-            names, told = [item.name for item in delta_schema(schema)], self.options.get("filter")
+            names, predicate = [item.name for item in delta_schema(schema)], self.options.get("filter")
             asked = source_options.range_of(self.options)
             if asked is None:
-                scans = [self._table(self._version).scan(names, told)]
+                scans = [self._table(self._version).scan(names, predicate)]
             else:
-                feed = changes(self._snapshot(), asked, columns=names, predicate=told)
+                feed = changes(self._snapshot(), asked, columns=names, predicate=predicate)
                 scans = [feed.recorded, feed.derived]
             check_types(schema, scans[-1].plan)
             return TableReader(scans, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """A writer of rows; ``overwrite`` is the mode."""
+        """A writer of rows; ``overwrite`` is the save mode."""
         with reported():
             source_options.check_names(self.options, source_options.WRITE, "writes")
             return TableWriter(self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of the table as a stream, of the columns of ``schema``, which are the table's or some of them."""
+        """A reader of the table as a stream, of the columns of ``schema``, which are columns of the table."""
         with reported():
             source_options.check_names(self.options, source_options.STREAM_READ, "streams")
             version = self._table(None).version() if self._version is None else self._version
             return StreamReader(self._store(), version, schema, source_options.stream_of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
-        """A writer of a stream's batches; ``overwrite`` is the output mode ``complete``."""
+        """A writer of the batches of a stream; ``overwrite`` is the output mode ``complete``."""
         with reported():
             source_options.check_names(self.options, source_options.STREAM_WRITE, "streams into a table")
             return StreamWriter(self.options, schema, overwrite=overwrite)
@@ -112,7 +111,7 @@ class RefdeltaSource(DataSource):
         return with_others(store, source_options.outside_of(self.options), given)
 
     def _table(self, version: int | str | None) -> DeltaTable:
-        self._store()  # a table in memory is refused
+        self._store()  # raises for a table in memory
         path, given = source_options.path_of(self.options), source_options.storage_options(self.options)
         outside = source_options.outside_of(self.options)
         return DeltaTable(path, version=version, storage_options=given, outside=outside)

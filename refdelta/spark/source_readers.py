@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-# Bytes of data files that one task reads, and how many it counts as to open a file: the numbers of Spark's own readers.
+# The bytes of data files that one task reads, and the cost in bytes to open a file: the values of Spark's own readers.
 _TASK_BYTES = 128 * 2**20
 _OPEN_BYTES = 4 * 2**20
 
 
 class FilePartition(InputPartition):
-    """What one task reads: some files, and what to make of them."""
+    """The partition of one task: files, and the plan by which they are read."""
 
     def __init__(self, files: list[ScanFile], plan: ReadPlan):
         super().__init__(files)
@@ -54,7 +54,7 @@ class FilePartition(InputPartition):
 
 
 def file_partitions(scan: Scan) -> list[FilePartition]:
-    """The files of a scan, as many together as make a task. Raises as ``scan_files``."""
+    """The files of a scan as partitions of about the size of a task. Raises the errors of ``scan_files``."""
     files = (dataclasses.replace(file, vectors=None) for file in scan_files(scan))
     return [
         FilePartition(some, scan.plan) for some in at_most(files, lambda file: file.size + _OPEN_BYTES, _TASK_BYTES)
@@ -62,57 +62,57 @@ def file_partitions(scan: Scan) -> list[FilePartition]:
 
 
 def check_types(schema: Any, plan: ReadPlan) -> None:
-    """See that the columns of a plan have the types that a Spark schema asks for.
+    """Check that the columns of a plan have the types of a Spark schema.
 
-    Raises ``InvalidArgumentError`` for one that has not, and for no columns at all, for Spark would see no rows.
+    Raises ``InvalidArgumentError`` for another type, and for a schema without columns, which would give no rows.
     """
     if not len(schema):
-        raise InvalidArgumentError("the schema that was asked for has no column")
+        raise InvalidArgumentError("the requested schema has no column")
     for asked, there in zip(schema, spark_schema(plan.columns), strict=True):
         if asked.dataType != there.dataType:
             raise InvalidArgumentError(
                 f"column {there.name} is of type {there.dataType.simpleString()}, "
-                f"not {asked.dataType.simpleString()} as the schema says that was asked for"
+                f"not {asked.dataType.simpleString()} as in the requested schema"
             )
 
 
 def partition_rows(store: Store, part: FilePartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a part as batches of exactly this schema. Raises as ``read_file``."""
+    """The rows of a partition as batches of exactly this schema. Raises the errors of ``read_file``."""
     for file in part.value:
         for batch in read_file(store, file, part.plan):
             yield as_schema(batch.columns, schema)
 
 
 class TableReader(DataSourceReader):
-    """Reads the files of scans of one table."""
+    """A reader of the files of scans of one table."""
 
     def __init__(self, scans: Sequence[Scan], schema: Any):
         self._store, self._schema = scans[0].store, arrow_schema(schema)
         self._parts = [part for scan in scans for part in file_partitions(scan)]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task has its own files with it, and need not have those of all others.
+        # A task gets its own partition, and does not need the others.
         return {**self.__dict__, "_parts": []}
 
     def partitions(self) -> list[InputPartition]:
-        """The files, as many together as make a task."""
+        """The files as partitions of about the size of a task."""
         return list(self._parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some files."""
-        if isinstance(partition, FilePartition):  # of no files Spark makes a partition of its own
+        """On a worker: the rows of a partition."""
+        if isinstance(partition, FilePartition):  # where there are no files Spark adds a partition itself
             with reported():
                 yield from partition_rows(self._store, partition, self._schema)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a table as a stream.
+    """A reader of a table as a stream.
 
     Args:
-        store: the table's folder.
-        version: the version at which the source was made.
-        schema: Spark's schema of the columns that are wanted.
-        options: what to read.
+        store: the folder of the table.
+        version: the version at which the source was created.
+        schema: Spark's schema of the requested columns.
+        options: the options of the stream.
     """
 
     def __init__(self, store: Store, version: int, schema: Any, options: StreamOptions):
@@ -120,39 +120,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker needs to know how to read a part, and nothing of the log.
+        # A worker reads partitions, and nothing of the log.
         return {name: value for name, value in self.__dict__.items() if name not in ("_changes", "_scan", "_feed")}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read no further than the version that is the newest now."""
+        """End the stream at the version that is the newest now."""
         with reported():
             self._last = self._changes.newest()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What a batch takes; Spark knows no limit of files and bytes together."""
+        """The limit of a batch; Spark has no limit of files and bytes together."""
         allowed = self._options.allowance()
         if self._options.max_bytes is not None and self._options.max_files is None:
             return ReadMaxBytes(allowed.size)
         return ReadMaxFiles(allowed.files)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new stream begins. Raises as :meth:`TableStream.first`."""
+        """The offset of a new stream. Raises the errors of :meth:`TableStream.first`."""
         with reported():
             return self._changes.first().as_dict()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far the next batch goes. Raises as :meth:`TableStream.latest`."""
+        """The end of the next batch. Raises the errors of :meth:`TableStream.latest`."""
         allowance = Allowance() if isinstance(limit, ReadAllAvailable) else self._options.allowance()
         with reported():
             return self._changes.latest(self._changes.parse(start), allowance, self._last).as_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The end of the table, for the query's progress."""
+        """The end of the table, for the progress of the query."""
         newest = self._changes.newest_known()
         return None if newest is None else newest.as_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[FilePartition]:
-        """The files between two offsets, as many together as make a task. Raises as :meth:`TableStream.files`."""
+        """The files between two offsets as partitions. Raises the errors of :meth:`TableStream.files`."""
         with reported():
             since, until = self._changes.parse(start), self._changes.parse(end)
             if since == until:
@@ -164,14 +164,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [*file_partitions(feed.recorded), *file_partitions(feed.derived)]
 
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:
-        """On a worker: the rows of some files."""
+        """On a worker: the rows of a partition."""
         with reported():
             try:
                 yield from partition_rows(self._store, partition, arrow_schema(self._schema))
             except DataFileNotFoundError as error:
                 raise DataFileNotFoundError(
-                    "the stream has not read this file yet, but it does not exist any more: VACUUM removes files of "
-                    "which the rows were deleted or rewritten longer ago than delta.deletedFileRetentionDuration; "
+                    "the stream has not read this file yet, but it does not exist any more: VACUUM removes files "
+                    "whose rows were deleted or rewritten longer ago than delta.deletedFileRetentionDuration; "
                     "start a new stream, with a new checkpoint",
                     file=error.file,
                 ) from None

@@ -1,10 +1,11 @@
-"""Streams into a table: ``df.writeStream.format("refdelta")``, each batch one commit, and each exactly once.
+"""Writers of the data source ``refdelta``: of a batch, and of the batches of a stream, each committed exactly once.
 
-A commit records the query's id and the number of the batch as an application transaction (PROTOCOL.md, "Transaction
-Identifiers"), as delta-spark's do. Spark repeats a batch of which it does not know that it was done; the table knows.
+The commit of a stream's batch records the id of the query and the number of the batch as an application transaction
+(PROTOCOL.md, "Transaction Identifiers"), as delta-spark does. Spark repeats a batch if it does not know that the batch
+was committed; the table knows it.
 
-Spark makes a writer for the tasks of every batch, and another one, in another process, for its commit. All that the
-second has to know of the first comes with the tasks' messages.
+Spark creates one writer for the tasks of a batch, and another one, in another process, for its commit. All that the
+second needs to know of the first comes with the messages of the tasks.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class WriteMessage(WriterCommitMessage):
-    """What one task has written."""
+    """The files that one task has written."""
 
-    portion: TaskFiles
+    files: TaskFiles
 
 
 class TableWriter(DataSourceArrowWriter):
-    """Writes rows as data files, and commits them. Made, pickled, and used in several processes."""
+    """A writer of rows as data files, and their commit. It is pickled, and used in several processes."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
         request = source_options.request_of(options, overwrite=overwrite)
@@ -51,56 +52,56 @@ class TableWriter(DataSourceArrowWriter):
         return WriteMessage(self._job.write(iterator))
 
     def commit(self, messages: list[Any]) -> None:
-        """Commit what the tasks have written. What cannot be committed is removed; what may be committed is not."""
+        """Commit the files of the tasks. After a failure they are removed, unless they may be committed."""
         job = self._job
         with reported():
-            rows = job.rows(message.portion for message in messages)
+            rows = job.rows(message.files for message in messages)
             with WriteTransaction(job.store, job.snapshot(), age=None, **self._commit_options) as txn:
                 if txn.already_recorded:
                     remove_leftovers(job.store, job.token)
                 write_and_commit(txn, rows, job.request, reads_target=job.reads_target)
 
     def abort(self, messages: list[Any]) -> None:
-        """Remove what the tasks of a failed job have written. Spark calls this after an error of :meth:`commit` too."""
+        """Remove the files of a failed job. Spark calls this after an error of :meth:`commit`, too."""
         if tasks_failed(messages):
             self._job.remove_files()
 
 
 @dataclasses.dataclass
 class BatchMessage(WriterCommitMessage):
-    """What one task of a batch has written.
+    """The files that one task of a batch has written.
 
     Attributes:
-        portion: the files.
-        token: the job's.
-        base: the version on which the job rests.
-        query: the id of the query, where Spark tells it.
+        files: the data files.
+        token: the token of the job.
+        base: the version that the job read.
+        query: the id of the query, if Spark passes it.
     """
 
-    portion: TaskFiles
+    files: TaskFiles
     token: str
     base: int | None
     query: str | None
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream.
+    """A writer of the batches of a stream.
 
     Args:
-        options: of the stream.
-        schema: Spark's, of the rows.
+        options: the options of the stream.
+        schema: Spark's schema of the rows.
         overwrite: whether each batch replaces the table: the output mode is ``complete``.
     """
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
         self._options = options
         if options.get("overwriteSchema", "").lower() == "true" and not overwrite:
-            raise InvalidArgumentError("overwriteSchema goes with the output mode complete, which replaces the table")
+            raise InvalidArgumentError("overwriteSchema requires the output mode complete, which replaces the table")
         request = source_options.request_of(options, overwrite=overwrite)
         reads_target = source_options.reads_target(options)
         if not isinstance(reads_target, bool):
             raise InvalidArgumentError(
-                "readsTarget of a stream is true or false: each batch begins at the newest version"
+                "readsTarget of a stream must be true or false: each batch begins at the newest version"
             )
         self._job = settle(options, schema, request, reads_target=reads_target)
 
@@ -117,8 +118,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         with reported():
             if None in messages:
                 raise InvalidArgumentError(
-                    "there are rows that Spark has not handed on: it writes to no Python sink under a continuous "
-                    "trigger; processingTime and availableNow are there"
+                    "Spark has not passed on all rows: with a continuous trigger it writes to no sink in Python; use "
+                    "the trigger processingTime or availableNow"
                 )
             job = self._of(messages)
             try:
@@ -133,16 +134,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             txn.commit()
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Remove what the tasks of a failed batch have written. Spark calls this after an error of :meth:`commit` too.
+        """Remove the files of a failed batch. Spark calls this after an error of :meth:`commit`, too.
 
-        Where no task got as far as a message, nobody knows the names of what killed ones left: VACUUM takes it.
+        If no task returned a message, the token of the files is unknown: VACUUM removes them.
         """
-        told = [message for message in messages if message is not None]
-        if told and tasks_failed(messages):
-            self._of(told).remove_files()
+        arrived = [message for message in messages if message is not None]
+        if arrived and tasks_failed(messages):
+            self._of(arrived).remove_files()
 
     def _of(self, messages: list[BatchMessage]) -> WriteJob:
-        """The job that these messages are of."""
+        """The job of these messages."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
     def _begun(self, job: WriteJob, messages: list[BatchMessage], batch: int) -> WriteTransaction:
@@ -155,7 +156,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _stage(self, txn: WriteTransaction, job: WriteJob, messages: list[BatchMessage], batch: int) -> None:
         if job.reads_target:
             txn.read_whole_table()
-        rows = job.rows(message.portion for message in messages)
+        rows = job.rows(message.files for message in messages)
         txn.write(rows, job.request)
         complete = job.request.mode == "overwrite"
         parameters = {
@@ -172,32 +173,32 @@ class StreamWriter(DataSourceStreamArrowWriter):
         txn.describe("STREAMING UPDATE", parameters, noted, always=True)
 
 
-def _query(told: str | None, options: Mapping[str, str]) -> str:
-    """Under which id the table records the batches of the query.
+def _query(passed: str | None, options: Mapping[str, str]) -> str:
+    """The id under which the table records the batches of the query.
 
     Args:
-        told: the query's id, where Spark tells it.
-        options: of the stream: its checkpoint holds the id, too.
+        passed: the id of the query, if Spark passes it.
+        options: the options of the stream, whose checkpoint has the id, too.
 
     Raises:
-        InvalidArgumentError: nobody knows the id and ``txnAppId`` gives none, or another one than the query has.
+        InvalidArgumentError: the id is unknown and ``txnAppId`` is missing, or ``txnAppId`` differs from the id.
     """
-    given, found = options.get("txnAppId"), told or _recorded(options)
+    given, found = options.get("txnAppId"), passed or _recorded(options)
     if found is None and given is None:
         raise InvalidArgumentError(
-            "Spark does not tell which query this stream is, and its checkpoint cannot be read: give the option "
-            "txnAppId, a text of its own for each stream and each checkpoint, so that no batch is written twice"
+            "Spark does not pass the id of this query, and its checkpoint cannot be read: set the option txnAppId "
+            "to a unique string for each stream and each checkpoint, so that no batch is written twice"
         )
     if found is not None and given is not None and given != found:
         raise InvalidArgumentError(
-            f"txnAppId is for streams whose query's id is not known; this one is {found}, under which the table "
-            "records its batches: leave the option out"
+            f"txnAppId is for streams whose query has no known id; the id of this one is {found}, under which the "
+            "table records its batches: remove the option"
         )
     return found or given or ""
 
 
 def _recorded(options: Mapping[str, str]) -> str | None:
-    """The query's id as its checkpoint has it."""
+    """The id of the query in its checkpoint."""
     checkpoint = options.get("checkpointLocation")
     if checkpoint is None:
         return None

@@ -1,7 +1,7 @@
-"""What a stream of a table consists of: the files of a version in a settled order, then those that commits add.
+"""The files of a table as a stream: those of one version in a fixed order, then those that later commits add.
 
-Everything here is a function of the log, which never changes: between two offsets lie the same files, whoever asks and
-whenever, for as long as the log goes back that far. delta-spark's streams are cut at the same places.
+Everything here is a function of the log, which never changes: the files between two offsets are always the same, as
+long as the log has these versions. delta-spark's streams have the same batches.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
     from refdelta.core.log.footprint import Footprint
     from refdelta.engine.log.snapshot import Snapshot
 
-# What of a list of files a read needs: statistics may be many times as long.
+# The columns of a file list that a read needs: statistics may be many times as long.
 _COLUMNS = ["path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
 _FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED]
-# A protocol with neither never had mapped columns, in any version that can still be read.
+# Without these features, no version that can still be read had mapped columns.
 _ONCE_MAPPED = ("columnMapping", "checkpointProtection")
 
 
 @dataclass(frozen=True)
 class _VersionFiles:
-    """What one version brings, from the first file on that is not read yet.
+    """The files of one version for a stream, from the first that is not read yet.
 
     Attributes:
         version: the version.
-        snapshot: whether the files are all that it has, or those that its commit added.
-        index: the place of the first of the files among them.
+        snapshot: whether these are all files of the version, or those that its commit added.
+        index: the index of the first of them in the version.
         files: the files.
-        stop: why the stream ends before this version, if it does.
+        stop: the error with which the stream ends before this version; None if it does not end.
     """
 
     version: int
@@ -78,22 +78,22 @@ class TableStream:
     """The files of a table as a stream.
 
     Args:
-        made: the version at which the source was made: its schema is the stream's, and its rows are those with which
-            the stream begins, unless the options say otherwise.
-        options: what to read.
+        made: the version at which the source was created: the stream has its schema, and begins with its rows unless
+            the options say otherwise.
+        options: the options of the stream.
     """
 
     def __init__(self, made: Snapshot, options: StreamOptions):
         self.made = made.without_files()
         self._options, self._store = options, made.store
         self._log = CommitLog(made.store, made.metadata.id)
-        self._version: Snapshot | None = made  # of which the files may be wanted
+        self._version: Snapshot | None = made  # its files may be needed
         self._ordered: tuple[int, pa.Table] | None = None
-        self._open: _VersionFiles | None = None  # the commit that was looked at last: it may be more than a batch takes
+        self._open: _VersionFiles | None = None  # the last commit, which may have more files than a batch takes
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
         self._times: dict[int, int] = {}
-        # From which version on files are known to hold the columns by the names of the stream's schema.
+        # The version from which files are known to have the columns under the names of the stream's schema.
         self._named_since = made.version
         if made.column_mapping_mode != "none" or features_of(made.protocol).isdisjoint(_ONCE_MAPPED):
             self._named_since = 0
@@ -102,11 +102,11 @@ class TableStream:
             self._partition_keys = sorted([*self._partition_keys, *(field.name for field in FEED_COLUMNS)])
 
     def first(self) -> Offset:
-        """Where a new stream begins.
+        """The offset at which a new stream begins.
 
         Raises:
-            VersionNotFoundError: there is no such version, or its commit is not kept any more.
-            InvalidArgumentError: the time is none, or lies behind the newest version.
+            VersionNotFoundError: there is no such version, or its commit is not in the log any more.
+            InvalidArgumentError: the time is invalid, or after the newest version.
         """
         return Offset.first(self.made.metadata.id, self._begun)
 
@@ -115,37 +115,37 @@ class TableStream:
         return newest_version(self._store, self.made.version)
 
     def newest_known(self) -> Offset | None:
-        """The end of the table as far as it has been looked at; None where it has not been."""
+        """The end of the table by the last listing; None before the first."""
         newest = self._log.newest_known
         return None if newest is None or self._batch is None else self._batch[1].after(newest)
 
     def parse(self, stored: object) -> Offset:
-        """An offset as Spark stored it. Raises ``InvalidArgumentError`` for one that is not of this table."""
+        """Parse an offset that Spark stored. Raises ``InvalidArgumentError`` for an offset of another table."""
         offset = Offset.parse(stored)
         if offset.table_id != self.made.metadata.id:
             raise replaced(self._store, offset.table_id, self.made.metadata.id)
         if self._options.feed and offset.index >= 0 and not offset.snapshot:
-            # All that a version changed is one batch here; what another engine has read of it nobody can tell.
-            raise InvalidArgumentError(f"{stored!r} is no offset of a stream of refdelta over a change data feed")
+            # All changes of a version are in one batch here; the part of them that another engine has read is unknown.
+            raise InvalidArgumentError(f"{stored!r} is not an offset of a stream of refdelta over a change data feed")
         return offset
 
     def latest(self, start: Offset, allowance: Allowance, last: int | None = None) -> Offset:
-        """How far the next batch goes.
+        """The end of the next batch.
 
         A batch ends before a commit that ends the stream; the next one raises its error.
 
         Args:
-            start: how far the last batch went.
-            allowance: how much the batch takes.
-            last: the last version that is read; None for the newest.
+            start: the end of the last batch.
+            allowance: the limits of the batch.
+            last: the last version to read; None for the newest.
 
         Returns:
-            Where it ends: ``start``, if there is nothing behind it.
+            The offset of its end, which is ``start`` if there is nothing after it.
 
         Raises:
-            StreamStoppedError: the next commit is one that this stream does not read.
-            VersionNotFoundError: what comes next is not in the log any more.
-            InvalidArgumentError: there is another table in the place of the one that was read so far.
+            StreamStoppedError: this stream cannot read the next commit.
+            VersionNotFoundError: the next commit is not in the log any more.
+            InvalidArgumentError: the table was replaced by another one.
         """
         end, taken = start, []
         for step in self._steps(start, last):
@@ -155,7 +155,7 @@ class TableStream:
                 break
             count = allowance.admit(step.files.column("size"))
             if count and self._options.feed and not step.snapshot:
-                count = step.files.num_rows  # all that a version changed belongs together
+                count = step.files.num_rows  # the changes of a version are not split
             taken.append(step.files.slice(0, count))
             if count < step.files.num_rows:
                 if count:
@@ -166,9 +166,9 @@ class TableStream:
         return end
 
     def files(self, start: Offset, end: Offset) -> pa.Table:
-        """The files between two offsets. Raises as :meth:`latest`."""
+        """The files between two offsets. Raises the errors of :meth:`latest`."""
         if start.begun != end.begun:
-            # It was never stored where the first batch began: it ends where it did, so it begins there, too.
+            # Spark does not store the start of the first batch; its end has it.
             start = Offset.first(end.table_id, end.begun or self._begun_before(end))
         if self._batch is not None and self._batch[:2] == (start, end):
             return self._batch[2]
@@ -183,7 +183,7 @@ class TableStream:
         return _together(taken)
 
     def _steps(self, start: Offset, last: int | None) -> Iterator[_VersionFiles]:
-        """The versions from an offset on."""
+        """The files of the versions from an offset on."""
         version, index = start.version, start.index + 1
         self._check_names(version)
         if start.snapshot:
@@ -213,12 +213,12 @@ class TableStream:
         return changes_of(commit.source.actions(), commit.version)
 
     def _changed(self, version: int, changes: list[Change]) -> pa.Table:
-        """What a version changed, as a list of files."""
+        """The changes of a version, as a list of files."""
         found = [VersionChanges(version, self._time(version), changes)] if changes else []
         return changes_table(found).select(_FEED_COLUMNS)
 
     def _time(self, version: int) -> int:
-        """When a version was committed, in milliseconds since 1970."""
+        """The commit time of a version, in milliseconds since 1970."""
         since = enablement(self.made.protocol, self.made.metadata)
         if since is not None and version >= since.version:
             key = commit_key(version)
@@ -228,7 +228,7 @@ class TableStream:
         return self._times[version]
 
     def _files_of(self, version: int) -> pa.Table:
-        """All files of a version, in an order that depends on nothing else: by modification time, then by path."""
+        """All files of a version, ordered by modification time, then by path."""
         if self._ordered is not None and self._ordered[0] == version:
             return self._ordered[1]
         snapshot = self._version
@@ -237,7 +237,7 @@ class TableStream:
                 snapshot = load_snapshot(self._store, version)
             except (VersionNotFoundError, InvalidLogError) as error:
                 raise VersionNotFoundError(
-                    f"the stream has not read all of version {version}, with which it began, and that cannot be read "
+                    f"the stream has not read all of version {version}, with which it began, and which cannot be read "
                     f"any more: {error}; start a new stream, with a new checkpoint"
                 ) from error
         files, self._version = snapshot.files, None
@@ -257,13 +257,13 @@ class TableStream:
         return self._options.skip_change_commits and bool(commit.removed_data)
 
     def _stop(self, commit: Footprint) -> StreamStoppedError | None:
-        """Why the stream ends before a commit, if it does."""
+        """The error with which the stream ends before a commit; None if it reads the commit."""
         if commit.changes_table and commit.version > self.made.version and not self._only_numbers(commit):
             what = "protocol" if commit.changes_protocol else "schema, its partitioning or its properties"
             return StreamStoppedError(
                 f"version {commit.version} changes the table's {what}, which the stream read at version "
-                f"{self.made.version}; all before it is read. Load the stream again, with the same checkpoint: it goes "
-                "on with the table as it is then",
+                f"{self.made.version}; all earlier versions are read. Load the stream again, with the same checkpoint: "
+                "it continues with the new table",
                 version=commit.version,
                 reload=True,
             )
@@ -279,17 +279,17 @@ class TableStream:
         which = "" if commit.operation is None else f" ({commit.operation})"
         return StreamStoppedError(
             f"version {commit.version}{which} {what}, such as of {commit.removed_data[0].path}, and a stream has only "
-            "rows that are new. The option ignoreDeletes passes by commits that only remove whole files; "
-            "skipChangeCommits passes by all that remove or change rows, with the rows that they add",
+            "new rows. The option ignoreDeletes skips commits that only remove whole files; skipChangeCommits skips "
+            "all commits that remove or change rows, with the rows that they add",
             version=commit.version,
             reload=False,
         )
 
     def _check_names(self, version: int) -> None:
-        """See that files from a version on hold the columns by the names that the stream reads them by.
+        """Check that files from a version on have the columns under the names of the stream's schema.
 
-        They do not where a column mapping was given up behind it. The table's protocol tells of that still, or of a
-        feature that was dropped.
+        They do not if column mapping was removed after it. The protocol of the table still shows this, or that a
+        feature was dropped.
         """
         if version >= self._named_since:
             return
@@ -298,20 +298,20 @@ class TableStream:
         for metadata in (then, *(commit.metadata for commit in later)):
             if metadata is not None and holds_other_names(metadata):
                 raise SchemaMismatchError(
-                    f"the stream has not read version {version} and those behind it, whose files hold columns by other "
-                    "names, since they were mapped then. Start a new stream, with a new checkpoint"
+                    f"the stream has not read version {version} and later ones, whose files have other column names, "
+                    "since they were mapped then. Start a new stream, with a new checkpoint"
                 )
         self._named_since = version
 
     def _only_numbers(self, commit: Footprint) -> bool:
-        """Whether a commit changes nothing of the table but how far the rows of identity columns are numbered."""
+        """True if a commit changes only the high-water marks of identity columns."""
         same = commit.metadata is not None and without_marks(commit.metadata) == without_marks(self.made.metadata)
         return same and not commit.changes_protocol
 
     def _check_partitions(self, version: int, files: pa.Table) -> None:
-        """See that files are partitioned as the schema says by which they are read.
+        """Check that files have the partition columns of the stream's schema.
 
-        It may be newer than they are. A column that partitions by now would have no value in them.
+        The schema may be newer than the files: a later partition column would have no value in them.
         """
         values = one_array(files.column("partitionValues"))
         counts = np.diff(values.offsets)
@@ -322,12 +322,12 @@ class TableStream:
         if names != self._partition_keys or (counts != len(names)).any():
             raise SchemaMismatchError(
                 f"files of version {version} are partitioned by ({', '.join(names)}), the table by "
-                f"({', '.join(self._partition_keys)}) since: the stream cannot read them as it is now. Start a new "
-                "stream, with a new checkpoint"
+                f"({', '.join(self._partition_keys)}) now: the stream cannot read both. Start a new stream, with a new "
+                "checkpoint"
             )
 
     def _begun_before(self, end: Offset) -> StreamStart:
-        """Where delta-spark began a stream whose first batch ends here, as far as that can be told: as it does."""
+        """The start of a stream of delta-spark whose first batch ends here, by the rules of delta-spark."""
         if not self._begun.snapshot:
             return self._begun
         return StreamStart(end.version if end.snapshot else end.version - 1, snapshot=True)
@@ -355,7 +355,7 @@ class TableStream:
         return StreamStart(version, snapshot=False)
 
     def _version_since(self, text: str) -> int:
-        """The first version that was committed at a time or behind it."""
+        """The first version that was committed at a time or after it."""
         try:
             time = milliseconds(text)
         except InvalidArgumentError:
@@ -363,7 +363,7 @@ class TableStream:
         version = version_since(self._store, time)
         newest = self.newest()
         if version > newest:
-            raise InvalidArgumentError(f"startingTimestamp is {text}, behind version {newest}, which is the newest")
+            raise InvalidArgumentError(f"startingTimestamp is {text}, after version {newest}, which is the newest")
         return version
 
 

@@ -1,4 +1,4 @@
-"""The commits of a table, one after another as they are made, for whoever follows it."""
+"""The log of a table as a stream of commits, read on as new commits appear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from refdelta_storage import Store
 
-# Up to so many commits, of so many bytes together, are read at once: each is a request where the store is remote.
+# The maximum of commits, and of their bytes, that are read at once: each is a request to a remote store.
 _AT_ONCE = 32
 _BYTES_AT_ONCE = 32 * 2**20
 _ADVICE = "start a new stream of it, with a new checkpoint"
@@ -27,12 +27,12 @@ _ADVICE = "start a new stream of it, with a new checkpoint"
 class CommitLog:
     """The commits of a table in their order.
 
-    The log is listed when those that are known are used up, and no further back than needed. Each listing has to show
-    the newest commit of the one before it as it was: else the table may have been replaced by another one.
+    The log is listed when all known commits are read, and no further back than needed. Each listing must have the
+    newest commit of the listing before unchanged: else the table may have been replaced by another one.
 
     Args:
-        store: the table's folder.
-        table_id: the table's id.
+        store: the folder of the table.
+        table_id: the id of the table.
     """
 
     def __init__(self, store: Store, table_id: str):
@@ -40,12 +40,12 @@ class CommitLog:
         self._known: dict[int, LogFile] = {}
 
     def commits(self, first: int, last: int | None = None) -> Iterator[Footprint]:
-        """The commits from one version up to another or the newest. Without statistics.
+        """The commits from one version up to another or the newest, without statistics.
 
         Raises:
             VersionNotFoundError: one of them is not in the log any more, or the log ends before the version that
                 precedes ``first``.
-            InvalidArgumentError: the table is not the one that it was.
+            InvalidArgumentError: the table was replaced by another one.
             InvalidLogError: a commit breaks the protocol.
         """
         self._forget(first)
@@ -62,7 +62,7 @@ class CommitLog:
                     raise self._gone(version) from None
             for file, data in zip(files, contents, strict=True):
                 yield fold_commit(file.version, data, file.key)
-            # Whoever takes little of it is not made to wait for much.
+            # A caller that takes few commits does not wait for many.
             version, at_once = version + len(files), min(2 * at_once, _AT_ONCE)
 
     @property
@@ -75,11 +75,11 @@ class CommitLog:
         return min(_commits(self._store, 0), default=0)
 
     def _next(self, version: int, most: int) -> list[LogFile]:
-        """The commit of a version and some that follow; none where it is not there yet."""
+        """The files of a commit and of some that follow; empty if it does not exist yet."""
         if version not in self._known:
             self._list(version)
         if version not in self._known and (self.newest_known or 0) > version:
-            self._list(version)  # it may have come while the listing was made
+            self._list(version)  # it may have appeared during the listing
             if version not in self._known:
                 raise self._gone(version)
         files: list[LogFile] = []
@@ -104,14 +104,14 @@ class CommitLog:
         self._known.update(found)
 
     def _check_same(self, version: int, newest: int | None) -> None:
-        """Raise an error unless this is the table that it was: with its id, and at least as many versions."""
+        """Raise an error unless the table has the same id, and at least as many versions."""
         now = load_snapshot(self._store)
         if now.metadata.id != self._id:
             raise replaced(self._store, self._id, now.metadata.id)
         if newest is None or newest < version - 1:
             raise VersionNotFoundError(
                 f"the stream has read the table up to version {version - 1}, but its newest is {now.version}: commits "
-                f"were taken back, or a copy was put in its place; {_ADVICE}"
+                f"were removed, or the table was replaced by a copy; {_ADVICE}"
             )
 
     def _gone(self, version: int) -> VersionNotFoundError:
@@ -122,15 +122,15 @@ class CommitLog:
         )
 
     def _forget(self, first: int) -> None:
-        """Forget what will not be read again; the newest is kept to know the table again by."""
+        """Remove the commits that are read; the newest is kept to recognize the table."""
         newest = self.newest_known
         self._known = {v: file for v, file in self._known.items() if v >= first or v == newest}
 
 
 def replaced(store: Store, was: str, now: str) -> InvalidArgumentError:
-    """The error that says that at this place there is another table now."""
+    """The error for a table that was replaced by another one."""
     return InvalidArgumentError(
-        f"the stream reads the table with the id {was}, but at {store.uri} is one with the id {now} by now; {_ADVICE}"
+        f"the stream reads the table with the id {was}, but the table at {store.uri} now has the id {now}; {_ADVICE}"
     )
 
 

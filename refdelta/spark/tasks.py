@@ -1,4 +1,4 @@
-"""File tasks on Spark's workers: one Spark task for each, and what they return."""
+"""Tasks on Spark's workers: a function over values, or over the partitions of a DataFrame."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def run(spark: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -
 
     Args:
         spark: the session.
-        function: what to do; it and what it holds are pickled once, and may be a local function. So may tasks be
-            or hold, each of which is pickled alone. Results are pickled by Python's own ``pickle``.
-        tasks: what to do it with.
+        function: the function, which may be local. It is pickled once, with its closure, by cloudpickle; each task is
+            pickled alone, likewise. Results are pickled by Python's own ``pickle``.
+        tasks: the arguments.
 
     Returns:
         The results, in the order of the tasks.
 
     Raises:
-        DeltaError: what a worker raised, as the class that it raised there; :class:`SparkUnavailableError` where
-            the workers lack this package.
+        DeltaError: the error of a worker, of the same class; :class:`SparkUnavailableError` if the workers lack this
+            package.
     """
     packed = _packed(tasks)
 
@@ -51,7 +51,7 @@ def run(spark: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -
 
 
 def number() -> int:
-    """On a worker: which of the job's tasks this is. An attempt that is made again has the same number."""
+    """On a worker: the number of the task in its job, the same for each attempt at it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -59,14 +59,14 @@ def number() -> int:
 
 
 def frame(spark: Any, function: Callable[[Task], Iterator[pa.RecordBatch]], tasks: Sequence[Task], schema: Any) -> Any:
-    """A DataFrame of the batches that a function gives for each task, each in a Spark task of its own.
+    """A DataFrame of the batches that a function yields for each task, each in a Spark task of its own.
 
-    What a worker raises comes out of Spark's actions on the DataFrame as Spark's exception; around them
-    :func:`~refdelta.spark.failures.raise_again` gives the error of ours.
+    The error of a worker leaves Spark's actions on the DataFrame as Spark's exception; within
+    :func:`~refdelta.spark.failures.raise_again` it is raised as ``DeltaError``.
 
     Args:
         spark: the session.
-        function: see :func:`run`; its batches have exactly the Arrow form of ``schema``.
+        function: see :func:`run`; its batches have exactly the Arrow types of ``schema``.
         tasks: see :func:`run`.
         schema: the DataFrame's ``StructType``, or the text of one.
     """
@@ -81,14 +81,14 @@ def frame(spark: Any, function: Callable[[Task], Iterator[pa.RecordBatch]], task
 
 
 def over(frame: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any) -> Any:
-    """A DataFrame of the batches that a function makes of each partition of another one.
+    """A DataFrame of the batches that a function yields for each partition of another one.
 
-    Columns may have any name, while ``mapInArrow`` takes dots in names for paths. Errors are as of :func:`frame`, where
-    the function reports them.
+    Columns may have any name, while ``mapInArrow`` takes dots in names for paths. Errors reach the driver as for
+    :func:`frame` if the function uses :func:`~refdelta.spark.failures.reported`.
 
     Args:
         frame: the other DataFrame.
-        function: see :func:`run`; called once with the batches of each partition, which may be none.
+        function: see :func:`run`; called once with the batches of each partition, which may be empty.
         schema: see :func:`frame`.
     """
     names = frame.columns
@@ -100,14 +100,14 @@ def over(frame: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
 
 
 def _packed(tasks: Sequence[Any]) -> list[bytes]:
-    """Every worker gets all tasks, and unpacks its own."""
+    """The tasks in pickled form: every worker gets all, and unpickles its own."""
     from pyspark import cloudpickle
 
     return [cloudpickle.dumps(task) for task in tasks]
 
 
 def _one_each(spark: Any, count: int) -> Any:
-    # Of so many numbers in so many partitions each has one; spreading rows evenly is something else.
+    # With as many partitions as numbers each partition has one; a repartition of rows would not guarantee it.
     return spark.range(0, count, 1, max(1, count))
 
 

@@ -1,4 +1,4 @@
-"""Delta's types as Spark's: both write a schema as the same JSON."""
+"""Conversion of schemas between Delta and Spark, which write them as the same JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def spark_schema(fields: Iterable[StructField]) -> Any:
-    """Spark's ``StructType`` of these columns, without their metadata, which is the log's."""
+    """Spark's ``StructType`` of these columns, without the metadata of fields."""
     from pyspark.sql.types import StructType as SparkStruct
 
     bare = StructType(tuple(_field(item, item.name, logical=True) for item in fields))
@@ -34,14 +34,14 @@ def spark_schema(fields: Iterable[StructField]) -> Any:
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow form in which Spark takes batches of a ``StructType``."""
+    """The Arrow schema in which Spark takes batches of a ``StructType``."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def delta_schema(schema: Any) -> StructType:
-    """Delta's type of a Spark ``StructType``, all of it nullable and without metadata.
+    """The Delta schema of a Spark ``StructType``, with all fields nullable and without metadata.
 
     Raises:
         UnsupportedTypeError: Delta has no such type.
@@ -49,19 +49,21 @@ def delta_schema(schema: Any) -> StructType:
     try:
         fields = parse_schema(schema.json())
     except UnsupportedFeatureError as error:
-        raise UnsupportedTypeError(f"the DataFrame has {', '.join(error.features)}, and no table can") from None
+        raise UnsupportedTypeError(
+            f"the DataFrame has {', '.join(error.features)}, which no Delta table can have"
+        ) from None
     except InvalidLogError as error:
-        raise UnsupportedTypeError(f"the DataFrame has a schema that no table can have: {error}") from None
+        raise UnsupportedTypeError(f"the DataFrame has a schema that no Delta table can have: {error}") from None
     return StructType(tuple(_field(item, item.name, logical=True) for item in fields))
 
 
 def physical(item: StructField) -> StructField:
-    """The column as data files hold it: under its physical name, nested ones too (PROTOCOL.md, "Column Mapping")."""
+    """The column under its physical name in data files, nested ones too (PROTOCOL.md, "Column Mapping")."""
     return _field(item, physical_name(item), logical=False)
 
 
 def has_void(data_type: DataType) -> bool:
-    """Whether a type is ``void`` or holds it: Parquet has no such column."""
+    """True if a type is ``void`` or contains it: Parquet has no such column."""
     match data_type:
         case StructType():
             return any(has_void(item.type) for item in data_type)
@@ -73,7 +75,7 @@ def has_void(data_type: DataType) -> bool:
 
 
 def _field(item: StructField, name: str, *, logical: bool) -> StructField:
-    # A file of another engine may have nulls where the table has none; whoever reads it does not judge it.
+    # A file of another engine may have nulls in a column that is not nullable, and a read does not check it.
     return dataclasses.replace(item, name=name, type=_type(item.type, logical=logical), nullable=True, metadata={})
 
 

@@ -1,8 +1,7 @@
 """Writes of DataFrames: Spark's workers write the data files, and the driver commits them.
 
-The commit is that of :func:`refdelta.write_deltalake`, in the caller's process: conflicts come out as what they are. A
-task that Spark runs twice writes twice, under other names; only the files of the attempt whose result arrived are
-committed. The names of all files of a job hold its token, so that what a failed job leaves behind is found.
+The commit is that of :func:`refdelta.write_deltalake`, in the process of the caller: conflicts are raised there with
+their own types.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ def write(
 ) -> CommitResult:
     """Write a DataFrame to a Delta table, and create it where it does not exist. One call is one commit.
 
-    Each partition of the DataFrame becomes at least one file for each partition of the table that it has rows of. All
-    columns of a new table may hold nulls, whatever Spark thinks of the DataFrame's.
+    Each partition of the DataFrame becomes at least one file for each partition of the table of which it has rows. All
+    columns of a new table are nullable.
 
     Args:
         df: the rows. Columns are found by name.
-        uri: where the table is; not ``memory://``, which no worker can reach.
-        mode: ``error`` if the table exists, ``ignore`` if it does, ``append`` or ``overwrite``.
+        uri: the path or URI of the table; not ``memory://``, which no worker can reach.
+        mode: ``append`` or ``overwrite``; ``error`` raises if the table exists, ``ignore`` then does nothing.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
         predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
             every new row must satisfy it.
@@ -66,31 +65,35 @@ def write(
             the table records this version of the application, or a later one.
         app_version: see ``app_id``.
         configuration: table properties of a new table.
-        storage_options: what the store needs; workers get them, too.
-        commit_properties: how to commit, and what to note in the commit.
-        target_file_size: at which size in bytes a data file is closed; None for the table's own.
-        partition_overwrite: ``dynamic`` with ``mode="overwrite"``: the partitions that the data has rows of are
-            replaced, the others stay.
-        cluster_by: the clustering columns, as ``partition_by``, and instead of them.
-        name: the new table's name.
-        description: the new table's description.
-        isolation: ``WriteSerializable`` or ``Serializable``; None for the table's own.
+        storage_options: options of the store, which workers get, too.
+        commit_properties: options of the commit, and metadata to record in it.
+        target_file_size: the size in bytes at which a data file is closed; None for the property of the table.
+        partition_overwrite: ``dynamic`` with ``mode="overwrite"`` replaces only the partitions of which the data has
+            rows.
+        cluster_by: the clustering columns, instead of ``partition_by``.
+        name: the name of a new table.
+        description: the description of a new table.
+        isolation: ``WriteSerializable`` or ``Serializable``; None for the property of the table.
         reads_target: the version of the table from which the rows are made; True for the newest. Where the rows come
-            from :func:`refdelta.spark.read` of the same table, that is found out; where they come through the data
-            source, it has to be said. Such a write is no blind append: it conflicts with what changed the table since.
+            from :func:`refdelta.spark.read` of the same table, it is detected; for rows from the data source it must be
+            given. Such a write is not a blind append: it conflicts with later changes of the table.
 
     Returns:
-        What was committed; its ``version`` is None where nothing was (``ignore``, or an application's version that
-        is already recorded).
+        The result of the commit; its ``version`` is None if nothing was committed (``ignore``, or a version of an
+        application that is already recorded).
 
     Raises:
         TableAlreadyExistsError: the table exists and the mode is ``error``.
         SchemaMismatchError: the data does not fit; nothing was written.
-        ConstraintViolationError: a row outside of ``predicate``; nothing stays written.
-        ConcurrentModificationError: another writer's commit conflicts; nothing stays written.
+        ConstraintViolationError: a row does not satisfy ``predicate``; its files are removed.
+        ConcurrentModificationError: a concurrent commit conflicts; the files are removed.
         UnsupportedFeatureError: the table needs a feature, or the data a type, that this engine cannot write.
-        InvalidArgumentError: arguments that do not go together, or a store that workers cannot reach.
-        CommitOutcomeUnknownError: nobody can tell whether the commit happened; its message says how to find out.
+        InvalidArgumentError: arguments that exclude each other, or a store that workers cannot reach.
+        CommitOutcomeUnknownError: it is unknown whether the commit succeeded; the message says how to find out.
+
+    Example:
+        >>> refdelta.spark.write(flights, "flights", mode="append").version
+        3
     """
     request = WriteRequest(
         mode=mode,
@@ -124,11 +127,15 @@ def write(
         return write_and_commit(txn, rows, request, reads_target=made_from is not None)
 
 
-def _made_from(df: Any, store: Store, newest: Snapshot | None, told: bool | int) -> Snapshot | None:
-    """The snapshot of the store's table that the rows are made from; None where they are not."""
+def _made_from(df: Any, store: Store, newest: Snapshot | None, reads_target: bool | int) -> Snapshot | None:
+    """The snapshot of the table from which the rows are made; None if they are not made from it."""
     if newest is None:
         return None
-    version = frames.oldest_version(df, store.uri) if isinstance(told, bool) else arguments.whole("reads_target", told)
+    version = (
+        frames.oldest_version(df, store.uri)
+        if isinstance(reads_target, bool)
+        else arguments.whole("reads_target", reads_target)
+    )
     if version is None:
-        return newest if told else None
+        return newest if reads_target else None
     return newest if version == newest.version else load_snapshot(store, version)

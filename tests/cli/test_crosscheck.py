@@ -67,7 +67,7 @@ def test_more_is_not_copied_than_is_allowed(fails, cli, table, fresh_path, monke
     rows = table.parent / "rows.parquet"
     assert cli("read", table, "--output", rows).status == 0
     assert cli("write", uri, rows).status == 0
-    assert "more than 1,000; allow more (--copy-limit), compare less" in fails(
+    assert "exceed the limit of 1,000: raise the limit (--copy-limit), compare less" in fails(
         "crosscheck", uri, "--copy-limit", "1000"
     )
     assert "--copy-limit" in fails("crosscheck", uri, "--copy-limit", "much")
@@ -87,7 +87,7 @@ def test_a_copy_is_the_table_up_to_a_version(fresh_path):
     DeltaTable(uri).optimize.compact()
     at = DeltaTable(uri, version=4)
     said = []
-    with copied(at, [4, 3, -1], told=said.append) as folder:
+    with copied(at, [4, 3, -1], progress=said.append) as folder:
         copy = DeltaTable(folder)
         assert copy.version() == 4
         assert sorted(copy.to_pyarrow_table()["id"].to_pylist()) == sorted(at.to_pyarrow_table()["id"].to_pylist())
@@ -102,21 +102,24 @@ def test_a_copy_is_the_table_up_to_a_version(fresh_path):
     ("text", "said"),
     [
         ("[[scenario]\n", "not readable as TOML"),
-        ("", "there is no [[scenario]] in it"),
-        ("[table]\n", "neither [[scenario]] nor [tables.NAME]: table"),
+        ("", "has no [[scenario]]"),
+        ("[table]\n", ": table is neither [[scenario]] nor [tables.NAME]"),
         (GOOD, "scenario s: no table 't' here or in tables.toml"),
         (TABLE + GOOD.replace('id = "s"\n', ""), "(without id): it has no id"),
-        (TABLE + GOOD + GOOD, "two scenarios have one id: s@Serializable"),
-        (TABLE + GOOD + 'levels = ["Snapshot"]\n', "no isolation level: Snapshot"),
-        (TABLE + GOOD + 'order = "begin T, commit T"\n', "is not one of these steps: begin T, commit T, begin W"),
+        (TABLE + GOOD + GOOD, "two scenarios have the id s@Serializable"),
+        (TABLE + GOOD + 'levels = ["Snapshot"]\n', "'Snapshot' is not an isolation level"),
+        (TABLE + GOOD + 'order = "begin T, commit T"\n', "does not consist of these steps: begin T, commit T, begin W"),
         (TABLE + GOOD + 'order = "commit T, begin T, begin W, commit W"\n', "T commits before it begins"),
-        (TABLE + GOOD.replace("remove f0", "remove f9"), "no file 'f9' is in the table, or added"),
-        (TABLE + GOOD.replace("remove f0", "drop f0"), "nothing that a transaction does: 'drop f0'"),
-        (TABLE + GOOD.replace("add w", "add w b=1"), "nothing that is said of a file: 'b=1'"),
+        (
+            TABLE + GOOD.replace("remove f0", "remove f9"),
+            "the file 'f9' is not in the table, and no transaction adds it",
+        ),
+        (TABLE + GOOD.replace("remove f0", "drop f0"), "'drop f0' is not an action of a transaction"),
+        (TABLE + GOOD.replace("add w", "add w b=1"), "'b=1' is not an attribute of a file"),
         (TABLE + GOOD.replace("add w", "add w a=1"), "scenario s: "),
-        (TABLE + GOOD.replace("does", "dose"), "T is no transaction"),
+        (TABLE + GOOD.replace("does", "dose"), "T is not a transaction"),
         (TABLE + GOOD.replace("T = {", 'T = { reads = ["z = 1"],'), "T reads: "),
-        (TABLE.replace("files", "fils") + GOOD, "table 't' says fils"),
+        (TABLE.replace("files", "fils") + GOOD, "table 't' has the unknown key fils"),
     ],
 )
 def test_a_file_that_is_no_scenario_is_told_with_its_name(fails, scenario, text, said):

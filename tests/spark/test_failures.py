@@ -122,11 +122,11 @@ def test_a_session_of_spark_connect_is_refused():
     [
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
-            "workers is 3.12, another one",
+            "workers is 3.12, which differs",
         ),
         (
             'java.io.IOException: Cannot run program "/none/python": error=2, No such file or directory\n\tat java',
-            "no /none/python, which",
+            "workers, /none/python, does not exist",
         ),
         (
             "\nError from python worker:\n  Traceback\n    File x\n  TypeError: unsupported operand\nPYTHONPATH was:\n",

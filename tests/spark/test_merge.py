@@ -378,6 +378,6 @@ def test_rows_of_the_source_that_are_lost_with_a_worker(tmp_path, shuffled, spar
     table_at(path)
     before, rows = files(tmp_path), held(path)
     merge = DeltaTable(path).merge(spark.createDataFrame(SOURCE), ON, executor=shuffled)
-    with pytest.raises(SparkUnavailableError, match="a worker is gone that held rows of the MERGE's source"):
+    with pytest.raises(SparkUnavailableError, match="a worker that held rows of the source of the MERGE is lost"):
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert (files(tmp_path), held(path)) == (before, rows)

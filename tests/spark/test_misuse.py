@@ -147,7 +147,7 @@ def sourcings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: u.source().load(str(u.folder / "nowhere")), NO_TABLE, "nowhere"
     yield lambda u: u.source(versionAsOf="x").load(u.uri), WRONG, "versionAsOf is a whole number"
     yield lambda u: u.source(versionAsOf=9).load(u.uri), VERSION, "no version 9"
-    yield lambda u: u.source(versionAsOf=0, timestampAsOf="2020-01-01").load(u.uri), WRONG, "two ways"
+    yield lambda u: u.source(versionAsOf=0, timestampAsOf="2020-01-01").load(u.uri), WRONG, "both name a version"
     yield lambda u: u.source(timestampAsOf="2020-01-01").load(u.uri), VERSION, "before the first version"
     yield lambda u: u.source(nope=1).load(u.uri).count(), WRONG, "option 'nope' does not exist"
     yield lambda u: u.source(filter="nope = 1").load(u.uri).count(), COLUMN, "nope"

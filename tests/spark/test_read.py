@@ -379,7 +379,7 @@ def test_one_clear_error(spark, tmp_path, deleted):
         read(spark, deleted, columns=["other"])
     with pytest.raises(PredicateError):
         read(spark, deleted, filter="row >")
-    with pytest.raises(InvalidArgumentError, match="filter is SQL"):
+    with pytest.raises(InvalidArgumentError, match="filter must be SQL"):
         read(spark, deleted, filter=["row > 1"])
     with pytest.raises(InvalidArgumentError, match="SparkSession"):
         read(None, deleted)

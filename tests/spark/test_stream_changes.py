@@ -208,7 +208,7 @@ def test_offsets_are_those_of_delta_spark(table: Path) -> None:
     from_one = changes(table, starting_version=1)
     assert len(paths(from_one.files(from_one.first(), done))) == 3
     for odd in ({"sourceVersion": 3, "index": -20}, {"reservoirVersion": "3"}, {"other": 1}):
-        with pytest.raises(errors.InvalidArgumentError, match="whose checkpoint"):
+        with pytest.raises(errors.InvalidArgumentError, match="the checkpoint belongs to another source"):
             stream.parse({**stored, **odd})
 
 
@@ -298,7 +298,7 @@ def test_another_table_in_its_place_is_an_error(table: Path) -> None:
         stream.latest(end, Allowance())
     with pytest.raises(errors.InvalidArgumentError, match="the stream reads the table with the id"):
         changes(table).parse(end.as_dict())
-    with pytest.raises(errors.InvalidArgumentError, match="whose checkpoint"):
+    with pytest.raises(errors.InvalidArgumentError, match="the checkpoint belongs to another source"):
         stream.parse({"version": 1})
 
 

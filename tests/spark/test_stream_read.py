@@ -205,7 +205,7 @@ def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_p
     for options, said in (
         ({"filter": "id > 1"}, "option 'filter' does not exist .*startingVersion"),
         ({"startingVersion": "soon"}, "startingVersion is a whole number"),
-        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a positive number"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger must be a positive number"),
         ({"maxBytesPerTrigger": "1x"}, "number of bytes"),
         ({"ignoreDeletes": "maybe"}, "true or false"),
     ):

@@ -242,7 +242,7 @@ def test_what_is_refused_says_why(session: Any, tmp_path: Path) -> None:
     refused("replacewhere.*checkpointLocation", replaceWhere="id = 1", complete=True)
     refused("txnversion", txnVersion="1")
     refused("readsTarget of a stream", readsTarget="3")
-    refused("overwriteSchema goes with the output mode complete", overwriteSchema="true")
+    refused("overwriteSchema requires the output mode complete", overwriteSchema="true")
     refused("memory", path="memory://here")
 
 
