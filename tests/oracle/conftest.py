@@ -1,4 +1,4 @@
-"""What the tests share that have delta-spark run many small statements."""
+"""Fixtures of the tests in which delta-spark runs many small statements."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ STATEMENTS = [
 
 
 def feed(spark: Any, path: Path, **options: Any) -> pa.Table:
-    """What delta-spark reads."""
+    """The rows that delta-spark reads."""
     return spark.read.format("delta").option("readChangeFeed", "true").options(**options).load(str(path)).toArrow()
 
 

@@ -47,7 +47,7 @@ def newest(path, kind):
 
 
 def newest_domain(path):
-    """What the newest version says of the clustering columns; it may have the mark of row ids as well."""
+    """The clustering columns by the newest version, which may have the domain of row tracking as well."""
     return [action for action in newest(path, "domainMetadata") if action["domain"] == "delta.clustering"]
 
 
@@ -130,7 +130,7 @@ def test_a_column_beyond_the_first_statistics(quick_spark, tmp_path):
 
 @pytest.mark.tier("all")
 def test_columns_are_replaced_and_restored(quick_spark, tmp_path):
-    """What is left of the columns when the table is replaced by an unclustered one, and when they come back."""
+    """The clustering columns after the table is replaced by an unclustered one, and after they are set again."""
     spark, path, other = quick_spark, tmp_path / "ours", tmp_path / "theirs"
     flat = rows(1, 2).select(["id", "name"])
     write_deltalake(path, flat, cluster_by="id")

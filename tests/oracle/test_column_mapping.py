@@ -92,7 +92,7 @@ def test_turns_at_a_mapped_table(quick_spark, tmp_path, mode, maker):
     table.update({"s.more": "50"}, predicate="`i d` = 5")
     table.delete("`i d` = 3")
     same(spark, path, 5, n1="n = 'text'", n2="s.more >= 50")
-    # What is dropped does not come back, whoever adds the name again.
+    # A dropped column does not return when either engine adds its name again.
     table.alter.drop_columns("d")
     table.alter.add_columns(pa.field("d", pa.int32()))
     merged = "MERGE INTO {t} t USING (SELECT 6L AS `i d`, 1 AS d UNION ALL SELECT 7L, 2) s ON t.`i d` = s.`i d` "

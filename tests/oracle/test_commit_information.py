@@ -1,4 +1,4 @@
-"""What refdelta says about its commits is understood by delta-spark: history, detail, checksums."""
+"""delta-spark understands the information in refdelta's commits: history, detail, checksums."""
 
 from __future__ import annotations
 

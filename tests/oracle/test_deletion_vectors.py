@@ -69,7 +69,7 @@ class SparkBitmaps:
         self.portable = getattr(formats, "MODULE$").Portable()
 
     def written(self, data: bytes) -> tuple[int, bytes]:
-        """How many rows delta-spark finds in a vector, and the bytes in which it would write these rows."""
+        """The number of rows that delta-spark finds in a vector, and its own encoding of these rows."""
         bitmap = self.classes.RoaringBitmapArray.readFrom(data)
         bitmap.removeRunCompression()
         bitmap.runOptimize()
@@ -77,7 +77,7 @@ class SparkBitmaps:
 
 
 def afresh(bitmap: BitMap64) -> BitMap64:
-    """The same rows in a bitmap that was never told that some are in sequence.
+    """The same rows in a bitmap without run containers.
 
     Which parts of a bitmap are written as runs is a question of size. In a part that came as runs, the library here
     goes on with them where an array would be as long, or two bytes shorter. The rows are the same.
@@ -153,7 +153,7 @@ def spark_rows(spark: Any, path: Path) -> pa.Table:
 
 
 def assert_same_numbers(got: pa.Table, want: pa.Table) -> None:
-    """Whether two tables of ``f`` and ``n`` have the same rows, each of them once."""
+    """True if two tables of ``f`` and ``n`` have the same rows, each of them once."""
     keys = [np.sort(np.asarray(table["f"]) * ROWS + np.asarray(table["n"])) for table in (got, want)]
     np.testing.assert_array_equal(*keys)
     assert len(np.unique(keys[0])) == len(keys[0])

@@ -44,7 +44,7 @@ def struct_of(path):
 
 
 def shape_of(path):
-    """What every live file has in its Parquet schema: names and ids of columns, elements, keys and values."""
+    """The Parquet schema of every live file: names and ids of columns, elements, keys and values."""
 
     def ids(field):
         yield field.name, int(field.metadata[b"PARQUET:field_id"])

@@ -1,4 +1,4 @@
-"""What delta-spark reads from tables whose writers were killed, on local disk and on S3."""
+"""Reads by delta-spark of tables whose writers were killed, on local disk and on S3."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def grid(side, shift=0):
 
 
 def optimized(spark, path, rest=""):
-    """How many files delta-spark's OPTIMIZE has removed."""
+    """The number of files that delta-spark's OPTIMIZE has removed."""
     (row,) = spark.sql(f"OPTIMIZE {oracle.identifier(path)} {rest}").collect()
     return row.metrics.numFilesRemoved
 
@@ -159,7 +159,7 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
 
 
 def test_either_engine_changes_the_clustering_columns(quick_spark, tmp_path):
-    """What was clustered by the first ones waits for FULL."""
+    """Files clustered by the first columns are rewritten by FULL only."""
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, grid(5), cluster_by=["x", "s.`y.z`"])
     table = DeltaTable(path)

@@ -32,7 +32,7 @@ KNOWN = {"cdf-5", "cluster-2"}
 
 @dataclass(frozen=True)
 class Questions:
-    """What both engines are asked of one version: its rows, and which of them each predicate selects."""
+    """The questions to both engines about one version: its rows, and the rows that each predicate selects."""
 
     version: int
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Questions:
     selections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def ask(self, spark: Any, path: Path) -> pa.Table:
-        """The rows by delta-spark; behind its columns, the ids of rows and whether each predicate holds.
+        """The rows by delta-spark; after its columns, the ids of rows and the value of each predicate.
 
         It computes the predicates of every row, so that nothing is skipped by statistics.
         """
@@ -50,7 +50,7 @@ class Questions:
         return spark_tables.sql(spark, path, statement).toArrow()
 
     def differences(self, path: Path, theirs: pa.Table) -> list[str]:
-        """What is read here otherwise."""
+        """The differences of the rows as refdelta reads them."""
         table, said = DeltaTable(path, version=self.version), []
         ids = list(IDS) if self.tracked else []
 

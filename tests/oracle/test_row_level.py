@@ -194,7 +194,7 @@ SAME_ROWS = {
 
 @pytest.mark.parametrize("name", SAME_ROWS)
 def test_of_two_that_want_the_same_rows_the_first_has_them(fresh_path, name):
-    """Not all is resolved: shows that the schedules above are told apart from these."""
+    """Not every schedule is resolved: the tests above distinguish theirs from these."""
     path = fresh_path()
     judge = made(path)
     first, second = SAME_ROWS[name]

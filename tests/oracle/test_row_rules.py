@@ -1,4 +1,4 @@
-"""What a table asks of its rows, between refdelta and delta-spark: what one declares the other holds."""
+"""Rules of tables for their rows, between refdelta and delta-spark: each enforces the rules that the other declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement leaves in the log: the same as delta-spark's, or a row of the register says what differs.
+"""The log entries of statements: the same as delta-spark's, or a row of the register has the difference.
 
 The rows are in ``spec_notes/divergences.md``, section "Statements", and are held to what happens both ways.
 """
@@ -139,7 +139,7 @@ SQL_TEXTS = {"predicate", "matchedPredicates", "notMatchedPredicates", "notMatch
 
 
 def left_behind(path: Path, error: bool, before: int) -> dict[str, str]:
-    """What stands in the log: the operation, its parameters but for SQL, counts, the application's version."""
+    """The log entry: the operation, its parameters except SQL, counts, the version of the application."""
     if error:
         return {"ends with": "an error"}
     commit = DeltaTable(path).history(1)[0]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 NOW = {"retention_hours": 0, "enforce_retention_duration": False}
 SETTINGS = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # As many tasks list the folders, 10,000 of them unless told otherwise.
+    # The number of tasks that list the folders, 10,000 by default.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
 

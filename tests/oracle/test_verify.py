@@ -57,7 +57,7 @@ def test_what_delta_spark_writes_is_sound(with_checksums, tmp_path, name):
 
 
 COPY = "INSERT INTO {t} SELECT id + 100, day, name, s, a FROM {t}"
-# The properties of a table, what more stands in its CREATE TABLE, and what happens to it behind its first rows.
+# The properties of a table, the rest of its CREATE TABLE, and the statements after its first rows.
 FEATURES = {
     "tracked": (
         {"enableRowTracking": "true", "enableDeletionVectors": "true", "enableInCommitTimestamps": "true"},

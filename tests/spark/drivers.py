@@ -56,7 +56,7 @@ class Driver:
         self.kill()
 
     def ended(self) -> bool:
-        """Whether it came to its end by itself, and not with an error."""
+        """True if it ended by itself and without an error."""
         return self._process.wait(timeout=300) == 0
 
     def said(self) -> str:

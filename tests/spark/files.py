@@ -1,4 +1,4 @@
-"""What is in a table: its rows, and its files on the disk and in the log."""
+"""The content of a table: its rows, and its files on the disk and in the log."""
 
 from __future__ import annotations
 

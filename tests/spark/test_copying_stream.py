@@ -27,7 +27,7 @@ def append(uri: Path, number: int) -> None:
 
 
 def steps(folder: Path) -> int:
-    """How far the stream is: more at each thing that it does."""
+    """The progress of the stream: a number that grows with each of its steps."""
     places = ("to", "to/half=0", "to/half=1", "to/_delta_log", "checkpoint/offsets", "checkpoint/commits")
     return sum(len(list((folder / place).glob("*"))) for place in places)
 

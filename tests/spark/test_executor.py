@@ -74,7 +74,7 @@ def parquet_files(path):
 
 
 def same_elsewhere(path):
-    """What a version holds is in as many files as its adds name, and no statistics are missing."""
+    """A version has the number of files that its adds name, and all of them have statistics."""
     adds = DeltaTable(path).get_add_actions()
     assert None not in adds.column("num_records").to_pylist()
 

@@ -22,7 +22,7 @@ BATCHES, ROWS, KILLS = 6, 50, 2
 
 
 def things(folder: Path) -> int:
-    """How much there is of the stream: more at each of its steps."""
+    """The progress of the stream: a number that grows with each of its steps."""
     places = ("t", "t/_delta_log", "checkpoint/offsets", "checkpoint/commits")
     return sum(len(list((folder / place).glob("*"))) for place in places)
 

@@ -1,4 +1,4 @@
-"""What new users do wrong with refdelta on Spark, and what they meet: one error that says what is wrong."""
+"""Mistakes of new users of refdelta on Spark: each raises one error that names the mistake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRONG, COLUMN, SCHEMA, TYPE, PREDICATE, VERSION, STORE, NO_TABLE, EXISTS = (
 
 @pytest.fixture(scope="module")
 def user(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """What a new user has: a session, a DataFrame of three rows, a table with them, and two folders that are none."""
+    """The setting of a new user: a session, a DataFrame of three rows, a table with them, and two other folders."""
     from pyspark.sql import functions
 
     register(spark)

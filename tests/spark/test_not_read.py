@@ -1,4 +1,4 @@
-"""What delta-spark reads and refdelta does not: each is an error, and spec_notes/divergences.md lists them all."""
+"""Reads that delta-spark supports and refdelta does not: each is an error, and spec_notes/divergences.md lists all."""
 
 from __future__ import annotations
 

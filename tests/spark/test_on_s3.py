@@ -56,7 +56,7 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
 
 
 def secrets(place: Place) -> set[str]:
-    """What may be shown nowhere: keys, and strings that hold them."""
+    """The secrets that must not be shown: keys, and strings that contain them."""
     text = place.options.get("connection_string")
     return {place.options["secret"]} if text is None else {re.search("AccountKey=([^;]*)", text)[1]}  # type: ignore[index]
 
@@ -130,7 +130,7 @@ def test_the_data_source_and_views(session: Any, place: Place) -> None:
 
 
 def executed(session: Any) -> list[Any]:
-    """What Spark remembers of the last queries."""
+    """The plans of the last queries that Spark keeps."""
     listed = session._jsparkSession.sharedState().statusStore().executionsList()
     return [listed.apply(number) for number in range(listed.size())]
 

@@ -1,5 +1,5 @@
-"""Tasks that Spark runs again when their worker was killed behind the writing of its files: nothing is doubled, nothing
-is named that is not there, and what the attempts have left that do not count is removed.
+"""Tasks that Spark runs again because their worker was killed after it wrote its files: no row is doubled, no commit
+names a missing file, and the files of attempts that do not count are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory, spark):
-    """What became of each statement of the program; there is none where ``spark`` skips."""
+    """The result of each statement of the program; none where ``spark`` skips."""
     folder = tmp_path_factory.mktemp("twice")
     command = [sys.executable, "-m", "spark.running_twice", str(folder)]
     with (folder / "output").open("wb") as output:

@@ -1,4 +1,4 @@
-"""What a stream of a table consists of, worked out from the log alone: no Spark in here."""
+"""The files of a stream of a table, computed from the log alone: no Spark in here."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_only_moves_rows_passes_by(table: Path) -> None:
     DeltaTable(table).optimize.compact()
     append(table, 4)
     assert [files for _, files in batches(stream, start)] == [added(table, 5)]
-    # From an empty one the offset still moves on: the log may be cleaned up behind it.
+    # The offset advances over an empty commit, too: the log before it may be cleaned up.
     write_deltalake(table, pa.table({"id": pa.array([], pa.int64())}), mode="append")
     assert [(end.version, files) for end, files in batches(changes(table), stream.first().after(5))] == [(7, [])]
 
@@ -153,7 +153,7 @@ def test_a_commit_that_removes_whole_files_stops_the_stream(table: Path) -> None
     assert caught.value.version == 4
     for options in ({"ignore_deletes": True}, {"skip_change_commits": True}):
         assert [files for _, files in batches(changes(table, 3, **options), start)] == [added(table, 5)]
-    # A stream that begins behind it has nothing to do with it.
+    # A stream that begins after it does not read it.
     assert len(batches(changes(table))[0][1]) == 4
 
 

@@ -227,7 +227,7 @@ def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Pa
         run(ours, tmp_path / "ours", found)
     assert ids(found) == [[4, 5, 6, 7]]
     assert ids(run(load(session, table), tmp_path / "ours")) == [[8]]
-    # It looks at the commit behind a batch before that is read, and fails: what comes before it never arrives.
+    # It checks the commit after a batch before the batch is read, and fails: the batch never arrives.
     append(table, 9)
     DeltaTable(table).delete("id = 3")
     for form, error, name in (

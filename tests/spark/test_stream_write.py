@@ -86,7 +86,7 @@ class Stream:
         return sorted(map(int, done))
 
     def forget(self, batch: int) -> None:
-        """Make Spark not know that a batch was done, as where it was killed behind the table's commit."""
+        """Make Spark forget that a batch was done, as if it was killed after the commit of the table."""
         for name in (str(batch), f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink(missing_ok=True)
 
@@ -149,10 +149,10 @@ def test_two_queries_with_one_checkpoint_write_no_batch_twice(stream: Stream, tm
         stream.run(beside_a_rival)
     assert caught.value.conflict is not None
     assert data_files(stream.uri) == committed(stream.uri)
-    # The batch is theirs; the query goes on behind it.
+    # The batch is theirs; the query continues after it.
     stream.add((3, "c")).run()
     assert stream.rows == [(1, "a"), (11, "theirs"), (3, "c")]
-    # One that begins with a copy of the checkpoint and is behind writes nothing that is there.
+    # A query that begins with an older copy of the checkpoint writes no batch that the table has.
     copy = tmp_path / "copy"
     shutil.copytree(stream.checkpoint, copy)
     for name in ("1", "2", ".1.crc", ".2.crc"):
@@ -281,7 +281,7 @@ def test_a_change_of_the_table_under_a_batch_is_the_conflict_that_it_is(stream: 
 
 
 def writer(stream: Stream, *, overwrite: bool = False, **options: str) -> StreamWriter:
-    """What Spark makes for each batch, and again for its commit."""
+    """The writer that Spark creates for each batch, and again for its commit."""
     schema = stream.session.createDataFrame([(1, "a")], SCHEMA).schema
     source = RefdeltaSource(CaseInsensitiveDict({"path": str(stream.uri), **options}))
     found = source.streamWriter(schema, overwrite)

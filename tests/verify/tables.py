@@ -1,4 +1,4 @@
-"""Sound tables by hand, and what a verification says of them."""
+"""Handmade sound tables, and the findings of a verification of them."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_version_that_is_missing():
     assert found(made) == [("log-2", 1, None)]
     made.checkpoint(2, [PROTOCOL, metadata(SCHEMA), add("a")])
     made.commit(add("b"), remove("b", extendedFileMetadata=True))
-    # A checkpoint behind the gap lets it go on.
+    # After the gap it continues from a checkpoint.
     assert {clause for clause, *_ in found(made)} == {"log-2", "action-9", "action-14"}
 
 
@@ -228,7 +228,7 @@ class TestTimestamps:
 
 
 def test_timestamps_begin_behind_the_file_of_the_version_before(tmp_path):
-    """Unless that file was copied since: then nobody knows when it came."""
+    """Unless the file was copied since: then its time is unknown."""
     path = tmp_path / "t"
     write_deltalake(path, pa.table({"id": [1]}))
     DeltaTable(path).alter.set_table_properties({"delta.enableInCommitTimestamps": "true"})

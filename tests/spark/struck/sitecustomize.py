@@ -1,4 +1,4 @@
-"""What Python runs at the start of Spark's workers in the tests of tasks that run more than once.
+"""Code that Python runs at the start of Spark's workers in the tests of tasks that run more than once.
 
 Where ``$REFDELTA_STRUCK/armed`` is, the first worker that has written data files is killed. These are noted in
 ``$REFDELTA_STRUCK/left``.
