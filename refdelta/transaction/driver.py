@@ -143,7 +143,7 @@ def commit(
     except StopIteration as done:
         outcome: CommitOutcome = done.value
         remove_vectors(store, shell.vectors, keep=outcome.vectors)
-        return dataclasses.replace(outcome, log=committer.log_behind(prepared.read_version, outcome.version))
+        return dataclasses.replace(outcome, log=committer.log_after(prepared.read_version, outcome.version))
     except CERTAIN_FAILURES:
         remove_vectors(store, shell.vectors)
         raise

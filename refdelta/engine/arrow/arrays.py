@@ -1,4 +1,4 @@
-"""Small things that Arrow leaves to its callers."""
+"""Functions of arrays and batches that Arrow lacks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from refdelta.engine.arrow import variant
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Arrow picks rows of a batch by their numbers, whatever it is given; where so many stay, by a mask column by column is
-# two to five times faster, and otherwise slower.
+# Arrow filters a batch by row numbers, also with a mask. If more than this share of the rows is kept, a mask for each
+# column is two to five times faster; otherwise it is slower.
 _MOST = 0.8
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as one array, copied only where it is in several pieces.
+    """A column as one array, copied only if it has several chunks.
 
-    A column without any piece is an empty array; older versions of pyarrow leave that one chunked.
+    A column without chunks becomes an empty array, also with older versions of pyarrow, whose own function does not.
     """
     if not isinstance(column, pa.ChunkedArray):
         return column
@@ -32,10 +32,10 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values, or None, as an array: ``pa.array``, but for ASCII texts, numbers and truths without pandas.
+    """Values, or None, as an array: same as ``pa.array``, but ASCII texts, numbers and booleans do not load pandas.
 
-    Arrow imports pandas, where it is installed, as soon as it converts the first value: that takes longer than reading
-    a table's log, and as much memory as a list of 100,000 files.
+    Arrow imports pandas, if it is installed, when it converts the first value: that takes longer than reading a table's
+    log, and as much memory as a list of 100,000 files.
     """
     convert = _CONVERT.get(kind)
     if convert is None:
@@ -45,7 +45,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         buffers = convert(values)
         known = None
-    except TypeError:  # most often no value is missing, and so that is not asked first
+    except TypeError:  # a value is None, which is rare
         known = _bits([value is not None for value in values])
         buffers = convert([_FILL[kind] if value is None else value for value in values])
     if buffers is None:
@@ -54,7 +54,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def nested_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """As :func:`array_of`, for values of any depth: dicts for structs, sequences for lists, pairs in them for maps."""
+    """Same as :func:`array_of`, for nested types: dicts for structs, sequences for lists, lists of pairs for maps."""
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         dicts = [value or {} for value in values]
@@ -116,14 +116,12 @@ _FILL = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): False}
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """A table without rows, as ``schema.empty_table()`` makes it, for the reason of :func:`array_of`; and
-    with variants, for which that has no way.
-    """
+    """A table without rows, as ``schema.empty_table()``, but without loading pandas, and also with variants."""
     return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of these columns, each cast where the schema has another type for it."""
+    """A batch of columns, cast to the types of the schema."""
     arrays = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(columns, schema, strict=True)
@@ -132,8 +130,8 @@ def as_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def with_names(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values as a type that differs in the names of nested fields alone, and in variants being what files
-    hold; nothing is copied.
+    """The same values as a type with other names of nested fields, and with variants in their stored form. Nothing is
+    copied.
     """
     if isinstance(array, pa.ExtensionArray):
         return variant.stored(array)
@@ -152,7 +150,7 @@ def with_names(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def take_rows(batch: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
-    """Some rows of a batch, by their numbers, which ascend."""
+    """Some rows of a batch, by ascending row numbers."""
     if not batch.num_columns or len(numbers) <= _MOST * batch.num_rows:
         return batch.take(numbers)
     mask = np.zeros(batch.num_rows, dtype=bool)
@@ -168,26 +166,25 @@ def filter_rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
 
 
 def check_values(batch: pa.RecordBatch) -> None:
-    """Look whether a batch that came from a file is what Arrow takes it for: its texts UTF-8, above all, at which
-    Parquet's reader does not look.
+    """Check that a batch from a file is valid, such as that its texts are UTF-8, which Parquet's reader does not check.
 
     Raises:
-        pyarrow.ArrowInvalid: it is not.
+        pyarrow.ArrowInvalid: it is not valid.
     """
     check_texts(batch)
     check_decimals(batch)
 
 
 def check_texts(batch: pa.RecordBatch) -> None:
-    """As :func:`check_values`, but for columns of decimals."""
+    """Same as :func:`check_values`, for all columns but decimals."""
     for column in batch.columns:
-        # Text by text, the check takes a tenth of the time of reading; of most tables, text is ASCII.
+        # Arrow's check takes a tenth of the time of reading; most texts are ASCII, for which there is a faster one.
         if not pa.types.is_decimal(column.type) and not _is_ascii(column):
             column.validate(full=True)
 
 
 def check_decimals(batch: pa.RecordBatch) -> None:
-    """As :func:`check_values`, of columns of decimals: whether one has too many digits. They can be compared so too."""
+    """Same as :func:`check_values`, for columns of decimals, some of which may have too many digits."""
     for column in batch.columns:
         if pa.types.is_decimal(column.type):
             column.validate(full=True)
@@ -208,7 +205,7 @@ def _is_ascii(column: pa.Array) -> bool:
 
 
 def text_of(column: pa.StringArray) -> bytes:
-    """The values of a valid column, one after another."""
+    """The concatenated values of a valid column."""
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return b""
@@ -225,5 +222,5 @@ def floor_divide(array: Any, divisor: int) -> Any:
 
 
 def modulo(array: Any, divisor: int) -> Any:
-    """What is left of :func:`floor_divide`; never negative."""
+    """The remainder of :func:`floor_divide`; never negative."""
     return pc.subtract(array, pc.multiply(floor_divide(array, divisor), divisor))

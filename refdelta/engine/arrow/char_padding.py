@@ -1,4 +1,6 @@
-"""Strings of char(n) columns as they are read: padded, at every depth; see :mod:`refdelta.core.table.char_varchar`."""
+"""Padding of strings of char(n) columns when they are read, at every depth; see
+:mod:`refdelta.core.table.char_varchar`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def padder(column: StructField) -> Callable[[pa.Array], pa.Array] | None:
-    """What pads a column of a table as it comes from a file; None where nothing is to be padded."""
+    """A function that pads a column of a file; None if it has no char(n)."""
     lengths = padding_of(column)
     return None if lengths is None else lambda array: _padded(array, lengths)
 

@@ -1,7 +1,5 @@
-"""Delta types and Arrow types: every Delta type has one Arrow type, and some Arrow types that Delta lacks map to one
-without loss.
-
-What cannot be mapped without loss is refused by name. Nothing is changed silently.
+"""Delta types and Arrow types. Every Delta type has one Arrow type; some further Arrow types map to a Delta type
+without loss. Other Arrow types are refused by name, and never changed silently.
 """
 
 from __future__ import annotations
@@ -98,7 +96,7 @@ def to_arrow(schema: StructType) -> pa.Schema:
     """The Arrow schema of a table, its columns in order, by their logical names.
 
     Raises:
-        UnsupportedTypeError: a column has a type that the engine does not have.
+        UnsupportedTypeError: the engine lacks the type of a column.
     """
     return pa.schema([arrow_field(item) for item in schema])
 
@@ -108,7 +106,7 @@ def from_arrow(schema: pa.Schema) -> StructType:
 
     Unsigned integers become the next wider signed ones (``uint64`` becomes ``decimal(20,0)``), dictionaries their
     values, ``large_*``, views and fixed-size types the plain ones, seconds and milliseconds become microseconds.
-    Nanoseconds become microseconds too: a value that would lose digits is refused when it is met.
+    Nanoseconds become microseconds too: a value that would lose digits is refused when it is written.
 
     Raises:
         UnsupportedTypeError: a column has a type that cannot be mapped without loss; the column's path is named.

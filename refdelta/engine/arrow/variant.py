@@ -1,8 +1,8 @@
-"""Columns of type variant: Arrow's canonical type for them, and what files hold made into it.
+"""Columns of type variant: Arrow's canonical type, and the conversion of stored variants to it.
 
-In Arrow, a variant is ``arrow.parquet.variant``, two columns of bytes. A file may have *shredded* it: parts of the
-values stand in columns of their own, ``typed_value`` (Parquet's "Variant Shredding"). They are put together here column
-by column: every part of a value is bytes, so a value is texts joined.
+In Arrow, a variant is ``arrow.parquet.variant``, two columns of bytes. A file may *shred* variants: parts of the values
+are stored in separate columns, ``typed_value`` (Parquet's "Variant Shredding"). They are reassembled here with
+operations on columns: an encoded value is the concatenation of the bytes of its parts.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STORED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
-"""What a variant is in files that are written here, and beneath Arrow's type."""
+"""The storage of a variant in Arrow, and in the files that this engine writes."""
 
 
 class VariantScalar(pa.ExtensionScalar):  # type: ignore[misc]
     """One variant."""
 
     def as_py(self, **_: Any) -> Any:
-        """As Python's values: dicts, lists, and those that columns of Arrow have. A variant null is None, as no variant
-        is; ``is_valid`` tells them apart.
+        """The value in Python: dicts, lists, and the Python values of Arrow's columns. A variant null and a missing
+        variant are both None; ``is_valid`` is false for the latter only.
 
         Raises:
-            ValueError: it is not a variant, or has a time that Python's types cannot hold.
+            ValueError: the bytes are no variant, or hold a time beyond the range of Python's types.
         """
         if not self.is_valid:
             return None
@@ -47,7 +47,7 @@ class VariantScalar(pa.ExtensionScalar):  # type: ignore[misc]
 
 
 class VariantType(pa.ExtensionType):  # type: ignore[misc]
-    """``arrow.parquet.variant``, Arrow's canonical type for variants, which pyarrow does not have itself.
+    """``arrow.parquet.variant``, Arrow's canonical type for variants, which pyarrow lacks.
 
     Columns of the engine are never shredded; those that pyarrow reads from files of other engines may be.
     """
@@ -72,20 +72,20 @@ class VariantType(pa.ExtensionType):  # type: ignore[misc]
 VARIANT = VariantType()
 """The type of a variant that is not shredded."""
 
-with contextlib.suppress(pa.ArrowKeyError):  # somebody else has: values then come out as theirs
+with contextlib.suppress(pa.ArrowKeyError):  # another library has registered the type
     pa.register_extension_type(VARIANT)
 
 
 def variants(values: Iterable[Any]) -> pa.ExtensionArray:
-    """A column of variants from Python's values: dicts, lists, and those that columns of Arrow have.
+    """A column of variants from Python values: dicts, lists, and the Python values of Arrow's columns.
 
     Args:
-        values: one for each row. None is the absence of a variant.
+        values: one for each row. None is a missing variant.
 
     Raises:
-        UnsupportedTypeError: a value that no variant can hold, or a name of a field that is no text.
-        InvalidArgumentError: a number, a decimal or a time beyond what variants hold, or values too deeply nested; no
-            list of values.
+        UnsupportedTypeError: a variant cannot hold a value of that type, or the name of a field is not a text.
+        InvalidArgumentError: a number, a decimal or a time is beyond the range of variants, values are nested too
+            deeply, or ``values`` is no list.
 
     Example:
         >>> pa.table({"id": [1, 2], "v": variants([{"a": [1, 2.5]}, "text"])})
@@ -106,8 +106,8 @@ def _encoded(value: Any) -> tuple[bytes, bytes]:
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether a type is Arrow's canonical one for variants, shredded or not, whoever made it; or PySpark's, which is a
-    struct whose field ``metadata`` is marked.
+    """Whether a type is Arrow's canonical type for variants, of any library, shredded or not; or that of PySpark, a
+    struct with a mark on its field ``metadata``.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return bool(kind.extension_name == VARIANT.extension_name)
@@ -117,10 +117,10 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def plain(array: pa.Array) -> pa.ExtensionArray:
-    """Variants of any type of :func:`is_variant` as ones of :data:`VARIANT`.
+    """Variants of any type for which :func:`is_variant` is true, as :data:`VARIANT`.
 
     Raises:
-        ValueError: they are not put together as Parquet's specification has it.
+        ValueError: they do not follow Parquet's specification.
     """
     if array.type == VARIANT:
         return array
@@ -129,7 +129,7 @@ def plain(array: pa.Array) -> pa.ExtensionArray:
 
 
 def stored(array: pa.ExtensionArray) -> pa.StructArray:
-    """Variants as :data:`STORED`, for Parquet's writer: where none is, its parts are empty and not null."""
+    """Variants as :data:`STORED`, for Parquet's writer: the parts of a missing variant are empty and not null."""
     parts = [array.storage.field(name) for name in STORED.names]
     parts = [part.fill_null(b"") if part.null_count else part for part in parts]
     mask = array.is_null() if array.null_count else None
@@ -137,7 +137,7 @@ def stored(array: pa.ExtensionArray) -> pa.StructArray:
 
 
 def from_file(source: pa.DataType, path: str) -> Callable[[pa.Array], pa.Array]:
-    """What turns a file's column into one of :data:`VARIANT`.
+    """A function that converts a file's column to :data:`VARIANT`.
 
     Args:
         source: the type of the column, as Arrow reads it from the file.
@@ -153,7 +153,7 @@ def from_file(source: pa.DataType, path: str) -> Callable[[pa.Array], pa.Array]:
 
 
 def unshredded(array: pa.StructArray) -> pa.StructArray:
-    """Variants as files hold them, shredded or not, as ``struct<metadata, value>``.
+    """Variants as stored in files, shredded or not, as ``struct<metadata, value>``.
 
     Raises:
         ValueError: they are not put together as Parquet's specification has it.
@@ -164,13 +164,13 @@ def unshredded(array: pa.StructArray) -> pa.StructArray:
     if pc.any(pc.and_not(metadata.is_null(), missing)).as_py():
         raise ValueError("a variant has no metadata")
     value = _values(array, _Names(metadata))
-    # Where a value is missing that must not be, it is the null of variants.
+    # A missing value where one is required is a variant null.
     filled = [metadata.fill_null(b"\x01\x00\x00"), value.fill_null(form.NULL_VALUE)]
     return pa.StructArray.from_arrays(filled, fields=list(STORED), mask=missing)
 
 
 class _Names:
-    """The names that objects' fields have in each row, by the row's metadata."""
+    """The field names of each row, by the row's metadata."""
 
     def __init__(self, metadata: pa.Array, distinct: Sequence[bytes] = (), codes: NDArray[np.int64] | None = None):
         if codes is None:
@@ -180,11 +180,11 @@ class _Names:
         self.distinct, self.codes = distinct, codes
 
     def repeated(self, times: NDArray[np.int64]) -> _Names:
-        """For rows of which each stands as often as it says."""
+        """The names for repeated rows, given how often each row occurs."""
         return _Names(None, self.distinct, np.repeat(self.codes, times))
 
     def numbers(self, name: str) -> NDArray[np.int64]:
-        """The number of a name in each row; -1 where the row does not have it."""
+        """The index of a name in each row; -1 if the row lacks it."""
         if not self.distinct:
             return np.full(len(self.codes), -1)
         known = []
@@ -236,12 +236,12 @@ def _objects(typed: pa.StructArray, value: pa.BinaryArray | None, names: _Names)
 
 
 def _completed(made: pa.BinaryArray, value: pa.BinaryArray, names: _Names) -> pa.BinaryArray:
-    """Objects with the fields that have no columns of their own. What is no object is in ``value`` alone."""
+    """Objects, with the fields that have no columns. A value that is not an object is in ``value`` alone."""
     both = np.flatnonzero(pc.and_(made.is_valid(), value.is_valid()).to_numpy(zero_copy_only=False))
     found = pc.coalesce(made, value)
     if not len(both):
         return found
-    # These are few where the writer chose the columns well, and each may have other names: one by one.
+    # Such fields are few if the writer chose the columns well, and their names differ: one row at a time.
     merged = []
     for row in both.tolist():
         metadata = names.distinct[names.codes[row]]
@@ -254,7 +254,7 @@ def _completed(made: pa.BinaryArray, value: pa.BinaryArray, names: _Names) -> pa
 
 def _arrays(typed: pa.Array, names: _Names) -> pa.BinaryArray:
     sizes = pc.list_value_length(typed).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    # An element is never missing; where it seems to be, it is null.
+    # A missing element is null.
     elements = _values(typed.flatten(), names.repeated(sizes)).fill_null(form.NULL_VALUE)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     total = np.concatenate([[0], np.cumsum(_lengths(elements))])
@@ -330,7 +330,7 @@ def _decimals(array: pa.Array) -> pa.BinaryArray:
         (form.DECIMAL4, 4) if precision <= 9 else (form.DECIMAL8, 8) if precision <= 18 else (form.DECIMAL16, 16)
     )
     wide = array.cast(pa.decimal128(38, scale))
-    # Sixteen bytes each, little-endian: the first ones are the narrower number.
+    # Sixteen bytes each, little-endian: a narrower number has the first bytes.
     data = np.frombuffer(wide.buffers()[1], dtype=np.uint8)[16 * wide.offset :][: 16 * len(wide)].reshape(-1, 16)
     return _fixed(data[:, :width], bytes([form.header(which), scale]), array.is_valid())
 
@@ -349,7 +349,7 @@ def _sized(array: pa.BinaryArray, which: int) -> pa.BinaryArray:
 
 
 def _joined(pieces: Sequence[Any], valid: pa.BooleanArray) -> pa.BinaryArray:
-    """Row by row, the pieces that are not null; null where the row is not valid."""
+    """The concatenation of the pieces of each row that are not null; null if the row is not valid."""
     joined = pc.binary_join_element_wise(*pieces, b"", null_handling="skip")
     return pc.if_else(valid, joined, pa.scalar(None, pa.binary()))
 
@@ -357,7 +357,7 @@ def _joined(pieces: Sequence[Any], valid: pa.BooleanArray) -> pa.BinaryArray:
 def _numbers(
     numbers: NDArray[Any], width: int, *, prefix: bytes = b"", valid: NDArray[np.bool_] | None = None
 ) -> pa.BinaryArray:
-    """Each number in so many bytes."""
+    """Each number in a given number of bytes."""
     data = _bytes_of(np.maximum(numbers, 0), width).reshape(-1, width)
     return _fixed(data, prefix, None if valid is None else pa.array(valid))
 
@@ -371,7 +371,7 @@ def _rows_of(numbers: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _fixed(data: NDArray[np.uint8], prefix: bytes, valid: pa.BooleanArray | None) -> pa.BinaryArray:
-    """Rows of bytes, all of one length, behind a prefix."""
+    """Rows of bytes of the same length, after a prefix."""
     rows, width = len(data), data.shape[1] + len(prefix)
     whole = np.empty((rows, width), dtype=np.uint8)
     whole[:, : len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)

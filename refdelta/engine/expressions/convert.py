@@ -1,7 +1,7 @@
 """Casts of columns: the twin of :func:`refdelta.core.expressions.casting.convert_value`, which is the definition.
 
-What Arrow does as the definition does is left to Arrow. The rest goes through the definition once for each distinct
-value.
+Arrow is used where its casts are the same as those of the definition. Other values are cast by the definition, once for
+each distinct value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from refdelta.engine.expressions import arithmetic
 from refdelta.engine.expressions.partition import from_internal, to_internal
 
 _CLOCKS = (TIMESTAMP, TIMESTAMP_NTZ)
-# Texts that Arrow reads as the definition does; the casts may still find no such date.
+# Texts that Arrow reads in the same way as the definition; a date may still be invalid.
 _PLAIN: dict[DataType, str] = {
     BYTE: r"^-?\d{1,2}$",
     SHORT: r"^-?\d{1,4}$",
@@ -55,7 +55,7 @@ def convert(array: pa.Array, source: DataType, target: DataType, *, lenient: boo
     """CAST, or TRY_CAST where ``lenient``.
 
     Raises:
-        ExpressionError: a value is none of the target type; the first such is shown.
+        ExpressionError: a value has no equivalent of the target type; the message shows the first.
     """
     found = _vectorised(array, source, target)
     if found is None:
@@ -77,7 +77,7 @@ def _by_value(array: pa.Array, source: DataType, target: DataType, *, lenient: b
 
 
 def _vectorised(array: pa.Array, source: DataType, target: DataType) -> tuple[pa.Array, pa.Array | None] | None:
-    """The outcome and where it is bad; None where Arrow has no way."""
+    """The result, and a mask of the values that cannot be cast; None if Arrow has no equivalent cast."""
     if source == STRING:
         return _of_string(array, target)
     if target == STRING:
@@ -122,7 +122,7 @@ def _narrow(array: pa.Array, source: DataType, target: DataType) -> tuple[pa.Arr
 def _to_integer(array: pa.Array, target: DataType) -> tuple[pa.Array, pa.Array]:
     whole = pc.trunc(array.cast(pa.float64()))
     low, high = _limits(target)
-    top = float(high)  # for a long that is 2^63, which becomes the largest one
+    top = float(high)  # for a long this is 2^63, which becomes the largest long
     bad = pc.or_(_outside(whole, float(low), top), pc.is_nan(whole))
     kind = arrow_type(target)
     most = pc.and_(pc.equal(whole, top), target == LONG)
@@ -132,7 +132,7 @@ def _to_integer(array: pa.Array, target: DataType) -> tuple[pa.Array, pa.Array]:
 
 def _of_decimal(array: pa.Array, target: DataType) -> tuple[pa.Array, pa.Array | None]:
     if target in FRACTIONAL:
-        # Its text is the number, which is then rounded once.
+        # Through its text, so that it is rounded only once.
         return array.cast(pa.string()).cast(arrow_type(DOUBLE)).cast(arrow_type(target), safe=False), None
     whole = pc.round(arithmetic.wide(array), 0, "towards_zero").cast(pa.decimal256(76, 0))
     low, high = (pa.scalar(limit).cast(pa.decimal256(76, 0)) for limit in _limits(target))

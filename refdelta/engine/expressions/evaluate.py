@@ -1,4 +1,4 @@
-"""Predicates over columns: the twin of :func:`refdelta.core.expressions.predicate.evaluate`, which is the
+"""Predicates and values over columns: the twin of :func:`refdelta.core.expressions.predicate.evaluate`, which is the
 definition.
 """
 
@@ -46,15 +46,15 @@ from refdelta.errors import ColumnNotFoundError, ExpressionError
 
 
 def row_mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
-    """The predicate for every row: true, false, or null where it cannot be told.
+    """The predicate for every row: true, false, or null if it is unknown.
 
     Args:
-        predicate: bound to the schema of the table that the rows are of.
-        batch: rows with at least the columns that the predicate looks at, by logical name, in the types of
+        predicate: bound to the table's schema.
+        batch: rows with at least the columns of the predicate, by logical name, in the types of
             :func:`refdelta.engine.arrow.schema.to_arrow`.
 
     Returns:
-        As many booleans as there are rows. ``filter`` drops the rows that are false or null, as WHERE does.
+        One boolean a row. ``filter`` drops the rows with false or null, as WHERE does.
 
     Raises:
         ColumnNotFoundError: the batch lacks a column.
@@ -71,15 +71,15 @@ def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
     """A value for every row.
 
     Args:
-        value: bound to the schema of the table that the rows are of.
+        value: bound to the table's schema.
         batch: see :func:`row_mask`; for a value of two relations it has two struct columns, named by the aliases.
 
     Returns:
-        An array of as many values as there are rows, of the Arrow type of ``value.type``.
+        An array with one value a row, of the Arrow type of ``value.type``.
 
     Raises:
         ColumnNotFoundError: the batch lacks a column.
-        ExpressionError: there is no value for some row: a division by zero, a number that does not fit.
+        ExpressionError: the expression fails for some row, such as a division by zero or a number that does not fit.
     """
     kind = arrow_type(value.type)
     if isinstance(batch, pa.Table):
@@ -111,12 +111,12 @@ def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
         case IsNull(value):
             return _array(value, batch).is_null()
         case Like(value, pattern, escape):
-            # RE2 anchors by text, not by line, unless told otherwise.
+            # By default RE2 anchors by text, not by line.
             return pc.match_substring_regex(_array(value, batch), f"^{like_regex(pattern, escape)}$")
 
 
 def _combined(children: tuple[Predicate, ...], batch: pa.RecordBatch, combine: Any, *, over: bool) -> pa.BooleanArray:
-    """AND or OR; a row for which it is ``over`` is not shown to further conditions that may fail."""
+    """AND or OR. Conditions that may fail are not evaluated for rows whose result is already ``over``."""
     found = _mask(children[0], batch)
     for child in children[1:]:
         if can_fail(child):
@@ -128,7 +128,7 @@ def _combined(children: tuple[Predicate, ...], batch: pa.RecordBatch, combine: A
 
 
 def _for_rows(rows: pa.BooleanArray, batch: pa.RecordBatch, function: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
-    """What a function makes of some rows, and null for the others, which it does not see."""
+    """A function of some rows; null for the others, to which it is not applied."""
     if pc.all(rows, min_count=0).as_py():
         return function(batch)
     found = function(batch.filter(rows))
@@ -144,7 +144,7 @@ def values(value: Value, batch: pa.RecordBatch) -> Any:
 
     Raises:
         ColumnNotFoundError: the batch lacks a column.
-        ExpressionError: there is no value for some row.
+        ExpressionError: the expression fails for some row.
     """
     match value:
         case Literal(constant, data_type):
@@ -170,7 +170,7 @@ def values(value: Value, batch: pa.RecordBatch) -> Any:
 
 
 def _arguments(node: Call, batch: pa.RecordBatch) -> list[pa.Array]:
-    """A function's arguments; where one is null and makes the function null, further ones are not asked for."""
+    """A function's arguments. If a null argument makes the function null, further ones are not evaluated."""
     function = FUNCTIONS[node.name]
     if function.constants:
         return [_array(node.args[0], batch)]
@@ -196,7 +196,7 @@ def _repeated(constant: pa.Scalar, rows: int) -> pa.Array:
 
 
 def _check_constant(constant: pa.Scalar, rows: int) -> None:
-    """Refuse a constant that would take more than a batch may when it stands in each of its rows."""
+    """Refuse a constant that would take too much memory when it is repeated for each row."""
     bounded("a constant", pa.repeat(constant, 1).nbytes * rows, rows)
 
 
@@ -219,7 +219,7 @@ def _coalesce(args: tuple[Value, ...], data_type: DataType, batch: pa.RecordBatc
 
 
 def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: pa.Array) -> pa.Array:
-    """The value for some rows, what there is for the others."""
+    """The value for some rows; ``others`` for the rest."""
     found = _for_rows(rows, batch, partial(_array, value)) if can_fail(value) else values(value, batch)
     if isinstance(found, pa.Scalar):
         _check_constant(found, batch.num_rows)
@@ -227,7 +227,7 @@ def _chosen(rows: pa.BooleanArray, value: Value, batch: pa.RecordBatch, others: 
 
 
 def can_fail(node: Expression) -> bool:
-    """Whether there may be rows for which an expression has no value."""
+    """Whether an expression may fail for some rows."""
     return any(
         (isinstance(part, Call) and part.name in FUNCTIONS and FUNCTIONS[part.name].fails)
         or (isinstance(part, Convert) and not part.lenient)
@@ -254,7 +254,7 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
     """An array in a wider type, see :class:`refdelta.core.expressions.predicate.Cast`.
 
     Raises:
-        ExpressionError: a date that no timestamp reaches.
+        ExpressionError: a date is outside of the range of timestamps.
     """
     if source in (TIMESTAMP, TIMESTAMP_NTZ) and target in (TIMESTAMP, TIMESTAMP_NTZ):
         return array.cast(pa.int64()).cast(arrow_type(target))
@@ -264,7 +264,7 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
     if isinstance(source, DecimalType) and target in FRACTIONAL:
         return convert(array, source, target)
     try:
-        # A long that no double equals is compared by the nearest one, as in Spark.
+        # A long is compared with doubles by the nearest double, as in Spark.
         return pc.cast(array, compute_type(target), safe=source == DATE)
     except pa.ArrowInvalid as error:
         raise ExpressionError(f"a value of type {source} is beyond {target}: {error}") from None
@@ -273,7 +273,7 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
 def _is_in(array: Any, items: tuple[Literal, ...]) -> pa.BooleanArray:
     constants = [item.value for item in items if item.value is not None]
     if any(isinstance(value, float) and value == 0 for value in constants):
-        # Arrow looks values up by their bits, and zero has two forms.
+        # Arrow compares the bits, and zero has two forms.
         constants += [0.0, -0.0]
     data_type = items[0].type
     if isinstance(data_type, DecimalType):
@@ -284,6 +284,6 @@ def _is_in(array: Any, items: tuple[Literal, ...]) -> pa.BooleanArray:
     if any(isinstance(value, float) and math.isnan(value) for value in constants):
         found = pc.or_(found, pc.fill_null(pc.is_nan(array), False))
     if any(item.value is None for item in items):
-        # A miss is unknown: the null may have been the value.
+        # Without a match the result is unknown, since null may equal the value.
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), found)

@@ -1,5 +1,7 @@
-"""Functions over columns: the twins of those in :mod:`refdelta.core.expressions.functions`, which are the
-definition.
+"""Functions over columns: the twins of :mod:`refdelta.core.expressions.functions`, which are the definitions.
+
+A function that Arrow computes in another way than the definition is computed by the definition, once for each distinct
+value.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Columnar = Callable[..., Any]
 
 
 MOST_BYTES = 2**30
-"""So much text is made of a batch at most, as much as is read for one."""
+"""The most bytes of text that a function makes for a batch, as much as is read for one."""
 
 
 def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
@@ -34,10 +36,10 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
 
     Args:
         node: the call.
-        args: its arguments; of a function whose further ones are constants, the first alone.
+        args: its arguments; the first alone if the others are constants.
 
     Raises:
-        ExpressionError: it has no value for some row, or makes too much text.
+        ExpressionError: the function fails for some row, or makes too much text.
     """
     grown = _GROWN.get(node.name)
     if grown is not None:
@@ -45,7 +47,7 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
     try:
         found = _COLUMNAR[node.name](node, *args)
     except pa.ArrowInvalid as error:
-        # The definition finds words for it.
+        # The definition raises the proper message.
         _explain(node, args)
         raise ExpressionError(f"{node}: {error}") from None
     kind = arrow_type(node.type)
@@ -53,7 +55,13 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
 
 
 def bounded(name: str, size: int, rows: int) -> None:
-    """See that what a function makes of so many rows is not too much. Raises ``ExpressionError``."""
+    """Raise ``ExpressionError`` if a function would make more than :data:`MOST_BYTES` of text.
+
+    Args:
+        name: the function, for the message.
+        size: the bytes of its result.
+        rows: the number of rows.
+    """
     if size > MOST_BYTES:
         raise ExpressionError(
             f"{name} would make {size:,} bytes of text for {rows:,} rows; at most {MOST_BYTES:,} are made at once"
@@ -110,7 +118,7 @@ def _binary(whole: Columnar, fraction: Columnar, *, divides: bool = False) -> Co
 
 
 def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    # The least integer has no quotient by -1, and nothing is left by 1 either.
+    # The quotient of the least integer and -1 overflows; the remainder by 1 is the same as by -1.
     divisor = pc.if_else(pc.equal(right, -1), pa.scalar(1, right.type), right)
     return pc.subtract(left, pc.multiply(pc.divide(left, divisor), divisor))
 
@@ -143,7 +151,7 @@ def _round(node: Call, array: pa.Array) -> Any:
     usual = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-20), pc.less(size, 1e22)))
     if not -20 <= places <= 20 or not pc.all(usual, min_count=0).as_py():
         return _by_value(node, array)
-    # A float is taken by its shortest text.
+    # The shortest text of a float is its exact value here.
     exact = double.cast(pa.string()).cast(_ROUNDED)
     found = pc.round(exact, places, "half_towards_infinity").cast(pa.string()).cast(pa.float64())
     return pc.add(found, 0.0).cast(arrow_type(node.type), safe=False)
@@ -156,7 +164,7 @@ def _whole(mode: str, function: Columnar) -> Columnar:
         if not pa.types.is_floating(array.type):
             return array
         found = function(array)
-        # As Java takes a double for a long: the nearest one, and 0 for NaN.
+        # As in Java: the nearest long, and 0 for NaN.
         sound = pc.and_(pc.greater_equal(found, -(2.0**63)), pc.less(found, 2.0**63))
         limit = pc.if_else(pc.less(found, 0.0), -(2**63), pc.if_else(pc.is_nan(found), 0, 2**63 - 1))
         return pc.if_else(sound, pc.if_else(sound, found, 0.0).cast(pa.int64(), safe=False), limit)
@@ -182,7 +190,7 @@ def _picked(op: str) -> Columnar:
 
 
 def _cased(function: Columnar) -> Columnar:
-    # Arrow changes characters one for one; there are some that become two, or look at their neighbours.
+    # Arrow maps each character to one; some become two, or depend on their neighbours.
     return lambda node, array: (
         function(array) if pc.all(pc.string_is_ascii(array), min_count=0).as_py() else _by_value(node, array)
     )
@@ -197,7 +205,7 @@ def _length(_: Call, array: pa.Array) -> pa.Array:
 
 
 def _text(function: Callable[[pa.Array, Call], pa.Array]) -> Columnar:
-    """A function of one column and constants; a null among those makes nulls."""
+    """A function of one column and constants; null for all rows if a constant is null."""
 
     def text(node: Call, array: pa.Array) -> pa.Array:
         if any(_constant(node, place) is None for place in range(1, len(node.args))):
@@ -238,7 +246,7 @@ def _replace(array: pa.Array, node: Call) -> pa.Array:
 
 
 def _replaced(node: Call, array: pa.Array) -> int:
-    """How many bytes ``replace`` makes, or somewhat more."""
+    """An upper bound of the bytes that ``replace`` makes."""
     old, new = _constant(node, 1) or "", (_constant(node, 2) if len(node.args) > 2 else "") or ""
     size: int = array.nbytes
     grows = len(new.encode()) - len(old.encode())
@@ -248,7 +256,7 @@ def _replaced(node: Call, array: pa.Array) -> int:
 
 
 def _padded(node: Call, array: pa.Array) -> int:
-    """How many bytes ``lpad`` and ``rpad`` make, or somewhat more."""
+    """An upper bound of the bytes that ``lpad`` and ``rpad`` make."""
     count, filler = _constant(node, 1) or 0, (_constant(node, 2) if len(node.args) > 2 else " ") or ""
     size: int = array.nbytes
     one = len(filler.encode())
@@ -317,7 +325,7 @@ def _of_time(size: int) -> Columnar:
     return lambda _, array: floor_divide(array.cast(pa.int64()), size)
 
 
-# What makes much text out of little, and how many bytes of its arguments.
+# Functions whose result may be much longer than their arguments, with a bound of its bytes.
 _GROWN: dict[str, Callable[..., int]] = {
     "concat": lambda _, *arrays: sum(array.nbytes for array in arrays),
     "replace": _replaced,

@@ -1,6 +1,6 @@
-"""Partition values, columnar: the twin of :mod:`refdelta.core.expressions.partition_values`, which is the definition.
+"""Partition values as columns: the twin of :mod:`refdelta.core.expressions.partition_values`, which is the definition.
 
-A partition column has few distinct values, so each is converted once, by the definition, and then spread by Arrow.
+A partition column has few distinct values, so that each is converted once by the definition.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: st
         An array as long as ``strings``, of the Arrow type of ``data_type``.
 
     Raises:
-        InvalidLogError: a string is no value of the type.
+        InvalidLogError: a string is not of the type.
     """
     target = arrow_type(data_type)
     strings = one_array(strings)
@@ -57,7 +57,7 @@ def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: st
 
 
 def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a partition column") -> pa.Array:
-    """The strings of ``partitionValues`` for typed values: null for null and for empty strings.
+    """The strings of ``partitionValues`` for typed values; null for null and for empty strings.
 
     Args:
         column: of the Arrow type of ``data_type``.
@@ -65,14 +65,14 @@ def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a p
         name: its name, for errors.
 
     Raises:
-        SchemaMismatchError: a value has no string that every reader takes back to the same value.
+        SchemaMismatchError: a value has no string that all readers convert back to the same value.
     """
     column = one_array(column)
     encoded = column.dictionary_encode() if not pa.types.is_null(column.type) else None
     if encoded is None:
         return pa.nulls(len(column), pa.string())
     if data_type == FLOAT:
-        # A float's shortest text is not that of the double that equals it.
+        # The shortest text of a float differs from that of the equal double.
         texts = [
             None if text is None else partition_values.format_float(value) if not math.isfinite(value) else text
             for value, text in zip(
@@ -95,15 +95,14 @@ def partition_table(
         files: has a column ``partitionValues``, a map of strings by physical column name.
         schema: the table's schema.
         partition_columns: its partition columns, by logical name.
-        as_stored: whether strings come out as the log has them, not as they are read (char(n)).
+        as_stored: whether strings of char(n) columns are as in the log, not padded.
 
     Returns:
-        One column for each partition column, named as the schema names it, and one row for each file. A value that the
-        log leaves out is null.
+        One column for each partition column, with its logical name, and one row for each file. A missing value is null.
 
     Raises:
-        InvalidLogError: a string is no value of the column's type.
-        ColumnNotFoundError: the schema has no such column.
+        InvalidLogError: a string is not of the column's type.
+        ColumnNotFoundError: the schema lacks a column.
     """
     fields = [schema.field(name) for name in partition_columns]
     maps = one_array(files["partitionValues"])
@@ -112,7 +111,6 @@ def partition_table(
         texts = pc.map_lookup(maps, physical_name(item), "first").cast(pa.string())
         values = parse_partition_column(texts, item.type, column=item.name)
         columns.append(values if as_stored else padded_column(values, item))
-    # A struct array of no columns would forget how many files there are; a table of none has no rows to count.
     return pa.table(columns, schema=pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields]))
 
 

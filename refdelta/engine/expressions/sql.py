@@ -1,6 +1,6 @@
-"""Predicates from what users write: SQL in Spark's dialect, or the list form that ``deltalake`` takes.
+"""Predicates and expressions from the input of users: SQL in Spark's dialect, or the list form of ``deltalake``.
 
-sqlglot is imported with the first text that is read: most reads and appends have none.
+sqlglot is imported with the first SQL text, since most reads and appends have none.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
     Args:
         sql: a condition in Spark's dialect.
         schema: the table's, or a scope of several relations.
-        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
+        now: the value of ``current_timestamp``, in microseconds since 1970 (UTC); None for the time of the call.
 
     Raises:
-        PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
-        ColumnNotFoundError: a column that the schema does not have.
+        PredicateError: the text cannot be parsed, or has an unsupported construct; the message has its position.
+        ColumnNotFoundError: the schema lacks a column.
     """
     from refdelta.engine.expressions.sql_reader import SqlReader
 
@@ -65,20 +65,20 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
 
 
 def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Value:
-    """A value from SQL, bound to a schema: it knows its ``type``.
+    """A typed value from SQL, bound to a schema.
 
     Literals, columns and fields of structs, arithmetic, CASE, CAST, conditions, and the functions of
-    :mod:`refdelta.core.expressions.functions`. The session's time zone is UTC; what fails in Spark's ANSI mode fails
-    here, when it is evaluated.
+    :mod:`refdelta.core.expressions.functions`. The session's time zone is UTC. Expressions that fail in Spark's ANSI
+    mode fail here too, when they are evaluated.
 
     Args:
         sql: an expression in Spark's dialect.
         schema: the table's, or a scope of several relations.
-        now: what ``current_timestamp`` is, in microseconds since 1970 (UTC); the time of the call unless given.
+        now: the value of ``current_timestamp``, in microseconds since 1970 (UTC); None for the time of the call.
 
     Raises:
-        PredicateError: it cannot be parsed, or holds something that is not supported; the place is named.
-        ColumnNotFoundError: a column that the schema does not have.
+        PredicateError: the text cannot be parsed, or has an unsupported construct; the message has its position.
+        ColumnNotFoundError: the schema lacks a column.
     """
     from refdelta.engine.expressions.sql_reader import SqlReader
 
@@ -90,16 +90,17 @@ def _now(now: int | None) -> int:
 
 
 def from_filters(filters: str | Sequence[Any], schema: StructType) -> Predicate:
-    """A predicate from what ``filters=`` takes.
+    """A predicate from the argument ``filters``.
 
     Args:
-        filters: SQL, or a list of ``(column, op, value)`` of which all must hold, or a list of such lists of which one
-            must. Operators: = == != <> < <= > >=, ``in`` and ``not in`` with a list, ``is`` and ``is not`` with None.
-        schema: the table's.
+        filters: SQL, or a list of ``(column, op, value)``, which are joined by AND, or a list of such lists, which are
+            joined by OR. Operators: = == != <> < <= > >=, ``in`` and ``not in`` with a list, ``is`` and ``is not`` with
+            None.
+        schema: the table's schema.
 
     Raises:
-        PredicateError: it is none of these, or a value does not fit its column.
-        ColumnNotFoundError: a column that the schema does not have.
+        PredicateError: it has another form, or a value does not fit its column.
+        ColumnNotFoundError: the schema lacks a column.
     """
     if isinstance(filters, str):
         return parse_predicate(filters, schema)
@@ -144,10 +145,10 @@ def _term(term: Any, schema: StructType) -> Predicate:
 
 
 def python_literal(value: Any, name: str) -> Literal:
-    """A Python value as a literal; ``name`` is the column that it is compared with, for errors.
+    """A Python value as a literal; ``name`` is the column with which it is compared, for errors.
 
     Raises:
-        PredicateError: it has no Delta type.
+        PredicateError: the value has no Delta type.
     """
     match value:
         case None:

@@ -39,10 +39,10 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 
 
 class Dialect(Spark):
-    """Spark's, where two quotes inside a string are one, as Spark 4 has it.
+    """Spark's dialect, in which two quotes inside a string are one quote, as in Spark 4.
 
-    sqlglot's own knowledge of functions is switched off: it is there to translate between dialects, and changes what
-    was written. Every function comes with its name and its arguments.
+    sqlglot's own parsers of functions are switched off: they exist for translation between dialects, and change the
+    text. Every function keeps its name and its arguments.
     """
 
     class Tokenizer(Spark.Tokenizer):  # noqa: D106
@@ -137,7 +137,7 @@ EXTRACTED = {
     "hour": "hour",
     "minute": "minute",
 }
-"""What EXTRACT takes, and which function that is; its seconds, which have a fraction, are not among them."""
+"""The fields of EXTRACT and their functions, without seconds, which have a fraction there."""
 
 SUBQUERIES = (exp.Exists, exp.Subquery, exp.Select, exp.In)
 SUBQUERY_ADVICE = "; read first, in the same transaction, and write with the values that were found"
@@ -161,19 +161,19 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.BitwiseXor: "bitwise arithmetic",
     exp.BitwiseNot: "bitwise arithmetic",
 }
-"""What is not supported, in words."""
+"""Names of unsupported constructs, for errors."""
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is a number as SQL writes it."""
+    """Whether a text is a number in SQL."""
     return re.fullmatch(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text, re.ASCII) is not None
 
 
 def number_literal(text: str) -> Literal:
-    """A number as Spark types it: the narrowest of int, bigint and decimal; a double where there is an exponent.
+    """A number with its type in Spark: the narrowest of int, bigint and decimal; double if it has an exponent.
 
     Raises:
-        PredicateError: it is none, or beyond what the types hold.
+        PredicateError: it is not a number, or beyond the range of the types.
     """
     shown = text if len(text) <= 60 else text[:60] + "..."
     if not is_decimal(text):
@@ -199,18 +199,18 @@ def number_literal(text: str) -> Literal:
 
 @dataclass(frozen=True)
 class SqlText:
-    """A text.
+    """A text in SQL.
 
     Attributes:
         sql: the text.
-        what: what it is, for errors.
+        what: its name in errors, such as ``predicate``.
     """
 
     sql: str
     what: str
 
     def parsed(self) -> exp.Expr:
-        """Its tree. Raises ``PredicateError``."""
+        """The tree of the text. Raises ``PredicateError``."""
         if not isinstance(self.sql, str):
             raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
         if not is_unicode(self.sql):
@@ -228,8 +228,8 @@ class SqlText:
             raise PredicateError(f"{self.quoted} is not SQL: {_first_line(error)}") from None
 
     def _check_types(self) -> None:
-        """Refuse names of types that open brackets in each other's brackets, as in ``int(int(...``. The parser tries
-        each of them as a type and as a function, which takes twice as long, or longer, for each level.
+        """Refuse names of types that are nested with brackets, as in ``int(int(...``. The parser tries each of them as
+        a type and as a function, which at least doubles the time with each level.
         """
         if sum(map(self.sql.count, "([")) <= _MOST_TYPES:
             return
@@ -251,7 +251,7 @@ class SqlText:
 
     @property
     def quoted(self) -> str:
-        """What it is, and as much of it as fits into a line."""
+        """The name of the text, and its first 200 characters."""
         text = self.sql if len(self.sql) <= 200 else self.sql[:200] + "..."
         return f"{self.what} {text!r}"
 
@@ -267,7 +267,7 @@ class SqlText:
         return PredicateError(f"{name} is not supported here{self.place(node)}{advice}")
 
     def place(self, node: exp.Expr) -> str:
-        """Where a node stands, as well as sqlglot knows."""
+        """The position of a node for messages, if sqlglot has one."""
         starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
         if not starts:
             found = self.sql.lower().find(written(node).lower())
@@ -276,10 +276,10 @@ class SqlText:
 
 
 def written(node: exp.Expr) -> str:
-    """A node as SQL again. Raises ``SqlglotError`` alone, where sqlglot cannot write what it has read."""
+    """A node as SQL. Raises only ``SqlglotError``, if sqlglot cannot write what it has parsed."""
     try:
         return node.sql(dialect="spark")
-    except ValueError as error:  # the length of a type that is no number, say
+    except ValueError as error:  # for example a length of a type that is no number
         raise SqlglotError(str(error)) from None
 
 

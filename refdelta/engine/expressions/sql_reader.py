@@ -1,8 +1,8 @@
-"""Reading an expression in Spark's SQL into a tree.
+"""Reading an expression in Spark's SQL into a typed tree.
 
-sqlglot reads the text; what this module does not know by name is refused, with its place. Nothing is guessed: a
-construct gets through only if a table here, in :mod:`refdelta.engine.expressions.sql_dialect` or in
-:mod:`refdelta.core.expressions.functions` names it. A further construct is a further entry.
+sqlglot parses the text. A construct is accepted only if a table here, in :mod:`refdelta.engine.expressions.sql_dialect`
+or in :mod:`refdelta.core.expressions.functions` lists it; every other one is refused with its position. To support a
+further construct, add an entry.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from refdelta.engine.expressions.sql_dialect import (
 )
 from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion
 
-# Levels of the tree: whoever walks it needs some frames for each, and Python has about a thousand.
+# The most levels of a tree: recursive functions need some frames for each, and Python has about a thousand.
 _MAX_DEPTH = 150
-# Nodes that operands which are used more than once may add to a tree.
+# The most nodes that repeated operands may add to a tree.
 _MOST_REPEATED = 20_000
 _T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
 
 
 class SqlReader:
-    """Reads one text, for a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
+    """Reads one text in a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
 
     def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):
         self.text, self.scope, self.now = SqlText(sql, what), scope, now
@@ -120,16 +120,15 @@ class SqlReader:
         except PredicateError as error:
             raise PredicateError(f"{self.text.quoted}: {error}") from None
         except SqlglotError:
-            # It cannot write down what it has read, so nothing here knows it.
+            # sqlglot cannot write what it has parsed, so that it is unsupported here too.
             raise PredicateError(f"{self.text.quoted} holds something that is not supported here") from None
         if _Size.of(found).levels > _MAX_DEPTH:
             raise self.text.too_deep()
         return found
 
     def _bounded(self, tree: _T) -> _T:
-        """The tree, if it is not too deep, and does not stand for far more nodes than it has: BETWEEN, nullif, IN and
-        CASE with an operand use an operand several times, and nested in each other they would use it thousands of
-        times.
+        """The tree, unless it is too deep or repeats operands too often: BETWEEN, nullif, IN and CASE with an operand
+        use it several times, and nested in each other thousands of times.
         """
         size = _Size.of(tree)
         if size.levels > _MAX_DEPTH:
@@ -237,7 +236,7 @@ class SqlReader:
 
     def _column(self, node: exp.Expr) -> Value:
         if isinstance(node, exp.Column) and not node.args.get("table") and not node.this.args.get("quoted"):
-            # Spark takes these names without brackets, unless a column has one of them.
+            # Spark accepts these names without brackets, unless a column has the name.
             name = node.name.lower()
             if name in CLOCKS and not any(name in schema for _, schema in self.scope.relations):
                 return self._clock(name)
@@ -263,7 +262,7 @@ class SqlReader:
     def _concat(self, parts: list[exp.Expr]) -> Value:
         values = tuple(self._value(part) for part in parts)
         texts = [value.value for value in values if isinstance(value, Literal) and value.type == STRING]
-        # Strings that stand side by side are one.
+        # Adjacent strings are one string.
         return Literal("".join(texts), STRING) if len(texts) == len(values) else Call("concat", values)
 
     def _negative(self, node: exp.Neg) -> Value:
@@ -271,7 +270,7 @@ class SqlReader:
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return number_literal("-" + inner.name)
         if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.args.get("safe"):
-            # The suffix of -9223372036854775808L reads as a cast, and the number without its sign would not fit.
+            # The suffix of -9223372036854775808L is parsed as a cast, and the number without its sign does not fit.
             inner = inner.copy()
             inner.this.set("this", "-" + inner.this.name)
             return self._cast(inner)
@@ -375,12 +374,12 @@ class SqlReader:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How large a tree is.
+    """The size of a tree.
 
     Attributes:
-        distinct: how many nodes it has.
-        all: how many it stands for, if one that is used several times counts each time.
-        levels: how deep it is.
+        distinct: the number of nodes.
+        all: the number of nodes if a shared node counts each time.
+        levels: the depth.
     """
 
     distinct: int
@@ -389,7 +388,7 @@ class _Size:
 
     @classmethod
     def of(cls, root: Expression) -> _Size:
-        # Without recursion: the stack may not bear what is measured here.
+        # Without recursion, since the tree may be too deep for the stack.
         found: dict[int, tuple[int, int]] = {}
         todo: list[tuple[Expression, bool]] = [(root, False)]
         while todo:

@@ -1,6 +1,6 @@
-"""Checkpoints of every kind, read into columns (PROTOCOL.md, "Checkpoints").
+"""Reading checkpoints of every kind into columns (PROTOCOL.md, "Checkpoints").
 
-Only the columns that a snapshot needs are read: the tombstones stay where they are until someone asks for them.
+Only the columns that a snapshot needs are read; tombstones are read when they are needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 _TRUE = pa.nulls(1).is_null()[0]
-# The actions of a checkpoint that are few, and read as values.
+# The actions of a checkpoint that are few, and become values.
 _SINGLE: dict[str, Any] = {
     "protocol": Protocol,
     "metaData": Metadata,
@@ -51,7 +51,7 @@ _SINGLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class CheckpointContent:
-    """What a checkpoint holds: the file actions as columns, the rest as values."""
+    """The content of a checkpoint: its live files as columns, other actions as values."""
 
     files: pa.Table
     actions: list[AnyAction] = field(default_factory=list)
@@ -65,8 +65,8 @@ def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointCont
         checkpoint: the files of one complete checkpoint.
 
     Returns:
-        The live files, of ``FILE_SCHEMA``, with a column ``stats_parsed`` where the checkpoint has statistics only as
-        a struct; and the other actions.
+        The live files, of ``FILE_SCHEMA``, with a column ``stats_parsed`` if the checkpoint has statistics only as a
+        struct; and the other actions.
 
     Raises:
         InvalidLogError: a file cannot be read or breaks the protocol; the error names it.
@@ -88,7 +88,7 @@ def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
     return [key for key, _ in _sidecars(store, actions)]
 
 
-# The key of a file, and its size in bytes as the log has it.
+# The key of a file, and its size in bytes by the log.
 _Sized = tuple[str, int]
 # The other actions of a file, and its files.
 _Content = tuple[list["AnyAction"], pa.Table]
@@ -107,14 +107,14 @@ def _sidecars(store: Store, actions: Iterable[AnyAction]) -> list[_Sized]:
 def _read(
     store: Store, files: Sequence[_Sized], action: str, schema: pa.Schema, singles: Sequence[str] = ()
 ) -> tuple[list[AnyAction], list[pa.Table]]:
-    """Read files of a checkpoint side by side.
+    """Read files of a checkpoint in parallel.
 
     Args:
         store: the table's folder.
         files: the files.
-        action: which file action is wanted: ``add`` or ``remove``.
-        schema: the columns to make of it.
-        singles: the other actions that are wanted.
+        action: the wanted file action: ``add`` or ``remove``.
+        schema: its columns in the result.
+        singles: the names of the other wanted actions.
 
     Returns:
         The other actions of all files, and the file actions of each, in the order of the files.
@@ -138,10 +138,10 @@ def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singl
 
 
 def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
-    """The rows of one Parquet file that hold ``action``, its fields as the columns of ``schema``; and the others.
+    """The other actions of one Parquet file, and the rows with ``action``, its fields as the columns of ``schema``.
 
-    Row groups that have neither are passed over: most checkpoints have no row with a tombstone. Those with files have
-    nothing else, as most writers have it: then they are read by themselves, unless that is one request more.
+    Row groups with neither are skipped: most checkpoints have few tombstones. If row groups of files have no other
+    actions, as most writers arrange it, they are read separately, unless that would cost another request.
     """
     fields = _struct_fields(parquet, action, key) if action in parquet.schema_arrow.names else {}
     inner = [f"{action}.{name}" for name in schema.names if name in fields]
@@ -159,7 +159,7 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
         if inner and action in batch.schema.names:
             batches += _flat(batch.column(action), schema)
     table = pa.Table.from_batches(batches, schema)
-    # Statistics as a struct stand in where those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
+    # Statistics as a struct are used if those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
     if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
         own = pa.schema([fields[STATS_PARSED]])
         again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"])
@@ -179,7 +179,7 @@ def _struct_fields(parquet: Any, action: str, key: str) -> dict[str, pa.Field]:
 
 
 def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """The rows of a column that hold its action, with its fields as columns; none if there are no such rows."""
+    """The rows of a column in which its action is set, with the fields as columns; no batch if there are none."""
     struct = _valid(struct, pc.is_valid(pc.struct_field(struct, "path")))
     if not len(struct):
         return []
@@ -189,7 +189,7 @@ def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
 
 
 def _valid(struct: pa.StructArray, known: pa.BooleanArray) -> pa.StructArray:
-    """The rows that are known. Adds stand together in most files: then nothing is copied."""
+    """The rows that are ``known``. In most files these are consecutive, so that nothing is copied."""
     count = known.true_count
     first = pc.index(known, _TRUE).as_py()
     if 2 * count > len(known) and known.slice(first, count).true_count == count:
@@ -205,7 +205,7 @@ def _column(struct: pa.StructArray, field: pa.Field) -> pa.Array:
 
 
 def _whole(vectors: pa.StructArray) -> pa.StructArray:
-    """Deletion vectors that have what they must; a struct of nulls is none."""
+    """Deletion vectors, checked for required fields; a struct of nulls becomes null."""
     vectors = pc.if_else(pc.is_valid(pc.struct_field(vectors, "storageType")), vectors, None)
     for name in ("pathOrInlineDv", "sizeInBytes", "cardinality"):
         if pc.struct_field(vectors, name).null_count > vectors.null_count:
@@ -214,15 +214,14 @@ def _whole(vectors: pa.StructArray) -> pa.StructArray:
 
 
 def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:
-    """The few actions of a column, as values."""
+    """The actions of a column as values."""
     if column.null_count == len(column):
         return []
     rows = column.filter(_is_set(column, name)).to_pylist(maps_as_pydicts="strict")
     return [_convert(row, name, key) for row in rows]
 
 
-# The field of each action that is never null where the action is there. Some writers leave a struct of nulls instead of
-# a null.
+# A required field of each action, which shows whether the action is set. Some writers write a struct of nulls for null.
 _REQUIRED = {
     "protocol": "minReaderVersion",
     "metaData": "id",

@@ -1,9 +1,8 @@
 """Writing checkpoints: the whole state of a version (PROTOCOL.md, "Checkpoints").
 
-By the policy ``classic`` it is one Parquet file with the name that every reader knows; where the protocol supports
-``v2Checkpoint`` its content follows the V2 specification, otherwise V1. By the policy ``v2`` the file has a name that
-no other writer can take, and where there are many files in the table, sidecars list them. The list of files stays
-columnar all the way.
+With the policy ``classic`` a checkpoint is one Parquet file with a name that every reader knows; its content follows
+the V2 specification if the protocol supports ``v2Checkpoint``, otherwise V1. With the policy ``v2`` the file has a
+unique name, and if the table has many files, sidecars list them. The list of files stays columnar throughout.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _CHECKPOINT_METADATA = pa.struct([("version", pa.int64()), ("tags", _STRINGS)])
 _SIDECAR = pa.struct(
     [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _STRINGS)]
 )
-# The actions that are few, in the order in which they are written.
+# The actions other than file actions, in the order in which they are written.
 _TYPES = {
     "protocol": _PROTOCOL,
     "metaData": _METADATA,
@@ -75,25 +74,26 @@ _TYPES = {
 }
 # A tombstone in a checkpoint has neither statistics nor tags.
 _REMOVE_FIELDS = [field for field in TOMBSTONE_SCHEMA if field.name != "tags"]
-# Rows of a row group: what a reader holds at once.
+# Rows of a row group, which a reader holds at once.
 _BLOCK = 64 * 1024
-# So many files a checkpoint of the policy v2 lists itself at most, and a sidecar: readers take sidecars side by side.
+# The most files that a checkpoint of the policy v2 lists itself, and that a sidecar lists: readers read sidecars in
+# parallel.
 _LISTED = 100_000
 
 TopLevel = Literal["parquet", "json"]
-"""In which form a checkpoint of the policy v2 is written. As JSON, it always leaves the list of files to sidecars."""
+"""The format of a checkpoint of the policy v2. In JSON, the list of files is always in sidecars."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint that was written.
+    """A written checkpoint.
 
     Attributes:
         version: its version.
-        key: its file in the store, which names the sidecars.
-        actions: how many actions it has, those in sidecars included.
-        adds: how many of these are live files.
-        size: its size in bytes, with that of the sidecars.
+        key: the key of its file, which names the sidecars.
+        actions: the number of actions, those in sidecars included.
+        adds: the number of live files among them.
+        size: its size in bytes, sidecars included.
     """
 
     version: int
@@ -111,7 +111,7 @@ def write_checkpoint(
     top_level: TopLevel = "parquet",
     policy: str | None = None,
 ) -> CheckpointInfo:
-    """Write the checkpoint of a version that is committed, then point ``_last_checkpoint`` to it.
+    """Write the checkpoint of a committed version, then point ``_last_checkpoint`` to it.
 
     Implements PROTOCOL.md, "Checkpoint Schema", "V2 Spec", "Sidecar File Schema" and "Last Checkpoint File".
     Tombstones older than ``delta.deletedFileRetentionDuration`` and application ids older than
@@ -122,12 +122,12 @@ def write_checkpoint(
     Args:
         store: the table's folder.
         snapshot: the version.
-        now_ms: the time from which retention counts, in milliseconds since 1970; None is now.
-        top_level: the form of a checkpoint of the policy v2.
+        now_ms: the time at which retention ends, in milliseconds since 1970; None for now.
+        top_level: the format of a checkpoint of the policy v2.
         policy: ``classic`` for the name that every reader knows; None for ``delta.checkpointPolicy``.
 
     Raises:
-        InvalidArgumentError: JSON is asked for, and the table's checkpoints are classic.
+        InvalidArgumentError: JSON is requested, and the table's checkpoints are classic.
         StoreError: the store refused or failed; no part of a checkpoint is visible then.
         InvalidLogError: the tombstones cannot be read again.
     """
@@ -158,14 +158,14 @@ def write_checkpoint(
 
 
 class _TableFormat(NamedTuple):
-    """What the table's properties ask of its Parquet files."""
+    """The format of Parquet files by the table's properties."""
 
     codec: str
     pages: Literal["1.0", "2.0"]
 
 
 def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _TableFormat) -> list[Sidecar]:
-    """Files of the table, each in one sidecar."""
+    """Write the file actions to sidecars, and return these."""
     sidecars = []
     for name, column in files.items():
         for start in range(0, len(column), _LISTED):
@@ -179,7 +179,7 @@ def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _T
 def _write_parquet(
     store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _TableFormat
 ) -> int:
-    """Write actions, one a row, and give the size of the file in bytes."""
+    """Write actions, one a row. Returns the size of the file in bytes."""
     types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
     schema = pa.schema([(name, types[name]) for name in _order(types)])
     with store_errors(f"write {key}"), store.open_output(key) as sink:
@@ -203,7 +203,7 @@ def _write_json(store: Store, key: str, small: Mapping[str, Sequence[Any]]) -> i
 
 
 def _order(types: dict[str, Any]) -> list[str]:
-    """The columns in the order that delta-spark gives them."""
+    """The columns in the order of delta-spark."""
     known = ["txn", "add", "remove", "metaData", "protocol", "domainMetadata", "checkpointMetadata", "sidecar"]
     return [name for name in known if name in types]
 
@@ -232,7 +232,7 @@ def _small_actions(snapshot: Snapshot, now_ms: int) -> dict[str, Sequence[Any]]:
 def _as_row(action: Action) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(action)
     if isinstance(action, Metadata):
-        # Null maps would surprise readers for whom these fields always have a value.
+        # Some readers expect these maps not to be null.
         row["format"] = {"provider": "parquet", "options": {}} | row.get("format", {})
         row.setdefault("configuration", {})
         row["format"]["options"] = list(row["format"]["options"].items())
@@ -246,7 +246,7 @@ def _as_row(action: Action) -> dict[str, Any]:
 def _adds(snapshot: Snapshot) -> pa.ChunkedArray:
     files, properties = snapshot.files, snapshot.properties
     columns = {name: files.column(name) for name in FILE_SCHEMA.names if name != "stats"}
-    # The change was told when it was committed; a checkpoint only describes the state.
+    # A checkpoint describes the state, not a change.
     columns["dataChange"] = _all_false(files.num_rows)
     if properties.write_stats_as_json:
         columns["stats"] = files.column("stats")
@@ -265,7 +265,7 @@ def _adds(snapshot: Snapshot) -> pa.ChunkedArray:
 def _removes(snapshot: Snapshot, now_ms: int) -> pa.ChunkedArray:
     tombstones = snapshot.tombstones()
     oldest = now_ms - snapshot.properties.deleted_file_retention_ms
-    # One without a time counts as expired, as delta-spark has it.
+    # A tombstone without a time counts as expired, as in delta-spark.
     tombstones = tombstones.filter(
         pc.greater(tombstones.column("deletionTimestamp"), array_of([oldest], pa.int64())[0])
     )
@@ -279,7 +279,7 @@ def _all_false(count: int) -> pa.ChunkedArray:
 
 
 def _struct(columns: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
-    """The columns as one column of structs, of which none is null."""
+    """The columns as one column of structs, none of which is null."""
     table = pa.table(columns)
     kind = pa.struct(list(table.schema))
     chunks = [pa.StructArray.from_arrays(batch.columns, fields=list(kind)) for batch in table.to_batches()]
@@ -292,7 +292,7 @@ def _blocks(column: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:
-    """Rows that have only this one action."""
+    """Rows with values in one column only."""
     columns = [values if field.name == name else pa.nulls(len(values), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -305,8 +305,8 @@ def _point_to(store: Store, info: CheckpointInfo) -> None:
     try:
         current = parse_last_checkpoint(store.get(key))
     except StorageError:
-        current = None  # there is none, or one that cannot be read and is as good as none
-    # Another writer may have come further meanwhile: the hint never goes back.
+        current = None  # missing or unreadable
+    # Another writer may have written a newer checkpoint meanwhile; the hint never goes back.
     if current is not None and current.version > info.version:
         return
     hint = LastCheckpoint(version=info.version, size=info.actions, size_in_bytes=info.size, num_of_add_files=info.adds)

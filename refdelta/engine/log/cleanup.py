@@ -1,12 +1,12 @@
-"""Removing what the log's retention no longer asks for (PROTOCOL.md, "Metadata Cleanup").
+"""Log cleanup: removing files of the log after their retention (PROTOCOL.md, "Metadata Cleanup").
 
 A version is kept while its commit is younger than ``delta.logRetentionDuration``, counted from the last midnight (UTC)
-as delta-spark counts it. Everything goes that lies before the newest complete checkpoint from which the oldest kept
-version can be built; that checkpoint stays, with its own commit, so versions between the two can be read as before.
+as in delta-spark. All files before the newest complete checkpoint from which the oldest kept version can be built are
+removed; that checkpoint and its own commit are kept, so that the versions between the two remain readable.
 
-With checkpoints go the sidecars that none of those that stay names. Before the first commits go, a table whose
-checkpoints have names that old readers do not know gets one that they do: they are to find its protocol, and to say
-that they cannot read it.
+Sidecars are removed when no kept checkpoint names them. If the checkpoints of a table have names that old readers do
+not know, the newest one gets a classic name too before commits are removed: old readers then find the protocol, and
+report that they cannot read the table.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
 
     Args:
         store: the table's folder.
-        snapshot: the newest version; its properties rule.
-        now_ms: the time from which retention counts, in milliseconds since 1970.
-        retention_ms: for how long versions are kept, to the minute and whether or not logs are cleaned up at all; None
-            for what the properties say.
+        snapshot: the newest version, with the properties.
+        now_ms: the time at which retention ends, in milliseconds since 1970.
+        retention_ms: the retention in milliseconds, applied to the minute, even if cleanup is disabled; None for that
+            of the properties.
 
     Returns:
-        The keys that were deleted; none where ``delta.enableExpiredLogCleanup`` is false, or where no checkpoint covers
-        what the kept versions need.
+        The deleted keys; none if ``delta.enableExpiredLogCleanup`` is false, or if no checkpoint covers the versions
+        before the kept ones.
 
     Raises:
-        InvalidLogError: a checkpoint that stays does not tell its sidecars; then no sidecar is deleted.
-        StoreError: the store refused or failed. What was deleted before that is the oldest part, so no gap remains.
+        InvalidLogError: the sidecars of a kept checkpoint cannot be read; then no sidecar is deleted.
+        StoreError: the store refused or failed. Files are deleted from the oldest on, so that no gap remains.
     """
     properties = snapshot.properties
     if retention_ms is not None:
@@ -61,7 +61,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
     if all(name.hi >= oldest_kept for name, _ in names):
         return []
     keep = _first_needed(store, listing, oldest_kept)
-    # The versions before may only go as a whole where checkpointProtection asks for that.
+    # With checkpointProtection, the versions before the protected one may only be removed all together.
     if keep is None or keep < properties.require_checkpoint_protection_before_version:
         return []
     keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
@@ -76,7 +76,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
 
 
 def _name_one_classic(store: Store, now_ms: int) -> None:
-    """Give the newest checkpoint a classic name, too (PROTOCOL.md, "Metadata Cleanup")."""
+    """Write the newest checkpoint with a classic name too (PROTOCOL.md, "Metadata Cleanup")."""
     checkpoints = complete_checkpoints(list_log(store))
     newest = max((checkpoint.version for checkpoint in checkpoints), default=-1)
     there = [checkpoint for checkpoint in checkpoints if checkpoint.version == newest]
@@ -94,7 +94,7 @@ def _name_one_classic(store: Store, now_ms: int) -> None:
 
 
 def _clean_sidecars(store: Store, written_before: int) -> list[str]:
-    """Delete the sidecars that no checkpoint names. Young ones may be of a checkpoint that is being written."""
+    """Delete old sidecars that no checkpoint names. Younger ones may belong to a checkpoint that is being written."""
     with store_errors("list the sidecars"):
         old = [info.key for info in store.list(prefix=f"{SIDECARS}/") if info.mtime_ms < written_before]
     if not old:
@@ -111,16 +111,15 @@ def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
     try:
         return [] if checkpoint.kind == "multipart" else sidecars_of(store, checkpoint)
     except ObjectNotFoundError:
-        return []  # another cleanup took it meanwhile
+        return []  # another cleanup removed it meanwhile
 
 
 def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, int]:
-    """The log's files of the versions up to the oldest one whose commit has not expired, and that version; the newest
-    never has.
+    """The log's files up to the oldest version whose commit has not expired, and that version. The newest version never
+    expires.
 
-    A commit's time is its file's, moved forward where needed so that times rise with versions: after a clock that was
-    ahead, what counts for a version is not older than what counts for those before it. Of a long log no more is listed
-    than that: the names of a version's files sort before the name of its commit.
+    The time of a commit is that of its file, moved forward where needed so that times rise with versions. The listing
+    ends at that version: the names of a version's other files sort before the name of its commit.
     """
     latest = 0
     listing: Listing = []
@@ -137,10 +136,9 @@ def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, i
 
 
 def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
-    """The version of the checkpoint from which ``version`` is built, or None where it is built from all commits.
+    """The version of the checkpoint from which ``version`` is built, or None if it is built from commits alone.
 
-    Nothing is deleted on the strength of a name: a Parquet checkpoint whose footer cannot be read does not count, nor
-    one of which a sidecar is missing.
+    A name is not enough: a checkpoint with an unreadable Parquet footer, or with a missing sidecar, does not count.
     """
     damaged: set[str] = set()
     while True:
@@ -160,7 +158,7 @@ def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
 
 
 def _whole(store: Store, checkpoint: CheckpointFiles) -> bool:
-    """Whether all sidecars that it names are there."""
+    """Whether all sidecars of a checkpoint exist."""
     try:
         named = _sidecars_of(store, checkpoint)
     except InvalidLogError:

@@ -1,4 +1,4 @@
-"""The committer of file systems: a version is a file that is put where none is (PROTOCOL.md, "Delta Log Entries")."""
+"""The committer of file systems: a version is committed by put-if-absent (PROTOCOL.md, "Delta Log Entries")."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 _TRUSTED_SECONDS = 60.0
-"""How long a version that was seen on a remote store is taken to be still there. Log cleanup removes nothing that is
-younger than hours.
+"""For so long, a version that was seen on a remote store is assumed to exist. Log cleanup keeps versions for hours at
+least.
 """
 
 _HELD_BYTES = 32 * 2**20
-"""How many bytes of commit files are held for the snapshot behind the commit, so that it need not read them again."""
+"""The most bytes of commit files that are held for the snapshot after the commit, which then need not read them."""
 
 
 class FileCommitter:
@@ -35,12 +35,12 @@ class FileCommitter:
 
     Args:
         store: the table's store.
-        read_version: the version that the transaction saw; -1 where it creates the table.
-        seen_at: when that was last seen to be the newest by a listing of the log (for a new table: when the log was
-            seen to be empty), in seconds of ``clock``. A handle that is a minute old, or None, costs one more request.
-        base: the commit file of that version, as a listing had it. Where the store is of this machine, another one in
-            its place means that the table was replaced. None: it is not compared.
-        clock: monotonic seconds.
+        read_version: the version that the transaction read; -1 if it creates the table.
+        seen_at: the time of the last listing that showed it as the newest version (for a new table: an empty log), in
+            seconds of ``clock``. After a minute, or with None, a commit costs one more request.
+        base: the commit file of that version in a listing. On a local store, another file in its place shows that the
+            table was replaced. None: it is not compared.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class FileCommitter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._base, self._clock, self._fresh_at = store, base, clock, seen_at
-        # When each version was last known to exist.
+        # The time at which each version was last seen.
         self._seen: dict[int, float] = {} if seen_at is None else {read_version: seen_at}
-        # A commit file that was read before its turn; None where there was none.
+        # Commit files that were read ahead; None for a file that did not exist.
         self._ahead: dict[int, bytes | None] = {}
-        # The version that another writer seems to have taken just now.
+        # The version for which the last commit lost to another writer.
         self._lost: int | None = None
-        # The commit files that were seen or made, while they are not too many to hold.
+        # The commit files that were read or written, up to _HELD_BYTES.
         self._log: dict[int, bytes] = {}
         self._log_bytes = 0
 
     # --- the committer ---
 
     def commit(self, version: int, data: bytes) -> Committed | Exists | Unknown:
-        """Put the file if there is none."""
+        """Put the file if it does not exist."""
         outcome = self._store.put_if_absent(commit_key(version), data)
         match outcome:
             case storage.Created():
@@ -81,9 +81,9 @@ class FileCommitter:
                 assert_never(outcome)
 
     def exists(self, version: int) -> bool:
-        """Look for the file, unless it was seen moments ago."""
-        # On this machine a look costs next to nothing, and tells of a folder that was removed a moment ago. (Of a
-        # version that is known by its checkpoint alone, or that is none, there is no file to look at.)
+        """Look for the file, unless it was seen within the last minute."""
+        # A local look is cheap, and shows that the folder was removed meanwhile. (A version that is known by its
+        # checkpoint alone, and version -1, have no file.)
         trusting = self._store.capabilities.remote or self._base is None
         last_seen = self._seen.get(version)
         if trusting and last_seen is not None and self._clock() - last_seen < _TRUSTED_SECONDS:
@@ -95,8 +95,8 @@ class FileCommitter:
 
     def newest(self, after: int) -> int:
         """By a listing, or by asking for the next file."""
-        # Who was up to date a moment ago is mostly one behind. To ask for the next version is then quicker than a
-        # listing, and as certain: no cleanup goes past what is seconds old.
+        # A recent version is mostly at most one version old. Asking for the next file is faster than a listing, and as
+        # certain, since cleanup keeps recent versions.
         if self._is_fresh:
             if after + 1 not in self._ahead:
                 self._ahead[after + 1] = read_commit(self._store, after + 1)
@@ -122,18 +122,18 @@ class FileCommitter:
         """By the modification times of the files."""
         return commit_time(self._store, version)
 
-    # --- what a shell may ask besides ---
+    # --- for the driver ---
 
     def waited(self) -> None:
-        """Time has passed: where nothing was before, there may be something now."""
+        """Forget that files did not exist, since time has passed."""
         self._ahead = {version: data for version, data in self._ahead.items() if data is not None}
 
-    def log_behind(self, read: int, committed: int | None) -> tuple[bytes, ...] | None:
-        """The commit files behind the version that was read, up to our own; None where they are not all held."""
+    def log_after(self, read: int, committed: int | None) -> tuple[bytes, ...] | None:
+        """The commit files after the version that was read, up to our own; None if some of them are not held."""
         versions = range(read + 1, read if committed is None else committed + 1)
         return tuple(self._log[v] for v in versions) if versions and self._log.keys() >= {*versions} else None
 
-    # --- how ---
+    # --- details ---
 
     def _hold(self, version: int, data: bytes) -> None:
         if self._log_bytes + len(data) <= _HELD_BYTES and version not in self._log:
@@ -146,8 +146,8 @@ class FileCommitter:
         except ObjectNotFoundError:
             return False
         if self._base is None or self._base.version != version or self._store.capabilities.remote:
-            return True  # object stores round the time of an answer to HEAD, and not that of a listing
-        # Of our own commit no listing may have told the time yet.
+            return True  # object stores round the time in a reply to HEAD, but not in a listing
+        # The time of our own commit may be unknown: no listing has shown it yet.
         return found.size == self._base.size and self._base.mtime_ms in (None, found.mtime_ms)
 
     @property
@@ -163,17 +163,17 @@ class FileCommitter:
         versions = range(first, last + 1)
         with contextlib.suppress(ObjectNotFoundError):
             return tuple(self._store.get_many(map(commit_key, versions)))
-        # Rare: a gap, or cleanup. Each by itself, to see what is there.
+        # Rare: a gap, or cleanup. Each file is read by itself.
         return tuple(self._each(versions))
 
     def _read_lost(self, version: int) -> bytes | None:
-        """The winner's file, and beside it the one that is asked for next: over a network one round trip, not two."""
+        """The winner's file. Over a network the next file, which is needed afterwards, is read in parallel."""
         self._lost = None
         if not (self._store.capabilities.remote and self._is_fresh):
             return read_commit(self._store, version)
         both = self._each(range(version, version + 2))
         found = next(both)
-        with contextlib.suppress(storage.StorageError):  # it is asked for again
+        with contextlib.suppress(storage.StorageError):  # it will be read again
             self._ahead[version + 1] = next(both)
         return found
 
@@ -182,7 +182,7 @@ class FileCommitter:
 
 
 def read_commit(store: Store, version: int) -> bytes | None:
-    """The commit file of a version, or None where there is none. Raises ``StorageError``."""
+    """The commit file of a version, or None if it does not exist. Raises ``StorageError``."""
     try:
         return store.get(commit_key(version))
     except ObjectNotFoundError:
@@ -190,7 +190,7 @@ def read_commit(store: Store, version: int) -> bytes | None:
 
 
 def list_versions(store: Store, after: int) -> Iterator[int]:
-    """The versions after this one that have a commit file, ascending. Raises ``StorageError``."""
+    """The versions after a version that have a commit file, ascending. Raises ``StorageError``."""
     for info in store.list(VERSIONED, after=commit_key(after) if after >= 0 else None):
         name = parse_log_name(info.key)
         if name is not None and name.kind == "commit":

@@ -1,7 +1,8 @@
-"""Writing log compaction files: what some commits come to, in one file (PROTOCOL.md, "Log Compaction Files").
+"""Writing log compaction files: the reconciled actions of some commits in one file (PROTOCOL.md, "Log Compaction
+Files").
 
-A reader who finds one reads it instead of the commits, which stay. It stands for a piece of the log in the midst of
-others, so it keeps what earlier versions may have to be told of: that files were removed, and domains.
+Readers use such a file in place of its commits, which are kept. Since it continues earlier versions, it has to keep the
+removal of files and domains.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Commits of no more bytes than this are compacted into one file: all of them are held at once. More of them are what
-a checkpoint is for."""
+"""The most bytes of commits that are compacted into one file, since all of them are held at once. For more, there are
+checkpoints."""
 
 
 def reconciled(commits: Iterable[Iterable[AnyAction]]) -> list[AnyAction]:
-    """What commits in a row come to: of all that refers to one thing, the newest.
+    """The reconciled actions of consecutive commits: the newest of all that refer to the same object.
 
-    Implements PROTOCOL.md, "Action Reconciliation", for a part of the log. As in a checkpoint, no action says that data
-    changes, there is no commitInfo and no cdc; other than in one, removed domains stay, and tombstones of any age.
+    Implements PROTOCOL.md, "Action Reconciliation", for a part of the log. As in a checkpoint, ``dataChange`` is false,
+    and there is no commitInfo and no cdc. Unlike in a checkpoint, removed domains and tombstones of any age are kept.
     """
     few: dict[tuple[type, str], AnyAction] = {}
     files: dict[FileKey, Add | Remove] = {}
@@ -61,20 +62,20 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
     Args:
         store: the table's folder.
         snapshot: the newest version.
-        start: the first one; None for the one behind the newest checkpoint.
-        end: the last one; None for the snapshot's.
+        start: the first version; None for the one after the newest checkpoint.
+        end: the last version; None for the snapshot's.
 
     Returns:
-        The file's key; None where it is there already, where the commits come to nothing, or where there is only one
-        version and nothing was said.
+        The file's key; None if the file exists already, if there are no actions to write, or if ``start`` is None and
+        there is only one version.
 
     Raises:
-        VersionNotFoundError: a commit is not there, or not any more.
-        InvalidArgumentError: versions in no order, or commits of more than :data:`MOST_BYTES`.
+        VersionNotFoundError: a commit does not exist, or no longer.
+        InvalidArgumentError: not two versions or more in ascending order, or more than :data:`MOST_BYTES` of commits.
         InvalidLogError: a commit breaks the protocol.
         StoreError: the store refused or failed.
     """
-    lo = _behind_the_checkpoint(store) if start is None else start
+    lo = _after_checkpoint(store) if start is None else start
     hi = snapshot.version if end is None else end
     if start is None and lo >= hi:
         return None
@@ -89,13 +90,13 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
         )
     actions = reconciled(read_commits(store, files))
     if not actions:
-        return None  # readers take no file without actions
+        return None  # readers refuse a file without actions
     key = compacted_key(lo, hi)
     with store_errors(f"write {key}"):
         return key if isinstance(store.put_if_absent(key, encode_commit(actions)), Created) else None
 
 
-def _behind_the_checkpoint(store: Store) -> int:
+def _after_checkpoint(store: Store) -> int:
     checkpoint = find_segment(store).checkpoint
     return 0 if checkpoint is None else checkpoint.version + 1
 

@@ -1,6 +1,6 @@
-"""Which objects of the store a log names: data files, and the files of their deletion vectors.
+"""The objects of the store that a log references: data files, and files of deletion vectors.
 
-Column by column: a log may name millions of files.
+Computed with columns, since a log may reference millions of files.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
 REMOVAL_SCHEMA = pa.schema([TOMBSTONE_SCHEMA.field(name) for name in ("path", "deletionTimestamp", "deletionVector")])
-"""What is asked of a remove action: which file, with which vector, and since when in milliseconds since 1970."""
+"""The used fields of a remove action: the file, its deletion vector, and the time in milliseconds since 1970."""
 
-# A path of the log that matches this may be another text than its key: escapes, absolute paths, segments to clean.
+# A path of the log that matches this may differ from its key: escapes, absolute paths, segments such as "..".
 _ODD = r"^$|%|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|//|\./|^\.|[/.]$|\\|\x00"
-# Commits fetched in one go: a few round trips for a long log, and memory bounded by as many commits.
+# Commits that are fetched together: few round trips for a long log, and bounded memory.
 _AT_ONCE = 100
 
 
 def referenced_keys(entries: pa.Table, table_uri: str, *, resolvable: bool = False) -> pa.ChunkedArray:
-    """The keys of the objects that these entries need: their data files, and the files that hold their vectors.
+    """The keys of the objects that entries of the log reference: data files, and files of deletion vectors.
 
     Args:
-        entries: live files, tombstones or removals: whatever has the columns ``path`` and ``deletionVector``.
-        table_uri: where the table is, for absolute paths.
-        resolvable: whether to leave out what has no key in this store, instead of raising.
+        entries: live files, tombstones or removals, with the columns ``path`` and ``deletionVector``.
+        table_uri: the URI of the table, for absolute paths.
+        resolvable: whether to leave out references without a key in this store, instead of raising.
 
     Returns:
-        Keys, in no order; one may come several times.
+        Keys, in no order, perhaps with duplicates.
 
     Raises:
-        UnsafePathError: an entry names an object outside of the table, or none.
-        InvalidLogError: a path or a vector's place that is broken.
+        UnsafePathError: an entry references an object outside of the table.
+        InvalidLogError: a path, or the place of a vector, is malformed.
     """
 
     def key(path: str) -> str:
@@ -59,7 +59,7 @@ def referenced_keys(entries: pa.Table, table_uri: str, *, resolvable: bool = Fal
     parts = [
         *paths.filter(pc.invert(odd)).chunks,
         _each(key, paths.filter(odd), resolvable),
-        # One file holds many vectors.
+        # Many vectors share a file.
         _each(relative_key, pc.unique(texts.filter(pc.equal(kinds, "u"))), resolvable),
         _each(key, pc.unique(texts.filter(pc.equal(kinds, "p"))), resolvable),
     ]
@@ -79,14 +79,13 @@ def _each(key: Callable[[str], str], texts: pa.Array | pa.ChunkedArray, resolvab
 
 
 def removals(store: Store, after_ms: int | None = None) -> pa.Table:
-    """What the commits that the log still has have removed, of :data:`REMOVAL_SCHEMA`; a file that was added again is
-    in it nevertheless.
+    """The removals in the existing commits, of :data:`REMOVAL_SCHEMA`, including those of files that were added again.
 
-    A checkpoint forgets tombstones once they are older than the table's retention, commits do not.
+    A checkpoint drops tombstones after the table's retention; commits keep them.
 
     Args:
         store: the table's folder.
-        after_ms: leave out commits whose file was written until then, in milliseconds since 1970.
+        after_ms: only commits whose file was written after this time count, in milliseconds since 1970; None for all.
 
     Raises:
         InvalidLogError: a commit breaks the protocol.
@@ -106,7 +105,7 @@ def removals(store: Store, after_ms: int | None = None) -> pa.Table:
 
 
 def _contents(store: Store, keys: list[str]) -> Iterable[tuple[bytes, str]]:
-    """The contents of those that are still there: log cleanup may run beside us."""
+    """The contents of the files that still exist: log cleanup may run at the same time."""
     with store_errors("read the log"):
         try:
             return list(zip(store.get_many(keys), keys, strict=True))

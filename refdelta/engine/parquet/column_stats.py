@@ -1,15 +1,15 @@
 """Statistics of a data file, collected while it is written (PROTOCOL.md, "Per-file Statistics").
 
-Which columns: those of ``delta.dataSkippingStatsColumns``, or else the first ``delta.dataSkippingNumIndexedCols``
-leaves of the schema without its partition columns, and in any case the clustering columns; a leaf is anything but a
-struct. Every such leaf has a null count;
-numbers, dates, timestamps and strings, the types for which delta-spark keeps bounds, have a minimum and a maximum too.
+The columns with statistics are those of ``delta.dataSkippingStatsColumns``, or else the first
+``delta.dataSkippingNumIndexedCols`` leaves of the schema without its partition columns, and in any case the clustering
+columns. A leaf is any column but a struct. Every such leaf has a null count. Numbers, dates, timestamps and strings,
+the types for which delta-spark keeps bounds, have a minimum and a maximum too.
 
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
 :mod:`refdelta.core.pruning.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
 infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file with one has no maximum.
 
-Columns go by their physical names, as in files.
+Columns have their physical names, as in files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from refdelta.engine.parquet.dictionaries import used_texts
 from refdelta.errors import InvalidArgumentError
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
-_EPOCH_TIME = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - only arithmetic is done with it, in the zone of the column
+_EPOCH_TIME = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - used for arithmetic only, in the zone of the column
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _FLOATING = frozenset({"float", "double"})
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
@@ -45,12 +45,12 @@ _Bound = int | float | str | Decimal
 
 @dataclass(frozen=True, slots=True)
 class StatsLeaf:
-    """A leaf column that has statistics.
+    """A leaf column with statistics.
 
     Attributes:
-        path: the names that lead to it in the schema.
+        path: its logical path.
         type: its type.
-        stored: the physical names that lead to it in files and in statistics.
+        stored: its physical path, in files and in statistics.
     """
 
     path: tuple[str, ...]
@@ -63,7 +63,7 @@ class StatsLeaf:
         return isinstance(self.type, DecimalType) or _name(self.type) in _BOUNDED
 
     def check_bounded(self, what: str) -> None:
-        """Raise ``InvalidArgumentError`` where no minimum and maximum are kept; ``what`` begins the message."""
+        """Raise ``InvalidArgumentError`` if no minimum and maximum are kept; ``what`` begins the message."""
         if not self.bounded:
             raise InvalidArgumentError(
                 f"{what} is of type {self.type}, which has no minimum and maximum in the statistics of files; "
@@ -81,10 +81,10 @@ def stats_leaves(
 
     Args:
         schema: the table's schema.
-        partition_columns: left out, as the data files do not hold them; they do not count towards the limit either.
+        partition_columns: left out, since data files do not store them; they do not count towards the limit either.
         properties: ``delta.dataSkippingStatsColumns`` wins over ``delta.dataSkippingNumIndexedCols`` (-1: all leaves).
-        clustering: the clustering columns: whatever the properties say, they have statistics (PROTOCOL.md, "Writer
-            Requirements for Clustered Table").
+        clustering: the clustering columns, which have statistics for any properties (PROTOCOL.md, "Writer Requirements
+            for Clustered Table").
     """
     absent = {name.lower() for name in partition_columns}
     both = zip(leaves(schema), leaves(schema, physical=True), strict=True)
@@ -94,18 +94,18 @@ def stats_leaves(
     kept = present
     if properties.data_skipping_stats_columns is not None:
         wanted = [_path(name) for name in properties.data_skipping_stats_columns]
-        # A path that names a struct stands for all that is in it.
+        # The path of a struct stands for all of its leaves.
         kept = [leaf for leaf in kept if any(_lower(leaf.path)[: len(path)] == path for path in wanted)]
     elif properties.data_skipping_num_indexed_cols >= 0:
         kept = kept[: properties.data_skipping_num_indexed_cols]
     paths = {*clustering, *(leaf.path for leaf in kept)}
-    # Void columns count, but files do not hold them.
+    # Void columns count towards the limit, but files do not store them.
     return [leaf for leaf in present if leaf.path in paths and _name(leaf.type) != "void"]
 
 
 @dataclass(slots=True)
 class LeafStats:
-    """What is known of one leaf: bounds as plain values (days and microseconds since 1970 for dates and timestamps)."""
+    """The statistics of one leaf; bounds of dates and timestamps are days and microseconds since 1970."""
 
     nulls: int = 0
     low: _Bound | None = None
@@ -113,7 +113,7 @@ class LeafStats:
     has_nan: bool = False
 
     def merge(self, other: LeafStats) -> None:
-        """Take in the statistics of further rows."""
+        """Add the statistics of further rows."""
         self.nulls += other.nulls
         self.has_nan |= other.has_nan
         if other.low is not None:
@@ -142,17 +142,17 @@ class StatsCollector:
         self.total = FileStatistics(0, [LeafStats() for _ in leaves])
 
     def measure(self, data: pa.RecordBatch | pa.Table) -> FileStatistics:
-        """The statistics of a batch, without taking them in: this may run on another thread than :meth:`merge`."""
+        """The statistics of a batch, for :meth:`merge`, which may run on another thread."""
         return FileStatistics(data.num_rows, [_measure(_column(data, leaf.stored), leaf) for leaf in self.leaves])
 
     def merge(self, part: FileStatistics) -> None:
-        """Take in what :meth:`measure` returned."""
+        """Add the result of :meth:`measure`."""
         self.total.rows += part.rows
         for mine, theirs in zip(self.total.leaves, part.leaves, strict=True):
             mine.merge(theirs)
 
     def update(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Take in a batch or table of rows that has the leaves' columns under their physical names."""
+        """Add a batch or table of rows, with the leaves' columns by their physical names."""
         self.merge(self.measure(data))
 
     def json(self) -> str:
@@ -180,14 +180,14 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
     if name in _FLOATING:
         stats.has_nan = bool(pc.any(pc.is_nan(column)).as_py())
     elif name == "date":
-        # Plain numbers, because Python's dates end with the year 9999 and the column's do not.
+        # Numbers, since Python's dates end with the year 9999.
         column = column.cast(pa.int32())
     elif name in _TIMES:
         column = column.cast(pa.int64())
     if pa.types.is_dictionary(column.type):
         column = used_texts(column)
     low, high = (bound.as_py() for bound in pc.min_max(column).values())
-    # The least of nothing but NaN is NaN, which bounds no rows that follow.
+    # The minimum of only NaN is NaN, which does not bound further rows.
     if not (isinstance(low, float) and math.isnan(low)):
         stats.low, stats.high = low, high
     return stats
@@ -195,7 +195,7 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
 
 def _column(data: pa.RecordBatch | pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | pa.Array:
     column = data.column(path[0])
-    # A value within a null struct is null, whatever lies in the child's buffer: struct_field sees to that.
+    # struct_field makes the values in a null struct null, for any content of the child's buffer.
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
@@ -253,7 +253,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: str | None) -> None
 
 
 def _object(tree: dict[str, Any]) -> str:
-    """A JSON object whose leaves are JSON already, so that the digits of a decimal pass through no float."""
+    """A JSON object whose leaves are JSON texts, so that decimals are never converted to floats."""
     members = (
         f"{json.dumps(name, ensure_ascii=False)}:{_object(value) if isinstance(value, dict) else value}"
         for name, value in tree.items()
@@ -268,7 +268,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """A column's path from its name in a property: parts with dots between, in backticks where they hold dots."""
+    """A column's path from its name in a property: parts separated by dots, in backticks if they contain dots."""
     return tuple((quoted.replace("``", "`") or plain).strip().lower() for quoted, plain in _PART.findall(name))
 
 

@@ -1,9 +1,9 @@
-"""From the physical columns of one data file to the table's: names, field ids, missing columns, and types.
+"""The columns of a data file as columns of the table: names, field ids, missing columns, and types.
 
-A file was written under the schema of its day, by whichever engine. Its columns are found by field id, by physical
-name, or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); what it lacks is null.
-Columns that are already what the table wants pass through untouched, and nested ones are rebuilt around their buffers,
-so that only a leaf that must be cast is copied.
+A file has the schema of the time at which it was written, by any engine. Its columns are found by field id, by physical
+name, or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); missing columns are null.
+Columns of the right type are passed on, and nested columns are rebuilt around their buffers, so that only a leaf that
+is cast is copied.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Where one column of the table comes from in one file.
+    """The source of one column of the table in one file.
 
     Attributes:
-        name: the file's column, or None where the file does not have it and the column is null.
-        type: the Arrow type that comes out.
-        convert: what turns the file's array into one of ``type``; None where nothing is to be done.
+        name: the file's column, or None if the file lacks it and the column is null.
+        type: the Arrow type of the result.
+        convert: converts the file's array to ``type``; None if it has that type.
     """
 
     name: str | None
@@ -57,7 +57,7 @@ class ColumnSource:
 
     @property
     def is_text(self) -> bool:
-        """Whether it has texts that come out as the file has them."""
+        """Whether the column has texts that need no conversion."""
         return self.convert is None and pt.is_string(self.type)
 
     def read(self, batch: pa.RecordBatch) -> pa.Array:
@@ -70,7 +70,7 @@ class ColumnSource:
 
 @dataclass(frozen=True)
 class _FileTraits:
-    """What the conversion of any column of one file depends on."""
+    """The properties of a file on which the conversion of each column depends."""
 
     by_id: bool
     calendar: LegacyCalendar | None
@@ -85,7 +85,7 @@ def plan_columns(
         file_schema: the file's schema as Arrow reads it.
         fields: the table's columns that are wanted, none of them a partition column.
         by_id: whether columns are found by field id (column mapping mode ``id``).
-        calendar: what of the file is in Spark's old calendar; None for nothing.
+        calendar: the use of Spark's old calendar in the file; None if it is not used.
 
     Returns:
         One source for each of ``fields``.
@@ -120,12 +120,12 @@ def _id_of(item: pa.Field) -> int | None:
 
 def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.Field | None:
     number = field_id(wanted) if by_id else None
-    # The change data feed's own column has none.
+    # The column of the change data feed has no id.
     if number is not None:
         return next((item for item in candidates if _id_of(item) == number), None)
     name = physical_name(wanted)
     exact = next((item for item in candidates if item.name == name), None)
-    # Spark compares names without regard to case, and so do tables that it wrote under another spelling.
+    # Spark ignores the case of names, and may have written a file with another spelling.
     folded = name.lower()
     return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
 
@@ -134,7 +134,7 @@ def _converter(source: pa.DataType, target: DataType, form: _FileTraits, path: s
     if pt.is_dictionary(source):
         inner = _converter(source.value_type, target, form, path)
         return _then(lambda array: array.dictionary_decode(), inner)
-    if pt.is_null(source):  # nothing but nulls: the writer did not even know the type
+    if pt.is_null(source):  # only nulls: the writer did not know the type
         return lambda array: pa.nulls(len(array), arrow_type(target))
     if isinstance(source, pa.BaseExtensionType):
         return _then(lambda array: array.storage, _converter(source.storage_type, target, form, path))
@@ -152,7 +152,7 @@ def _converter(source: pa.DataType, target: DataType, form: _FileTraits, path: s
 
 
 def _moved(leaf: Convert | None, source: pa.DataType, target: DataType, calendar: LegacyCalendar) -> Convert | None:
-    """The conversion of a leaf of a file that is in the hybrid calendar; times without zone never are."""
+    """The conversion of a leaf of a file in the hybrid calendar, in which times without zone never are."""
     if calendar.dates and pt.is_date(source):
         return _then(calendar.move, leaf)
     if calendar.times and pt.is_timestamp(source) and target == TIMESTAMP:
@@ -166,7 +166,7 @@ def _leaf(source: pa.DataType, target: pa.DataType, path: str) -> Convert | None
     if pt.is_nested(source):
         raise ValueError(f"its column {path} is {source}, where the table has {target}")
     if pt.is_timestamp(source) and source.unit == "ns" and pt.is_timestamp(target):
-        # Delta's times have microseconds: the digits below are cut off, as Spark does.
+        # Times of Delta have microseconds. Further digits are cut off, as in Spark.
         return lambda array: array.cast(target, safe=False)
     if pt.is_fixed_size_binary(source) and pt.is_string(target):
         return lambda array: array.cast(pa.binary()).cast(target)
@@ -237,7 +237,7 @@ def _map(source: pa.DataType, target: MapType, form: _FileTraits, path: str) -> 
 
 
 def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
-    """Key and value of a map; old writers left out the annotation, so that it looks like a list of pairs."""
+    """Key and value of a map. Files of old writers lack the annotation, so that a map looks like a list of pairs."""
     if pt.is_map(source):
         return source.key_field, source.item_field
     if pt.is_list(source) and pt.is_struct(source.value_type) and source.value_type.num_fields == 2:
@@ -246,7 +246,7 @@ def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
 
 
 def _as_list(array: pa.Array, target: pa.DataType) -> pa.ListArray:
-    """Lists of another form; Arrow's own cast of a view may give too few offsets."""
+    """Lists of another kind as plain lists. Arrow's own cast of a list view may return too few offsets."""
     lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
     mask = array.is_null() if array.null_count else None
@@ -254,7 +254,7 @@ def _as_list(array: pa.Array, target: pa.DataType) -> pa.ListArray:
 
 
 def _same_children(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether two types are equal in the names of nested fields too, which Arrow's own comparison passes over."""
+    """Whether two types are equal with the names of nested fields, which Arrow's own comparison ignores."""
     return str(source) == str(target)
 
 

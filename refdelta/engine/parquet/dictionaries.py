@@ -1,11 +1,10 @@
-"""Dictionaries: of columns in memory, and for which columns of a Parquet file one is worth the attempt.
+"""Dictionary encoding: of text columns in memory, and of columns in Parquet files.
 
-Texts that are but moved from file to file may stay places in a dictionary, as the files have them, in some batches and
-not in others.
+Texts that are moved from file to file may stay dictionary-encoded, in some batches and not in others.
 
-Parquet's writer puts the values of a column into a dictionary until that is too large, and writes the rest as they are.
-Where nearly all values differ it looks up a value and another, stores them twice, and has gained nothing. So some rows
-are looked at before: a column whose dictionary would be too large is written as it is.
+Parquet's writer puts the values of a column into a dictionary until that is too large, and writes the rest plainly. If
+nearly all values differ, that costs a lookup for each value and saves nothing. So a sample of the rows is taken first:
+a column whose dictionary would be too large is written plainly.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ import pyarrow.types as pt
 
 from refdelta.engine.arrow.arrays import as_schema
 
-# Parquet's writer gives a dictionary up at so many bytes.
+# Parquet's writer ends a dictionary at so many bytes.
 _DICTIONARY_BYTES = 2**20
 _SAMPLE = 16 * 1024
-_SHORT = 32  # of texts up to so many bytes, each is taken for as long as the longest
+_SHORT = 32  # if no text has more bytes, each is counted with the length of the longest
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Batches of one schema, but that texts are dictionaries in some. What is one in all of them has one for all."""
+    """Batches of one schema as one table. Columns of texts may be dictionaries in some batches: a column that is one in
+    all batches gets a common dictionary; other dictionaries are decoded.
+    """
     if any(batch.schema != batches[0].schema for batch in batches):
         batches = [plain(batch) for batch in batches]
     rows = pa.Table.from_batches(batches).unify_dictionaries()
     for index, column in enumerate(rows.columns):
-        # Parquet's writer counts null for a text that some row has: it would take the bounds of all of them.
+        # With nulls, Parquet's writer would take the bounds of the whole dictionary, also of unused texts.
         odd = pt.is_dictionary(column.type) and column.null_count
         if odd and len(used_texts(column)) < len(column.chunk(0).dictionary):
             rows = rows.set_column(index, rows.field(index).name, column.cast(column.type.value_type))
@@ -46,7 +47,7 @@ def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def text_size(rows: pa.RecordBatch) -> int:
-    """What rows take in memory when their dictionaries are made texts, in bytes, or somewhat more."""
+    """An upper bound of the memory of rows when their dictionaries are decoded, in bytes."""
     size: int = rows.nbytes
     for column in rows.columns:
         if pt.is_dictionary(column.type):
@@ -57,7 +58,7 @@ def text_size(rows: pa.RecordBatch) -> int:
 
 
 def used_texts(column: pa.ChunkedArray) -> pa.Array:
-    """Those texts of a column's dictionary, the same in all chunks, that a row has."""
+    """The texts of a column's dictionary that a row uses; all chunks have the same dictionary."""
     dictionary = column.chunk(0).dictionary
     used = np.zeros(len(dictionary), bool)
     for chunk in column.chunks:
@@ -67,18 +68,18 @@ def used_texts(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_dictionaries(schema: pa.Schema, types: Sequence[pa.DataType]) -> pa.Schema:
-    """A schema with those of the types of its columns that are dictionaries."""
+    """A schema with the given types of its columns where these are dictionaries."""
     fields = zip(schema, types, strict=True)
     return pa.schema([field.with_type(kind) if pt.is_dictionary(kind) else field for field, kind in fields])
 
 
 def dictionary_columns(rows: pa.Table) -> bool | list[str]:
-    """The columns to write with a dictionary, as ``ParquetWriter`` takes them: true for all.
+    """The columns to write with a dictionary, as ``use_dictionary`` of ``ParquetWriter``: True for all.
 
     Args:
-        rows: a row group; those after it are taken to be like it.
+        rows: the first row group of a file, which is taken as typical.
     """
-    # Names of nested columns are paths to their leaves here; texts are not worth it, since to copy them costs as much.
+    # Nested columns would have to be given by their leaves. Texts are not sampled, since copying them costs as much.
     if any(pt.is_nested(kind) for kind in rows.schema.types):
         return True
     asked = {name: most for name in rows.column_names if (most := _most(rows.column(name).type)) < rows.num_rows}
@@ -91,9 +92,9 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
 
 
 def _most(kind: pa.DataType) -> float:
-    """How many values a dictionary may have; infinitely many for types that are not asked about."""
+    """The most values that a dictionary may have; infinity for types that are not sampled."""
     if pt.is_decimal(kind):
-        # As store_decimal_as_integer has it; longer ones take their bytes.
+        # With store_decimal_as_integer; longer decimals take their bytes.
         width = 4 if kind.precision <= 9 else 8 if kind.precision <= 18 else kind.byte_width
     elif pt.is_integer(kind) or pt.is_floating(kind) or pt.is_temporal(kind):
         width = max(4, kind.bit_width // 8)
@@ -103,5 +104,5 @@ def _most(kind: pa.DataType) -> float:
 
 
 def _expected(values: float) -> float:
-    """How many different values the sample has of so many that are all as likely."""
+    """The expected number of distinct values in the sample, of so many values with equal probability."""
     return values * -math.expm1(-_SAMPLE / values)

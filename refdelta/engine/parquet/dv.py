@@ -38,37 +38,37 @@ from refdelta_storage.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
-# Vectors up to this many bytes may stand in the log itself: no longer than the statistics beside them, so that commits
-# and checkpoints do not grow by much, and a file less to write and to fetch. It is some hundred scattered rows.
+# Vectors of up to so many bytes may be inline in the log: some hundred scattered rows. They are no longer than the
+# statistics of a file, so that commits and checkpoints grow little, and save a file to write and to fetch.
 INLINE_BYTES = 256
-# A file of vectors is closed when it has this many bytes. It stays as long as one of its vectors is needed, and it is
-# put together in memory; the protocol's own limit are offsets of 31 bits.
+# The size of a file of vectors, in bytes. A file is kept as long as one of its vectors is in use, and it is built in
+# memory; the limit of the protocol is 31 bits for offsets.
 FILE_BYTES = 16 * 2**20
-# How many bytes of vectors may wait to be taken.
+# The most bytes of fetched vectors that wait to be used.
 HELD_BYTES = 64 * 2**20
 
 Range = tuple[int, int]  # the first byte, and how many
 
 
 def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> BitMap64:
-    """The row numbers, counted from 0 in the physical file, that are deleted.
+    """The positions of the deleted rows, counted from 0 in the physical file.
 
     Args:
-        store: the table's folder; a vector elsewhere is refused.
-        descriptor: as the log has it.
+        store: the table's folder; a vector outside of it is refused.
+        descriptor: the descriptor in the log.
 
     Raises:
         DataFileNotFoundError: the vector's file is gone.
-        DataFileError: its bytes are not the vector that the log says.
-        InvalidLogError: the descriptor is not valid; ``UnsafePathError`` where its path leaves the table.
+        DataFileError: its bytes do not match the descriptor.
+        InvalidLogError: the descriptor is invalid; ``UnsafePathError`` if its path leaves the table.
     """
     return VectorLoader(store, [descriptor]).load(descriptor)
 
 
 def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor | None]) -> list[BitMap64]:
-    """The vectors of several files, in their order, by as few requests as :class:`VectorLoader` needs, in parallel.
+    """The vectors of several files, in their order, with the few requests of :class:`VectorLoader`, in parallel.
 
-    For None, a file that has no vector, an empty one comes. Otherwise as :func:`load_deletion_vector`.
+    None, for a file without vector, gives an empty one. Errors as for :func:`load_deletion_vector`.
     """
     vectors = VectorLoader(store, [one for one in descriptors if one is not None])
 
@@ -80,14 +80,14 @@ def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDesc
 
 
 class VectorLoader:
-    """The deletion vectors of some files, each fetched when it is asked for, and with it those that lie next to it.
+    """Loads the deletion vectors of some files; adjacent vectors are fetched together.
 
-    What came is kept until it has been taken, up to :data:`HELD_BYTES`; what had to go for that is fetched again.
-    Safe for use by many threads. A pickled one knows of no vector, and fetches each alone.
+    Fetched vectors are held until they are loaded, up to :data:`HELD_BYTES`; vectors that are dropped for that are
+    fetched again. Thread-safe. A pickled loader has no descriptors, and fetches each vector alone.
 
     Args:
         store: the table's folder.
-        descriptors: the vectors that will be asked for, each once.
+        descriptors: the vectors that will be loaded, each once.
     """
 
     def __init__(self, store: Store, descriptors: Iterable[DeletionVectorDescriptor]):
@@ -104,14 +104,14 @@ class VectorLoader:
         for file, ranges in files.items():
             runs = _runs(ranges)
             self.requests += len(runs)
-            # What is alone needs no note.
+            # Single vectors need no entry.
             self._runs |= {(*file, member): run for run in runs if run.left > 1 for member in run.members}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return VectorLoader, (self._store, ())
 
     def load(self, descriptor: DeletionVectorDescriptor) -> BitMap64:
-        """As :func:`load_deletion_vector`."""
+        """Same as :func:`load_deletion_vector`."""
         place = locate(descriptor)
         if isinstance(place, InlineBytes):
             return parse_bitmap(place.data, file="an inline deletion vector", cardinality=descriptor.cardinality)
@@ -133,7 +133,7 @@ class VectorLoader:
         return data[start - run.start :][:length]
 
     def _keep(self, run: _VectorRun, data: bytes | None) -> None:
-        """Keep what was fetched of a run, or nothing; what was used least lately goes where it is too much."""
+        """Hold the bytes of a run, or none; the least recently used runs are dropped if there are too many bytes."""
         with self._lock:
             self._drop(run)
             while data is not None and self._held and self._held_bytes + len(data) > HELD_BYTES:
@@ -161,14 +161,14 @@ class VectorLoader:
 
 
 class _VectorRun:
-    """Vectors of a file that one request brings."""
+    """Vectors of one file that are fetched by one request."""
 
     __slots__ = ("data", "left", "length", "lock", "members", "start")
 
     def __init__(self, start: int, length: int):
         self.start, self.length = start, length
         self.members: list[Range] = []
-        self.left = 0  # how many have not been taken
+        self.left = 0  # vectors that were not loaded yet
         self.data: bytes | None = None
         self.lock = threading.Lock()
 
@@ -187,8 +187,13 @@ def _runs(ranges: list[Range]) -> list[_VectorRun]:
 
 
 def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None = None) -> pa.Array | None:
-    """The positions of a range of rows, from ``start`` to before ``stop``, that are not deleted, ascending; of those in
-    ``wanted`` alone, if it is not None. None for all of the range.
+    """The positions of a range of rows that are not deleted, ascending; None for the whole range.
+
+    Args:
+        start: the first row of the range.
+        stop: the row after the last one.
+        deleted: the deleted rows.
+        wanted: the only rows to keep; None for all.
     """
     count = stop - start
     gone = deleted.range_cardinality(start, stop)
@@ -204,7 +209,7 @@ def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None 
 
 
 def mostly_live(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray | None:
-    """Which of a range of rows, from ``start`` to before ``stop``, are not deleted, if some but few of them are."""
+    """A mask of the rows from ``start`` to before ``stop`` that are not deleted; None if none is deleted, or many."""
     gone = deleted.range_cardinality(start, stop)
     if not 0 < gone <= (stop - start) // 5:
         return None
@@ -235,22 +240,23 @@ def to_bitmap(positions: pa.Array | pa.ChunkedArray) -> BitMap64:
 
 
 def write_vectors(store: Store, bitmaps: Sequence[BitMap64], *, inline: bool = False) -> list[DeletionVectorDescriptor]:
-    """Write deletion vectors, together into files at the table's root; small ones into their descriptors, if wanted.
+    """Write deletion vectors to common files at the table's root, and small ones into their descriptors if wanted.
 
-    A file is visible whole or not at all. Implements PROTOCOL.md, "Deletion Vector Format" and "Deletion Vector File
+    A file becomes visible as a whole. Implements PROTOCOL.md, "Deletion Vector Format" and "Deletion Vector File
     Storage Format".
 
     Args:
         store: the table's folder.
         bitmaps: the positions of deleted rows, counted from 0 in their data file; one for each vector.
-        inline: whether vectors of up to :data:`INLINE_BYTES` bytes stand in the log. The VACUUM of delta-spark 4.4
-            fails on a table that has one, so this is for tables that ask for it (``refdelta.inlineDeletionVectors``).
+        inline: whether vectors of up to :data:`INLINE_BYTES` bytes are written to the log. VACUUM of delta-spark 4.4
+            fails on a table with inline vectors, so this is an option of the table
+            (``refdelta.inlineDeletionVectors``).
 
     Returns:
         Their descriptors, in the same order.
 
     Raises:
-        StoreError: the store refused or failed; the files that were written are removed, as far as it lets us.
+        StoreError: the store refused or failed; the written files are removed if possible.
     """
     bodies = [serialize_bitmap(bitmap) for bitmap in bitmaps]
     placed: dict[int, DeletionVectorDescriptor] = {}
@@ -278,16 +284,16 @@ def write_vectors(store: Store, bitmaps: Sequence[BitMap64], *, inline: bool = F
 def remove_vectors(
     store: Store, descriptors: Iterable[DeletionVectorDescriptor], keep: Iterable[DeletionVectorDescriptor] = ()
 ) -> None:
-    """Remove the files of vectors that :func:`write_vectors` wrote and no commit names, as far as the store lets us.
+    """Remove the files of vectors of :func:`write_vectors` that no commit names, if the store permits it.
 
     Args:
         store: the table's folder.
         descriptors: the vectors that are not needed.
-        keep: vectors that are; a file which holds one of these too stays.
+        keep: vectors that are needed; a file with one of them is kept.
     """
     kept = {item.path_or_inline_dv for item in keep if item.storage_type == "u"}
     texts = {item.path_or_inline_dv for item in descriptors if item.storage_type == "u"}
-    # Best effort: what stays behind is invisible, and vacuum takes it.
+    # Best effort: remaining files are invisible, and VACUUM removes them.
     with suppress(StorageError):
         if texts - kept:
             store.delete(sorted(relative_key(text) for text in texts - kept))
@@ -306,7 +312,7 @@ def _descriptor(
 
 
 def _files(sizes: Sequence[int], large: Iterable[int]) -> Iterator[list[int]]:
-    """The vectors of one file after the other."""
+    """The indexes of the vectors of each file."""
     return at_most(large, sizes.__getitem__, FILE_BYTES)
 
 

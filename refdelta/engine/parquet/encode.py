@@ -1,8 +1,8 @@
-"""Data files in the making: row groups are encoded, and their statistics collected, on a few threads.
+"""Encoding of data files: row groups are encoded, and their statistics collected, on a few threads.
 
-One file is encoded by one thread at a time, in the order in which its row groups came; several files, and the
-statistics of one next to its encoding, go on at once. What waits or is being worked on is bounded in bytes: a source
-that is faster than the encoder waits. A single small file needs no thread at all.
+A file is encoded by one thread at a time, in the order of its row groups. Several files are encoded in parallel, and
+statistics in parallel with the encoding. The bytes that are queued or in work are bounded: a source that is faster than
+the encoder waits. A single small file is encoded without threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
 
-# Arrow bytes that are queued or in work. A row group has up to 128 MiB, so three of them keep two threads busy.
+# The most Arrow bytes that are queued or in work: three row groups of up to 128 MiB, which keep two threads busy.
 IN_FLIGHT_BYTES = 384 * 1024 * 1024
 # A single file of fewer Arrow bytes is encoded on the caller's thread.
 _INLINE_BYTES = 1024 * 1024
@@ -34,16 +34,17 @@ _INLINE_BYTES = 1024 * 1024
 
 @dataclass(eq=False, slots=True)
 class DataFile:
-    """One data file in the making.
+    """A data file that is being written.
 
     Attributes:
-        key: where it lies in the store.
-        rows: how many rows were given to it.
+        key: its key in the store.
+        stats: its statistics.
+        rows: the number of rows that were given to it.
         given: their size in Arrow's memory, in bytes.
-        encoded: the size of the row groups that are encoded, in bytes.
-        waiting: the size in Arrow's memory of those that are not, in bytes.
-        size: the size of the file, once it is closed.
-        modified_ms: when it was closed, in milliseconds since 1970.
+        encoded: the size of the encoded row groups, in bytes.
+        waiting: the size of the others in Arrow's memory, in bytes.
+        size: the size of the closed file, in bytes.
+        modified_ms: the time at which it was closed, in milliseconds since 1970.
     """
 
     key: str
@@ -73,14 +74,14 @@ class Encoder:
 
     Args:
         store: the table's folder.
-        schema: of the data files.
-        leaves: the columns that have statistics.
+        schema: the Arrow schema of the data files.
+        leaves: the columns with statistics.
         codec: one of ``layout.CODECS``.
-        workers: how many threads encode.
+        workers: the number of threads that encode.
         pages: the version of data pages, ``1.0`` or ``2.0``.
 
-    Of its methods, :meth:`write` and :meth:`finish` raise what went wrong on a thread: ``StoreError`` when the store
-    refused, ``DataFileError`` when the rows cannot be encoded. After any error the caller calls :meth:`abort`.
+    :meth:`write` and :meth:`finish` raise the errors of the threads: ``StoreError`` if the store refused or failed,
+    ``DataFileError`` if rows cannot be encoded. After any error the caller has to call :meth:`abort`.
     """
 
     def __init__(
@@ -104,13 +105,19 @@ class Encoder:
         self.files: list[DataFile] = []
 
     def open(self, key: str) -> DataFile:
-        """Begin a file. Nothing is created before its first row group is encoded."""
+        """Begin a file. It is created when its first row group is encoded."""
         file = DataFile(key, StatsCollector(self._leaves))
         self.files.append(file)
         return file
 
     def write(self, file: DataFile, rows: pa.Table, size: int) -> None:
-        """Queue rows, of so many bytes, as one row group of a file; waits while too much is queued."""
+        """Queue rows as one row group of a file; waits while too much is queued.
+
+        Args:
+            file: the file.
+            rows: the rows.
+            size: of the rows, in bytes.
+        """
         group = _RowGroup(rows, max(1, size))
         with self._changed:
             self._changed.wait_for(
@@ -125,13 +132,13 @@ class Encoder:
         self._submit(lambda: self._measure(file, group))
 
     def close(self, file: DataFile) -> None:
-        """Complete a file once all of its row groups are encoded; it must have been given one."""
+        """Complete a file when all of its row groups are encoded; it has at least one."""
         self._queue(file, lambda: self._close(file))
 
     def expected_size(self, file: DataFile, more: int) -> float:
-        """About how large the file will be, in bytes, when all that it was given, and ``more`` bytes, are encoded.
+        """An estimate of the size of the file in bytes, when all of its rows and ``more`` bytes are encoded.
 
-        How well the rows compress is known from those encoded so far; the first answer that matters waits for them.
+        Uses the compression of the rows that were encoded so far, and waits for the first of them.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._error or self._raw)
@@ -146,10 +153,10 @@ class Encoder:
         return self.files
 
     def abort(self) -> list[str]:
-        """Stop, and discard the files that are not complete.
+        """Stop, and discard the incomplete files.
 
         Returns:
-            The keys of all, for the caller to delete: one whose completion failed may be there nevertheless.
+            The keys of all files, for the caller to delete: a file whose completion failed may exist nevertheless.
         """
         with self._changed:
             self._error = self._error or InternalError(
@@ -168,7 +175,7 @@ class Encoder:
         inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
         if self._pool is None and not inline:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
-            self._pool.submit(int)  # where the system gives no thread, this fails before anybody waits for one
+            self._pool.submit(int)  # fails at once if the system can start no thread
         with self._changed:
             self._tasks += 1
         if self._pool is None:
@@ -201,7 +208,7 @@ class Encoder:
             self._submit(lambda: self._next(file))
 
     def _next(self, file: DataFile) -> None:
-        # One job a turn, so that files take turns when there are more of them than threads.
+        # One job at a time, so that files take turns if there are more of them than threads.
         file.jobs.popleft()()
         with self._changed:
             file.busy = bool(file.jobs)
@@ -246,7 +253,7 @@ class Encoder:
             compression=CODECS[self._codec][0],
             data_page_version=self._pages,
             use_dictionary=dictionary_columns(rows),
-            # As Spark has it: decimals of up to 18 digits as integers, an index of pages, no schema of Arrow's own.
+            # As in Spark: decimals of up to 18 digits as integers, an index of pages, no Arrow schema.
             store_decimal_as_integer=True,
             write_page_index=True,
             write_batch_size=_batch_size(rows),
@@ -271,12 +278,14 @@ class Encoder:
 
 
 def _batch_size(rows: pa.Table) -> int | None:
-    """How many values are encoded at once, None for pyarrow's 1,024. A page has no fewer, so rows must be short."""
+    """The number of values that are encoded at once; None for pyarrow's 1,024. A page has at least so many values, so
+    this is larger only for short rows.
+    """
     return 8192 if rows.nbytes <= 256 * rows.num_rows else None
 
 
 def _as_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows as the file's first row group was: which texts were dictionaries there may be others in the next."""
+    """Rows with the dictionaries of the file's first row group, which may be those of other columns."""
     if rows.schema == schema:
         return rows
     return pa.table([column.cast(kind) for column, kind in zip(rows.columns, schema.types, strict=True)], schema=schema)
@@ -289,9 +298,9 @@ def _translated(error: Exception, key: str) -> Exception:
 
 
 def _discard(file: DataFile) -> None:
-    """Give up a file that is not complete; the store drops what was written of it."""
+    """Discard an incomplete file; the store removes the written part."""
     if file.writer is not None:
-        # A writer that is left open would write its footer when it is collected, to a sink that is gone.
+        # An open writer would write its footer at garbage collection, to a closed sink.
         with suppress(OSError, ValueError, pa.ArrowException):
             file.writer.close()
         file.writer.is_open = False

@@ -1,6 +1,4 @@
-"""Objects of the table's folder, opened for the engine: troubles of the store and of Parquet become errors that name
-the file.
-"""
+"""Opening objects of the table's folder; errors of the store and of Parquet become errors that name the file."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ if TYPE_CHECKING:
     from refdelta.engine.parquet.limits import BoundedParquetFile
     from refdelta_storage.base import Store
 
-# What pyarrow raises for content that is not what it should be.
+# Exceptions of pyarrow for invalid content.
 _BAD_CONTENT = (pa.ArrowException, OSError, ValueError, IndexError, KeyError)
 
 
 @contextmanager
 def store_errors(what: str) -> Iterator[None]:
-    """Turn the store's own errors into :class:`~refdelta.errors.StoreError`; ``what`` says what was being done."""
+    """Turn errors of the store into :class:`~refdelta.errors.StoreError`; ``what`` is the attempted action."""
     try:
         yield
     except StorageError as error:
@@ -41,9 +39,9 @@ def store_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def data_errors(key: str) -> Iterator[None]:
-    """Turn whatever reading a data file raises into one :class:`~refdelta.errors.DataFileError` that names it.
+    """Turn errors of reading a data file into a :class:`~refdelta.errors.DataFileError` that names it.
 
-    Trouble that is not the file's is raised as :class:`~refdelta.errors.StoreError`, or as it is.
+    Errors of the store or the system become :class:`~refdelta.errors.StoreError`; others are unchanged.
     """
     try:
         yield
@@ -60,9 +58,9 @@ def data_errors(key: str) -> Iterator[None]:
 
 @contextmanager
 def log_errors(key: str) -> Iterator[None]:
-    """Turn whatever reading a checkpoint raises into one :class:`~refdelta.errors.InvalidLogError` that names it.
+    """Turn errors of reading a checkpoint into an :class:`~refdelta.errors.InvalidLogError` that names it.
 
-    A file that is gone stays ``ObjectNotFoundError``: log cleanup may have been here, and the caller lists again.
+    A missing file raises ``ObjectNotFoundError``: log cleanup may have removed it, and the caller lists the log again.
     """
     try:
         yield
@@ -78,7 +76,7 @@ def log_errors(key: str) -> Iterator[None]:
 
 
 def _raise_trouble(key: str, error: Exception) -> None:
-    """Raise a ``StoreError`` for what the store or the system could not do; its number tells it from bad content."""
+    """Raise a ``StoreError`` for an error of the store or the system; the latter has an error number."""
     if isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno is not None):
         raise StoreError(f"cannot read {key}: {_first_line(error)}") from error
 
@@ -86,17 +84,17 @@ def _raise_trouble(key: str, error: Exception) -> None:
 def open_parquet(
     store: Store, key: str, size: int | None = None, *, footer_only: bool = False, **options: Any
 ) -> BoundedParquetFile:
-    """The ``ParquetFile`` of an object: by its path where native code may open it, in few requests where each is a
-    round trip, else through the store's stream.
+    """The ``ParquetFile`` of an object: by its local path if there is one, in few requests over a network, otherwise
+    through the store's stream.
 
     Args:
         store: the table's folder.
         key: the object.
-        size: its size in bytes as the log has it, which saves a request.
-        footer_only: whether nothing else will be read of it.
+        size: its size in bytes by the log, which saves a request.
+        footer_only: whether nothing but the footer will be read.
         options: for ``ParquetFile``.
     """
-    from refdelta.engine.parquet.limits import BoundedParquetFile  # who only appends reads none
+    from refdelta.engine.parquet.limits import BoundedParquetFile  # an append reads no Parquet
 
     path = store.local_path(key)
     if path is not None:
@@ -117,6 +115,8 @@ def _first_line(error: BaseException) -> str:
 
 
 def log_bytes(store: Store, key: str) -> bytes:
-    """A whole log file. Raises ``ObjectNotFoundError``, because the caller may list again, and ``StoreError``."""
+    """The content of a log file. Raises ``ObjectNotFoundError``, after which the caller may list again, and
+    ``StoreError``.
+    """
     with log_errors(key):
         return store.get(key)

@@ -1,9 +1,9 @@
 """Fitting data to a table's schema before they are written.
 
-Columns and nested fields are found by name in any case, in any order. A value is stored unchanged or not at all: the
-only casts are into types that hold every value of the data's type, and the data that could still lose something
-(nanoseconds) are checked value by value. What the schemas alone can tell is told before the first byte is written.
-Strings of char(n) and varchar(n) columns are the exception: they are padded and trimmed as Spark does it.
+Columns and nested fields are found by name, in any case and any order. A value is stored unchanged or not at all: data
+are cast only to types that hold every value of the data's type, and where a cast may still lose something (nanoseconds)
+every value is checked. Errors that follow from the schemas are raised before the first byte is written. Strings of
+char(n) and varchar(n) columns are padded and trimmed as in Spark.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Fitter:
-    """Turns batches of one schema into batches of a table's schema; made by :func:`plan_fit`.
+    """Converts batches of one schema to a table's schema; made by :func:`plan_fit`.
 
     Attributes:
-        schema: the Arrow schema of what :meth:`apply` returns: the table's.
+        schema: the Arrow schema of the table, which :meth:`apply` returns.
     """
 
     def __init__(self, schema: pa.Schema, plan: _Struct):
@@ -49,7 +49,7 @@ class Fitter:
         """The batch in the table's schema: its columns in order, missing ones null.
 
         Raises:
-            ConstraintViolationError: a null where the table has none, a string that is too long; the column is named.
+            ConstraintViolationError: a null in a column that is not nullable, or a string that is too long.
             SchemaMismatchError: a value that the column's type cannot hold (nanoseconds, a time beyond the range).
         """
         columns = [
@@ -61,27 +61,26 @@ class Fitter:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-@functools.lru_cache(maxsize=32)  # who appends often does it with one schema
+@functools.lru_cache(maxsize=32)  # appends often have the same schema
 def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[str] = frozenset()) -> Fitter:
     """Match the columns of data with those of a table.
 
     Args:
         data_schema: of the batches to come.
         table_schema: of the table.
-        made: columns that get their values behind the fitter, and may be null or missing before that.
+        made: columns that are computed later, and may be null or missing before that.
 
     Raises:
-        SchemaMismatchError: columns that the table does not have, columns that it must have, types that do not fit:
-            all of them are named.
-        UnsupportedFeatureError: a note of lengths that cannot be read.
-        UnsupportedTypeError: the same, where the reason is an Arrow type that Delta lacks.
+        SchemaMismatchError: columns that the table lacks, missing columns, types that do not fit; all are named.
+        UnsupportedFeatureError: the lengths of a char(n) or varchar(n) column cannot be read from its metadata.
+        UnsupportedTypeError: all problems are Arrow types that Delta lacks.
     """
     target = to_arrow(table_schema)
     problems: list[Exception] = []
     asked = StructType(tuple(replace(f, nullable=True) if f.name in made else f for f in table_schema))
     plan = _plan_struct(list(data_schema), asked, "", None, problems)
     if problems:
-        # The narrower class only where it tells the whole story.
+        # The narrower class, if it is true of all problems.
         kind = (
             UnsupportedTypeError if all(isinstance(p, UnsupportedTypeError) for p in problems) else SchemaMismatchError
         )
@@ -121,7 +120,7 @@ class _Leaf(msgspec.Struct, frozen=True):
 
 
 class _Child(msgspec.Struct, frozen=True):
-    """A field of the table: where its data come from (None: nowhere, it is null) and how they are converted."""
+    """A field of the table: the index of its data (None: it is null), and their conversion."""
 
     path: str
     source: int | None
@@ -136,7 +135,7 @@ class _Struct(msgspec.Struct, frozen=True):
 
     def convert(self, array: pa.Array) -> pa.Array:
         array = _plain(array)
-        # flatten() makes a child null where its parent is, and heeds slices; field() does neither.
+        # flatten() makes a child null where its parent is null, and respects slices; field() does neither.
         parts = array.flatten()
         arrays = [
             pa.nulls(len(array), child.target)
@@ -255,14 +254,14 @@ def _plan(
 # --- arrays ------------------------------------------------------------------------------------------------------
 
 
-# What can be taken by place, of what cannot.
+# Types of dictionaries that Arrow cannot decode, and those to which they are cast first.
 _TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def _plain(array: pa.Array) -> pa.Array:
     """The array without dictionary or run-end encoding."""
     if pa.types.is_dictionary(array.type):
-        # Polars' categories are views, which Arrow cannot take by place.
+        # Categories of Polars are views.
         kind = _TAKEN.get(array.type.value_type)
         if kind is not None:
             array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
@@ -273,7 +272,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets into the flattened values of a list array of any kind; a null list takes no values."""
+    """Offsets into the flattened values of a list array of any kind; a null list has no values."""
     lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
 
@@ -284,8 +283,8 @@ def _as_lists(array: pa.Array) -> pa.Array:
 
 
 def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
-    """Strings as Spark writes them to char(n) and varchar(n): too many spaces at the end are cut off, and those that
-    are still too long refused.
+    """Strings as Spark writes them to char(n) and varchar(n): spaces at the end are cut off beyond the length; strings
+    that are still too long are refused.
     """
     size = pc.utf8_length(strings)
     if pc.any(pc.greater(size, length.limit)).as_py():
@@ -301,7 +300,7 @@ def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
 
 
 def _checked(child: _Child, array: pa.Array, parent_nulls: int) -> pa.Array:
-    # Where the parent is null so is the child, and that breaks no promise.
+    # The child of a null parent may be null.
     if not child.nullable and array.null_count > parent_nulls:
         raise _null_in(child.path)
     return array

@@ -1,7 +1,7 @@
-"""How rows become data files: what a file holds, where it lies, and how a batch is split by partition.
+"""The layout of data files: their columns, their folders and names, and the split of a batch by partition.
 
-PROTOCOL.md, "Data Files" and "Partition Value Serialization". The names are those that Spark gives, so that a folder
-looks the same whoever wrote it: ``a=1/part-00000-<uuid>-c000.snappy.parquet``.
+PROTOCOL.md, "Data Files" and "Partition Value Serialization". Names are the same as Spark's:
+``a=1/part-00000-<uuid>-c000.snappy.parquet``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, Unsupport
 
 PartitionKey = tuple[str | None, ...]
 
-# What Parquet's writer takes a column's id from.
+# The key of metadata from which Parquet's writer takes a column's id.
 _FIELD_ID = b"PARQUET:field_id"
 
-# A name that most file systems and object stores take: 255 bytes a segment, about 1,024 for the whole key.
+# Limits of most file systems and object stores: 255 bytes for a segment, about 1,024 for the key.
 _MAX_SEGMENT = 255
 _MAX_PREFIX = 900
 
-# Parquet's name, and the part of the file's name, of each codec that Spark knows and pyarrow can write.
+# The codecs that Spark knows and pyarrow can write: Parquet's name, and the part of the file's name.
 CODECS = {
     "none": ("NONE", ""),
     "uncompressed": ("NONE", ""),
@@ -59,13 +59,13 @@ CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """What the data files of a table look like.
+    """The columns and partitions of a table's data files.
 
     Attributes:
         schema: the Arrow schema of a data file: physical names, and ids where the table's columns have them
             (PROTOCOL.md, "Writer Requirements for Column Mapping").
         columns: the names of its columns in the table's batches.
-        types: their types there, with logical names but otherwise as a file holds them.
+        types: their types there, with logical names, but otherwise as in a file.
         partitions: the table's partition columns, in their order.
     """
 
@@ -78,18 +78,18 @@ class FileLayout:
     def of(cls, schema: StructType, partition_columns: Sequence[str], *, materialized: bool = False) -> FileLayout:
         """Plan the files of a table.
 
-        Void columns are left out, which hold nothing, and so are partition columns, since the log has their values.
-        Where that leaves no column, the first partition column is stored after all: a Parquet file without columns
-        cannot say how many rows it has.
+        Void columns are left out, since they have no values, and so are partition columns, since the log has their
+        values. If no column remains, the first partition column is stored: a Parquet file without columns has no number
+        of rows.
 
         Args:
             schema: the table's schema.
             partition_columns: its partition columns.
-            materialized: whether the files are to hold these too, behind the others.
+            materialized: whether the files store partition columns too, after the others.
 
         Raises:
-            ColumnNotFoundError: for a partition column that the schema does not have.
-            UnsupportedTypeError: when there is no column that a file could hold.
+            ColumnNotFoundError: the schema lacks a partition column.
+            UnsupportedTypeError: there is no column that a file can store.
         """
         by_name = {field.name: field for field in schema.fields}
         for name in partition_columns:
@@ -97,8 +97,8 @@ class FileLayout:
                 raise ColumnNotFoundError(name, by_name)
         partitions = tuple(by_name[name] for name in partition_columns)
         stored = [field for field in schema.fields if field not in partitions and not _is_void(field.type)]
-        behind = [field for field in partitions if not _is_void(field.type)]
-        stored = [*stored, *behind] if materialized else stored or behind[:1]
+        last = [field for field in partitions if not _is_void(field.type)]
+        stored = [*stored, *last] if materialized else stored or last[:1]
         if not stored:
             raise UnsupportedTypeError("a table whose columns are all void has nothing that a data file could hold")
         files = [replace(f, type=_physical(f.type, f.name)) for f in stored]
@@ -110,7 +110,7 @@ class FileLayout:
         )
 
     def project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a table's batch that its data files hold, in their types; dictionaries stay what they are."""
+        """The columns of a table's batch that its data files store, in their types; dictionaries are kept."""
         columns = []
         for name, logical, stored in zip(self.columns, self.types, self.schema.types, strict=True):
             column = batch.column(name)
@@ -126,7 +126,7 @@ class FileLayout:
 
         Returns:
             For each partition its key (the serialized partition values) and its rows, projected to the file's columns.
-            A part of a batch is copied, so that holding it does not hold the batch.
+            A part of a batch is a copy, so that it does not keep the whole batch in memory.
         """
         if not self.partitions:
             yield (), self.project(batch)
@@ -151,7 +151,7 @@ class FileLayout:
             strings = partition_strings(
                 column if rows is None else column.take(rows), field.type, name=field.name
             ).to_pylist()
-            # An empty string is null, for every type: the log cannot tell them apart.
+            # An empty string is null for every type: the log has one form for both.
             columns.append([value or None for value in strings])
         return list(zip(*columns, strict=True))
 
@@ -162,10 +162,11 @@ class FileLayout:
     def folder(self, key: PartitionKey) -> str:
         """The folder of a partition's files: the Hive form with a trailing slash, or ``""``.
 
-        A value too long for the name of a folder is cut: readers take partition values from the log, never from paths.
+        A value that is too long for the name of a folder is cut: readers take partition values from the log, not from
+        paths.
 
         Raises:
-            InvalidArgumentError: when the folders are so deep that no store would take the key.
+            InvalidArgumentError: the path is longer than stores accept.
         """
         if not self.partitions:
             return ""
@@ -181,18 +182,23 @@ class FileLayout:
 
 
 def file_name(sequence: int, unique: str, codec: str, *, changes: bool = False) -> str:
-    """The name of a data file, or a change file, as delta-spark has it: the number of the file in its write, and the
-    write's UUID.
+    """The name of a data file or a change file, as in delta-spark.
+
+    Args:
+        sequence: the number of the file in its write.
+        unique: the UUID of the write.
+        codec: one of :data:`CODECS`.
+        changes: whether it is a change file.
     """
     return f"{'cdc' if changes else 'part'}-{sequence:05d}-{unique}-c000{CODECS[codec][1]}.parquet"
 
 
 def codec_of(name: str | None) -> str:
-    """The codec of a table's data files and checkpoints: the property's, or snappy, which is what delta-spark and
-    deltalake write by default, and what readers of any age know.
+    """The codec of a table's data files and checkpoints: that of the property, or else snappy, which is the default of
+    delta-spark and deltalake and known to all readers.
 
     Raises:
-        InvalidArgumentError: for a codec that cannot be written here.
+        InvalidArgumentError: this engine cannot write the codec.
     """
     codec = (name or "snappy").lower()
     if codec not in CODECS:
@@ -206,17 +212,17 @@ def pages_of(properties: TableProperties) -> Literal["1.0", "2.0"]:
 
 
 def _group(batch: pa.RecordBatch, names: list[str]) -> tuple[pa.Array, list[int]]:
-    """Number the distinct key tuples by first appearance: each row's number, and each number's count."""
+    """Number the distinct key tuples by first occurrence: the number of each row, and the count of each number."""
     codes: pa.Array | None = None
     for name in names:
         encoded = batch.column(name).dictionary_encode(null_encoding="encode")
         mine = encoded.indices.cast(pa.int64())
         if codes is not None:
-            # Numbered anew after each column, so that the product stays below the square of the number of rows.
+            # Renumbered after each column, so that the product stays below the square of the number of rows.
             mine = pc.add(pc.multiply(codes, len(encoded.dictionary)), mine)
             mine = mine.dictionary_encode().indices.cast(pa.int64())
         codes = mine
-    # value_counts lists by first appearance too: the counts are in the order of the numbers.
+    # value_counts lists by first occurrence too: the counts are in the order of the numbers.
     return codes, pc.value_counts(codes).field("counts").to_pylist()
 
 
@@ -224,7 +230,7 @@ def _cut(segment: str) -> str:
     raw = segment.encode()
     if len(raw) <= _MAX_SEGMENT:
         return segment
-    # Never inside a character, nor inside one of the %XX escapes.
+    # Not inside a character or a %XX escape.
     text = raw[:_MAX_SEGMENT].decode("utf-8", errors="ignore")
     escape = text.rfind("%", len(text) - 2)
     return text if escape < 0 else text[:escape]
@@ -237,7 +243,7 @@ def _file_field(item: StructField) -> pa.Field:
 
 
 def _file_type(kind: DataType, ids: Mapping[str, Any], path: str) -> pa.DataType:
-    """The type in a file; ``ids`` are those of what is in arrays and maps, by path."""
+    """The type in a file; ``ids`` are the ids of elements, keys and values of arrays and maps, by path."""
     match kind:
         case StructType():
             return pa.struct([_file_field(item) for item in kind])
@@ -263,8 +269,8 @@ def _is_void(kind: DataType) -> bool:
 
 
 def _physical(kind: DataType, path: str) -> DataType:
-    """The type as a file holds it: without the void fields of structs, as Spark leaves them out, and with all fields of
-    structs nullable, since Arrow has no other way to write a struct that is null.
+    """The type in a file: without the void fields of structs, which Spark leaves out too, and with all fields of
+    structs nullable, since Arrow cannot write a null struct otherwise.
     """
     if isinstance(kind, StructType):
         stored = [f for f in kind.fields if not _is_void(f.type)]

@@ -1,11 +1,11 @@
 """Dates and times that Spark wrote in the hybrid calendar: Julian before 1582-10-15, Gregorian since.
 
-Spark before 3.0, and later ones that were asked to, stored the days of that calendar and left notes in the footer;
-PROTOCOL.md is silent on it. All else in the engine is proleptic Gregorian, so such values are moved: what was written
-as 1500-01-01 is read as 1500-01-01, which is another day.
+Spark before 3.0, and later versions by a setting, stored the days of that calendar, with a note in the footer;
+PROTOCOL.md does not mention it. Everything else in the engine is proleptic Gregorian, so such values are moved: a date
+that was written as 1500-01-01 is read as 1500-01-01, which is another day.
 
-A time is moved by its wall clock in the zone of its writer. That zone counts too for times before 1900, for which old
-Java knew only the zone's standard offset of today, and the rules of time zones have the local mean time of the place.
+A time is moved by its wall clock in the zone of its writer. The zone matters too for times before 1900: old Java used
+the standard offset of today for them, while the time zone database has the local mean time of the place.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.expressions.partition_values import DAY, days_of
+from refdelta.engine.arrow.arrays import floor_divide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ _YEAR_ZERO = days_of(0, 3, 1) - 2  # the day that the Julian calendar calls 0000
 
 @dataclass(frozen=True)
 class LegacyCalendar:
-    """What of a file is in the hybrid calendar.
+    """The columns of a file that are in the hybrid calendar.
 
     Attributes:
         dates: whether its dates are.
@@ -65,7 +66,7 @@ class LegacyCalendar:
             return array
         micros = array.cast(pa.int64())
         local = pc.add(micros, _standard_offset(self.zone))
-        days = _floor_days(local)
+        days = floor_divide(local, DAY)
         clock = pc.subtract(local, pc.multiply(days, DAY))
         wall = pc.add(pc.multiply(_moved_days(days), DAY), clock).cast(pa.timestamp("us"))
         moved = pc.assume_timezone(wall, self.zone, ambiguous="latest", nonexistent="latest").cast(pa.int64())
@@ -73,7 +74,7 @@ class LegacyCalendar:
 
 
 def legacy_calendar(footer: Any) -> LegacyCalendar | None:
-    """What of a file is in the hybrid calendar; None where nothing is.
+    """The use of the hybrid calendar in a file; None if it is not used.
 
     Args:
         footer: the file's ``FileMetaData``.
@@ -87,7 +88,7 @@ def legacy_calendar(footer: Any) -> LegacyCalendar | None:
     int96 = writer < (3, 1) or _LEGACY_INT96 in notes
     if not dates and not int96:
         return None
-    # A file has its timestamps in one physical form: which one is a setting of the session.
+    # All timestamps of a file have one physical type, which is a setting of the session.
     kinds = {footer.schema.column(i).physical_type for i in range(footer.num_columns)}
     times = int96 if "INT96" in kinds else dates
     return LegacyCalendar(dates, times, notes.get(_ZONE, b"UTC").decode()) if dates or times else None
@@ -102,16 +103,11 @@ def _moved_days(days: pa.Array) -> pa.Array:
     return pc.if_else(pc.less(days, _SWITCH), moved, days)
 
 
-def _floor_days(micros: pa.Array) -> pa.Array:
-    days = pc.divide(micros, DAY)  # towards zero
-    return pc.if_else(pc.less(micros, pc.multiply(days, DAY)), pc.subtract(days, 1), days)
-
-
 def _standard_offset(zone: str) -> int:
     """The zone's offset from UTC without daylight saving, in microseconds.
 
     Raises:
-        ValueError: there is no such zone.
+        ValueError: the zone is unknown.
     """
     if zone == "UTC":
         return 0
@@ -119,6 +115,6 @@ def _standard_offset(zone: str) -> int:
         rules = ZoneInfo(zone)
     except (KeyError, OSError, ValueError) as error:
         raise ValueError(f"its old times are of the time zone {zone!r}, which is not known here") from error
-    # The smallest of a year is without daylight saving, whichever half of the earth the zone is in.
+    # The smallest offset of a year is that without daylight saving, on either hemisphere.
     offsets = [datetime(2025, month, 1, tzinfo=UTC).astimezone(rules).utcoffset() for month in range(1, 13)]
     return min(int(offset.total_seconds()) for offset in offsets if offset is not None) * 1_000_000

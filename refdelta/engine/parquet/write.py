@@ -1,8 +1,8 @@
-"""Rows into data files: streaming, split by partition, rolled near the target size, with statistics.
+"""Writing rows as data files and change files: streamed, split by partition, near the target size, with statistics.
 
-Memory is bounded: rows wait in buffers, one a partition, until they make a row group; when the buffers together are too
-large, the largest go first, which keeps row groups big where most rows are. At most :data:`OPEN_FILES` files are
-open; the one that was written to longest ago is completed when another is needed.
+Memory is bounded. Rows are buffered by partition until they fill a row group; if all buffers together are too large,
+the largest are written first, so that row groups are large where most rows are. At most :data:`OPEN_FILES` files are
+open; the least recently written one is completed when another is needed.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
 
-# Where neither the call nor the table says: what delta-spark's auto-compaction aims at. Its plain writes have no target
-# at all; deltalake's have 100 MiB.
+# The default, which is that of delta-spark's auto-compaction. Plain writes of delta-spark have no target; those of
+# deltalake have 100 MiB.
 TARGET_FILE_SIZE = 128 * 1024 * 1024
-# Row groups: at most pyarrow's own default of rows, and so many bytes of Arrow's memory that wide tables stay bounded.
+# A row group has at most pyarrow's default number of rows, and so many bytes of Arrow's memory, for wide tables.
 ROW_GROUP_ROWS = 1024 * 1024
 ROW_GROUP_BYTES = 128 * 1024 * 1024
 _LEAST_ROW_GROUP_BYTES = 32 * 1024
-# Rows that wait, over all partitions.
+# The most bytes of buffered rows, over all partitions.
 BUFFER_BYTES = 256 * 1024 * 1024
 OPEN_FILES = 64
-# Batches below either are put together before they are split.
+# Batches that are smaller by both are merged before they are split.
 _SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
 
 
 @contextmanager
 def names_holding(text: str) -> Iterator[None]:
-    """Within, all files that are written hold this text in their names; no two writers may have the same.
+    """A context in which the names of all written files contain a text, which identifies the writer among processes.
 
-    It says who has written a file, where others than this process do it.
+    Args:
+        text: the text; no other writer may have the same.
     """
     numbers = itertools.count()
     token = _names.set(lambda: f"{text}-{next(numbers)}")
@@ -80,33 +81,33 @@ def write_files(
     progress: Callable[[int], None] | None = None,
     unique: str | None = None,
 ) -> list[Add]:
-    """Write rows as data files of a table, and describe them as actions; nothing is committed.
+    """Write rows as data files of a table; nothing is committed.
 
     Implements PROTOCOL.md, "Data Files", "Per-file Statistics" and "Partition Value Serialization".
 
     Args:
         store: the table's folder.
-        data: record batches that have exactly the Arrow form of ``schema`` (``engine/parquet/fit`` makes them so).
-            Texts may be dictionaries as well, among which nobody has to look for those that are equal.
+        data: record batches of exactly the Arrow schema of ``schema``; see :mod:`refdelta.engine.parquet.fit`. Texts
+            may be dictionaries, also with equal entries.
         schema: the table's schema.
-        partition_columns: by which the files are split; they are stored in them only where the table wants it.
-        properties: the table's: statistics, codec and target size.
+        partition_columns: the columns by which files are split; files store them only if a property says so.
+        properties: the table's properties: statistics, codec and target size.
         clustering: its clustering columns, which have statistics in any case.
-        target_file_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
-        data_change: whether the rows are new, or only moved from other files.
-        workers: how many threads encode; None for one a processor, at most 8.
-        progress: called with the number of rows of each batch that was taken in.
-        unique: what makes the files' names unlike all others; None for what :func:`names_holding` says, or a new UUID.
+        target_file_size: the approximate size of a file, in bytes; None for ``delta.targetFileSize``, or else 128 MiB.
+        data_change: whether the rows are new; False if they are moved from other files.
+        workers: the number of threads that encode; None for one a processor, at most 8.
+        progress: called with the number of rows of each batch.
+        unique: the unique part of the files' names; None for that of :func:`names_holding`, or a new UUID.
 
     Returns:
         One action a file, in the order in which the files were begun; none for no rows.
 
     Raises:
         StoreError: the store refused or failed.
-        DataFileError: rows that Parquet cannot hold.
-        InvalidArgumentError: an unknown codec, a target size that is not positive, a path that would be too long.
+        DataFileError: Parquet cannot store the rows.
+        InvalidArgumentError: an unknown codec, a target size that is not positive, or a path that is too long.
 
-    On any error, those of ``data`` included, the files written so far are removed, as far as the store lets us.
+    After any error, those of ``data`` included, the written files are removed, if the store permits it.
     """
     target = _target_size(properties, target_file_size)
     layout = FileLayout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
@@ -127,23 +128,23 @@ def write_files(
 
 
 class Form(Protocol):
-    """What the files of a table are like: a snapshot is one, and a table that is still to be made."""
+    """The properties of a table on which its files depend; a snapshot has them, and a table that is being created."""
 
     @property
     def schema(self) -> StructType:
-        """As for :func:`write_files`, like the others."""
+        """The table's schema."""
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """See there."""
+        """Its partition columns."""
 
     @property
     def properties(self) -> TableProperties:
-        """See there."""
+        """Its properties."""
 
     @property
     def clustering_columns(self) -> Collection[ColumnPath]:
-        """See there."""
+        """Its clustering columns."""
 
 
 def write_changes(
@@ -156,24 +157,25 @@ def write_changes(
     only: bool = False,
     unique: str | None = None,
 ) -> tuple[list[Add], list[Cdc]]:
-    """Write rows that say what becomes of them as data files and change files of a table; nothing is committed.
+    """Write rows that are marked by the kind of their change as data files and change files; nothing is committed.
 
     Implements PROTOCOL.md, "Change Data Files".
 
     Args:
         store: the table's folder.
-        data: record batches of ``schema`` with one more column behind, :data:`CHANGE`. A row is in a change file unless
-            that is null, and in a data file unless it says that the row is there no more.
-        table: what is written to. The ids of rows, which may be in its schema, are not in change files.
+        data: record batches of ``schema`` with a last column :data:`CHANGE`. A row is written to a change file unless
+            the mark is null, and to a data file unless the mark says that the row is removed.
+        table: the table. Change files leave out row ids, which may be in its schema.
         target_file_size: as for :func:`write_files`.
-        feed: False for rows that do not say it: then there are no change files.
-        only: whether the data files are there already, and none are written.
-        unique: see there.
+        feed: False for rows without marks; then there are no change files.
+        only: whether only change files are written.
+        unique: as for :func:`write_files`.
 
     Returns:
         One action a data file, and one a change file.
 
-    Raises as :func:`write_files`.
+    Raises:
+        DeltaError: the errors of :func:`write_files`.
     """
     if not feed:
         files = write_files(
@@ -221,18 +223,18 @@ def write_changes(
 
 
 CHANGE = pa.field("change_type\n", pa.string())
-"""The column that says what becomes of a row; the line break keeps any column of a table from having the name."""
+"""The column with the kind of a row's change, or null. No column of a table can have a name with a line break."""
 _GONE = array_of([DELETE, BEFORE_UPDATE], pa.string())
 
 
 def marked(batch: pa.RecordBatch, kind: str | None) -> pa.RecordBatch:
-    """Rows, all of which the same becomes of: with the column :data:`CHANGE`."""
+    """Rows with the same mark in a column :data:`CHANGE`."""
     kinds = pa.nulls(batch.num_rows, CHANGE.type) if kind is None else pa.repeat(kind, batch.num_rows)
     return batch.append_column(CHANGE, kinds)
 
 
 def rows_that_stay(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Of rows that say what becomes of them those that are in the table then, without the column that says it."""
+    """The marked rows that are not removed, without the column of marks."""
     gone = pc.is_in(batch.column(CHANGE.name), value_set=_GONE)
     return batch.drop_columns([CHANGE.name]).filter(pc.invert(gone))
 
@@ -259,7 +261,7 @@ def _adds(layout: FileLayout, files: Iterable[tuple[PartitionKey, DataFile]], da
 
 
 def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:
-    """Remove the files of actions that will not be committed, as far as the store lets us."""
+    """Remove the files of actions that will not be committed, if the store permits it."""
     keys = []
     for file in files:
         with suppress(DeltaError):
@@ -268,7 +270,7 @@ def abort_files(store: Store, files: Iterable[Add | Cdc]) -> None:
 
 
 def _delete(store: Store, keys: list[str]) -> None:
-    # Best effort: what stays behind is invisible, and vacuum takes it.
+    # Best effort: remaining files are invisible, and VACUUM removes them.
     with suppress(StorageError):
         if keys:
             store.delete(keys)
@@ -285,7 +287,7 @@ class _Partition:
 
 
 class _Router:
-    """Brings every row to a file of its partition."""
+    """Distributes rows to the files of their partitions."""
 
     def __init__(
         self, layout: FileLayout, encoder: Encoder, codec: str, target: int, unique: str, *, changes: bool = False
@@ -327,7 +329,7 @@ class _Router:
         return self._files
 
     def _flush(self, partition: _Partition) -> None:
-        """Hand the buffered rows of a partition on, as one row group."""
+        """Write the buffered rows of a partition as one row group."""
         if not partition.rows:
             return
         rows = joined(partition.chunks)
@@ -341,7 +343,7 @@ class _Router:
     def _file(self, partition: _Partition, size: int) -> DataFile:
         """The file for the next row group of a partition: the open one unless it is full."""
         file = partition.file
-        # A file that was given less than the target cannot be full, unless the rows grow when they are encoded.
+        # A file whose rows have fewer bytes than the target is not full: encoding seldom makes rows larger.
         if file and file.given + size > self._target and self._encoder.expected_size(file, size // 2) > self._target:
             self._close(partition)
             file = None

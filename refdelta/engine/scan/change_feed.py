@@ -1,8 +1,8 @@
-"""Reading the change data feed: versions' change files, or what follows from the files that they add and remove.
+"""Reading the change data feed: from change files, or from the data files that versions add and remove.
 
-The feed of some versions is read as two tables would be: one of change files, which have the kind of each change
-beside the row, and one of data files, all rows of which changed in the same way. What is the same for all rows of a
-file - the version, its time - is a partition column of these tables.
+The feed of some versions is read as two tables: one of change files, which store the kind of change of each row, and
+one of data files, all rows of which changed in the same way. Values that all rows of a file share, such as the version
+and its time, are partition columns of these tables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.reader import ReadPlan, ScanFile
 
-_AT_ONCE = 20_000  # changed files, as objects
+_AT_ONCE = 20_000  # changed files that are objects at the same time
 _VERSION = "version\n"
 RECORDED = "recorded\n"
 """A further column of a list of files: whether it is a change file."""
@@ -48,12 +48,12 @@ RECORDED = "recorded\n"
 
 @dataclass(frozen=True)
 class VersionChanges:
-    """What one version changed.
+    """The changes of one version.
 
     Attributes:
         version: the version.
-        time_ms: when it was committed, in milliseconds since 1970 (UTC).
-        changes: the rows, by file.
+        time_ms: its commit time, in milliseconds since 1970 (UTC).
+        changes: the changed rows, by file.
     """
 
     version: int
@@ -63,13 +63,13 @@ class VersionChanges:
 
 @dataclass(frozen=True, eq=False)
 class ChangeScan(RowStream):
-    """A read of the change data feed, planned and not yet begun. It may be run as often as wanted.
+    """A planned read of the change data feed. It can be run any number of times.
 
-    Anything that takes Arrow streams takes it: it has ``__arrow_c_stream__``.
+    Consumers of Arrow streams accept it: it has ``__arrow_c_stream__``.
 
     Attributes:
         recorded: the scan of change files.
-        derived: that of files all rows of which were inserted, or all deleted.
+        derived: the scan of data files all rows of which were inserted, or all deleted.
     """
 
     recorded: Scan
@@ -77,14 +77,14 @@ class ChangeScan(RowStream):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the columns asked for, all of them with the feed's own behind them."""
+        """The Arrow schema of the rows: the requested columns, or all of them followed by those of the feed."""
         return self.derived.schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches, version by version.
 
         Raises:
-            DataFileNotFoundError: a file that the log names is gone, as VACUUM removes those of old versions.
+            DataFileNotFoundError: a file that the log names does not exist; VACUUM removes files of old versions.
             DataFileError: a file is damaged or is not Parquet.
             UnsafePathError: a path of the log leaves the table.
         """
@@ -101,7 +101,7 @@ class ChangeScan(RowStream):
         return read_file(self.derived.store, file, plan)
 
     def of(self, changes: pa.Table) -> ChangeScan:
-        """The same columns of other changes, of :func:`changes_table`. There must be no predicate."""
+        """The same columns of other changes, as :func:`changes_table` returns them, without a predicate."""
         recorded, derived = _parted(changes)
         return ChangeScan(
             dataclasses.replace(self.recorded, files=recorded), dataclasses.replace(self.derived, files=derived)
@@ -111,26 +111,26 @@ class ChangeScan(RowStream):
 def plan_changes(
     snapshot: Snapshot, changes: pa.Table, columns: Sequence[str] | None = None, predicate: Any = None
 ) -> ChangeScan:
-    """Plan a read of what some versions changed.
+    """Plan a read of the changes of some versions.
 
     Implements PROTOCOL.md, "Change Data Files".
 
     Args:
-        snapshot: the version with the schema of which the rows are read.
-        changes: what they changed, of :func:`changes_table`.
-        columns: the columns that come out, in this order, those of the feed among them; None for all.
-        predicate: as for ``scan.plan_scan``; it may ask for the columns of the feed, too.
+        snapshot: the version whose schema the rows get.
+        changes: the changes, as :func:`changes_table` returns them.
+        columns: the columns of the result, in this order, including those of the feed; None for all.
+        predicate: as for ``scan.plan_scan``; it may use the columns of the feed, too.
 
     Raises:
-        InvalidArgumentError: the table has a column with a name of the feed's own.
+        InvalidArgumentError: the table has a column with the name of a column of the feed.
         ColumnNotFoundError: there is no such column.
         PredicateError: the predicate cannot be parsed or bound.
     """
     check_columns(snapshot.schema)
-    # Files of other versions may not have been made by the expressions of this one.
+    # Files of other versions may have been written with other expressions.
     fields = (dataclasses.replace(item, metadata=_without_expression(item)) for item in snapshot.schema)
     schema = StructType((*fields, *FEED_COLUMNS))
-    # Change files do not hold the ids of rows.
+    # Change files do not store row ids.
     for name in arguments.names("columns", columns) or ():
         schema.field(name, "the change data feed")
     row_filter(predicate, schema)
@@ -147,7 +147,7 @@ def _without_expression(item: StructField) -> dict[str, Any]:
 
 
 def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:
-    """What versions changed, as a list of files in their order: of ``state.FILE_SCHEMA``, with columns more."""
+    """The changes of versions as a list of files in their order: of ``state.FILE_SCHEMA``, with further columns."""
     changed = ((one, change) for one in versions for change in one.changes)
     parts = iter(lambda: list(itertools.islice(changed, _AT_ONCE)), [])
     return pa.concat_tables([_table_of(part) for part in parts] or [_table_of([])])
@@ -178,7 +178,7 @@ def _table_of(changed: Sequence[tuple[VersionChanges, Change]]) -> pa.Table:
 
 
 def _parted(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Change files, and files all rows of which changed alike."""
+    """Change files, and files all rows of which changed in the same way."""
     recorded = changes.column(RECORDED)
     return changes.filter(recorded), changes.filter(pc.invert(recorded))
 

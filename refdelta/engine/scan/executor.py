@@ -1,4 +1,4 @@
-"""Who runs the tasks over files: threads here, Spark's workers in ``refdelta.spark``."""
+"""Executors, which run a function over files: threads here, Spark's workers in ``refdelta.spark``."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# How many bytes of results may wait for their turn, over all tasks together.
+# The most bytes of results that wait to be consumed, over all tasks together.
 LOOK_AHEAD_BYTES = 128 * 2**20
-# How many files of a remote store are asked for at a time.
+# The most concurrent requests to a remote store.
 REQUESTS = 32
 
 
 class Executor(Protocol):
     """Runs one function over many tasks.
 
-    Where they run in other processes, the function, what it holds, tasks and results are pickled. What is committed,
-    and whether it may be, is decided where the executor was called.
+    An executor with other processes pickles the function with all that it refers to, the tasks and the results. The
+    commit, and the checks before it, stay in the calling process.
     """
 
     @property
     def group_bytes(self) -> int | None:
-        """Up to how many bytes of files one task writes anew; None where one task is to write all, so that little
-        data ends up in one file.
+        """The most bytes of files that one task rewrites; None if one task rewrites all of them, so that little data
+        becomes one file.
         """
 
     def map(
@@ -51,23 +51,23 @@ class Executor(Protocol):
         done: Callable[[Result], None] | None = None,
         writes: Store | None = None,
     ) -> Iterator[Result]:
-        """The results in the order of the tasks. The first exception, in that order, is raised; no task starts after
-        it that has not started by then.
+        """The results in the order of the tasks. The first exception, in that order, is raised; no further task is
+        started after it.
 
         Args:
-            function: what to do.
-            tasks: what to do it with.
-            done: called in this process with every result, one at a time, even where another task fails.
-            writes: the folder in which the tasks write data files; None where they write none. What is left there of
-                tasks that did not come to their end is removed.
+            function: the function.
+            tasks: its arguments.
+            done: called in this process with every result, one at a time, even if another task fails.
+            writes: the folder in which the tasks write data files; None if they write none. The files of tasks that
+                did not finish are removed from it.
         """
 
 
 def checked(executor: Executor | None) -> Executor | None:
-    """An executor that a caller names, None where there is none.
+    """Check the ``executor`` argument of a caller, which may be None.
 
     Raises:
-        InvalidArgumentError: it is something else.
+        InvalidArgumentError: it is not an executor.
     """
     if executor is None or (callable(getattr(executor, "map", None)) and hasattr(executor, "group_bytes")):
         if not isinstance(executor, type):
@@ -80,15 +80,15 @@ def checked(executor: Executor | None) -> Executor | None:
 
 
 def group_limit(executor: Executor | None) -> int | None:
-    """The executor's ``group_bytes``; None, for threads of this process, have none."""
+    """The executor's ``group_bytes``; None for None, which stands for threads of this process."""
     return None if executor is None else executor.group_bytes
 
 
 def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:
-    """Which files a task writes anew together: their numbers, ascending, in the order of the groups.
+    """The files that each task rewrites: their indexes, ascending, one list a task.
 
     Args:
-        executor: who runs the tasks; None for threads of this process.
+        executor: runs the tasks; None for threads of this process.
         sizes: of the files, in bytes.
     """
     most = group_limit(executor)
@@ -96,10 +96,10 @@ def grouped(executor: Executor | None, sizes: Sequence[int]) -> list[list[int]]:
 
 
 class ThreadExecutor:
-    """Threads of this process: reading and writing Parquet leaves the interpreter's lock free.
+    """Threads of this process. Reading and writing Parquet releases the interpreter's lock.
 
     Args:
-        workers: how many threads; None is one for each core that this process may use, and at least two.
+        workers: the number of threads; None for one a core that this process may use, and at least two.
     """
 
     group_bytes: int | None = None
@@ -111,13 +111,13 @@ class ThreadExecutor:
     def for_store(
         cls, store: Store, sizes: pa.ChunkedArray | None = None, *, workers: int | None = None
     ) -> ThreadExecutor:
-        """Threads that read the files of a store. Where each read waits for a network, they are more than the cores.
+        """Threads that read the files of a store; more than the cores if reads wait for a network.
 
         Args:
             store: the table's folder.
-            sizes: of the files in bytes: no more of them are read at once than stay within :data:`LOOK_AHEAD_BYTES`,
-                but for one a core. None where little is read of each, such as its footer.
-            workers: how many threads where the store is near, and at least elsewhere; None as for the class.
+            sizes: of the files, in bytes: files that are read at once stay within :data:`LOOK_AHEAD_BYTES`, except for
+                one a core. None if little is read of each file, such as its footer.
+            workers: the number of threads for a local store, and the least number for others; None as for the class.
         """
         near = cls(workers)
         if not store.capabilities.remote:
@@ -136,12 +136,12 @@ class ThreadExecutor:
         done: Callable[[Result], None] | None = None,
         writes: Store | None = None,  # noqa: ARG002 - a task of this process removes its own files
     ) -> Iterator[Result]:
-        """The results in the order of the tasks; at most two for each thread are begun before they are asked for.
+        """The results in the order of the tasks; at most two tasks a thread are started ahead of the consumer.
 
-        A single task of a list runs in the caller's thread. ``done`` is called in the threads, as soon as there is a
+        A list of a single task runs in the caller's thread. ``done`` is called in the threads, as soon as there is a
         result.
         """
-        run = function if done is None else _told(function, done)
+        run = function if done is None else _reporting(function, done)
         if isinstance(tasks, list) and len(tasks) == 1:
             yield run(tasks[0])
             return
@@ -166,14 +166,19 @@ class ThreadExecutor:
         weigh: Callable[[Result], int] = lambda _: 1,
         budget: int | None = None,
     ) -> Iterator[Result]:
-        """The results of all tasks, each of which gives many, in the order of the tasks.
+        """The results of all tasks, each of which has many, in the order of the tasks.
 
-        Tasks run ahead of the consumer until the results that wait weigh more than ``budget``, or
-        :data:`LOOK_AHEAD_BYTES` where there is none. The task whose turn it is has a share of its own, so that it can
-        always go on.
+        Tasks run ahead of the consumer until the waiting results weigh more than ``budget``. The task whose results are
+        being consumed may always proceed.
+
+        Args:
+            function: returns the results of a task.
+            tasks: its arguments.
+            weigh: the weight of a result.
+            budget: the limit; None for :data:`LOOK_AHEAD_BYTES`.
         """
         tasks = list(tasks)
-        if len(tasks) == 1:  # nothing to run beside it but the consumer itself
+        if len(tasks) == 1:  # nothing else could run in parallel
             yield from function(tasks[0])
             return
         lanes = _Lanes(function, tasks, weigh, LOOK_AHEAD_BYTES if budget is None else budget)
@@ -191,7 +196,7 @@ class ThreadExecutor:
                 thread.join()
 
 
-def _told(function: Callable[[Task], Result], done: Callable[[Result], None]) -> Callable[[Task], Result]:
+def _reporting(function: Callable[[Task], Result], done: Callable[[Result], None]) -> Callable[[Task], Result]:
     lock = threading.Lock()
 
     def run(task: Task) -> Result:
@@ -208,7 +213,7 @@ class _StoppedError(Exception):
 
 
 class _Lane(Generic[Result]):
-    """What one task has produced and nobody has consumed."""
+    """The results of one task that are not consumed yet."""
 
     __slots__ = ("done", "error", "items")
 
@@ -219,7 +224,7 @@ class _Lane(Generic[Result]):
 
 
 class _Lanes(Generic[Task, Result]):
-    """One queue a task, one budget over all of them, one condition that guards both."""
+    """One queue a task, with a common budget and a common condition variable."""
 
     def __init__(
         self,
@@ -230,7 +235,7 @@ class _Lanes(Generic[Task, Result]):
     ):
         self._function, self._tasks, self._weigh, self._budget = function, tasks, weigh, budget
         self._lanes: list[_Lane[Result]] = [_Lane() for _ in tasks]
-        self._next = 0  # the first task that nobody has taken
+        self._next = 0  # the first task that is not started
         self._turn = 0  # the task whose results are being consumed
         self._weight = 0
         self._stopped = False
@@ -239,8 +244,7 @@ class _Lanes(Generic[Task, Result]):
     def work(self) -> None:
         while True:
             with self._changed:
-                # A task starts only where its results have room; else many small ones would pile up ahead of a slow
-                # one.
+                # A task starts only within the budget; otherwise many small results would wait for a slow task.
                 self._wait_for(lambda: self._next == self._turn or self._weight < self._budget)
                 index = self._next
                 if self._stopped or index >= len(self._tasks):
@@ -300,15 +304,15 @@ class _Lanes(Generic[Task, Result]):
 
 
 def _generator(results: Iterator[Result]) -> Generator[Result, None, None]:
-    """As a generator, so that it can be closed whatever the function returned."""
+    """The same results as a generator, which can be closed."""
     yield from results
 
 
 def limit_threads(count: int) -> None:
-    """Say how many processors this process has to itself, where others that do the same run beside it.
+    """Set the number of processors that this process may use, if other processes share them.
 
     Args:
-        count: so many; at least 1.
+        count: the number; at least 1.
     """
     global _limit  # noqa: PLW0603 - of the process
     _limit = count
@@ -318,7 +322,7 @@ _limit: int | None = None
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     if _limit is not None:
         return _limit
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,8 +1,8 @@
-"""The statistics of many files as columns: bounds and null counts of those columns that a predicate looks at.
+"""The statistics of many files as columns: bounds and null counts of the columns of a predicate.
 
-They come from ``add.stats`` (JSON) or from a ``stats_parsed`` struct (PROTOCOL.md, "Per-file Statistics"). Statistics
-are an aid: what is missing, malformed or contradicts itself is null here, which means "anything is possible", and
-never an error.
+They are read from ``add.stats`` (JSON) or from a ``stats_parsed`` struct (PROTOCOL.md, "Per-file Statistics").
+Statistics are an aid: a statistic that is missing, malformed or contradictory is null, which means "unknown", and never
+an error.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of one column in each file; all arrays are as long as there are files, null is unknown.
+    """Bounds of one column in each file. All arrays have one value a file; null is unknown.
 
     Attributes:
-        low: a value that none is below; nulls of the column apart.
-        high: a value that none is above.
-        nulls: how many are null; under wide bounds only 0 and the number of rows mean something.
-        nested: whether a parent of the column may be null, which not every writer counts.
+        low: a lower bound of the values that are not null.
+        high: an upper bound of these values.
+        nulls: the number of nulls; with wide bounds only 0 and the number of rows have a meaning.
+        nested: whether a parent of the column may be null; not every writer counts such nulls.
     """
 
     low: pa.Array
@@ -56,7 +56,7 @@ class FileStatsView:
     """The statistics of files, for some columns.
 
     Attributes:
-        rows: the rows in each file, those under deletion vectors included; null is unknown.
+        rows: the number of rows in each file, deleted ones included; null is unknown.
         bounds: by the column's logical path.
     """
 
@@ -96,7 +96,7 @@ def num_records(files: pa.Table) -> pa.Array:
 
 def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
     if item.type == STRING:
-        # Older Spark cut a string behind its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
+        # Older Spark cut a string after 32 UTF-16 units and appended U+FFFD, which sorts before emoji; half of an emoji
         # became "?".
         high = pc.replace_substring_regex(high, "\\??\ufffd$", "\U0010ffff")
         if item.char is not None:
@@ -104,14 +104,14 @@ def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -
     elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
         high = _whole_millisecond(high)
     if item.bounded:
-        # Bounds in the wrong order are no bounds: some writers let times wrap round.
+        # Bounds in the wrong order are dropped: times of some writers overflow.
         sane = pc.fill_null(compare("<=", low, high), True)
         low, high = (pc.if_else(sane, side, pa.scalar(None, side.type)) for side in (low, high))
     return Bounds(low, high, nulls, item.nested)
 
 
 def _whole_millisecond(high: pa.Array) -> pa.Array:
-    """Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound."""
+    """The end of the millisecond of each bound: statistics cut times to milliseconds."""
     micros = high.cast(pa.int64())
     cut = pc.equal(pc.subtract(micros, pc.multiply(pc.divide(micros, _MILLISECOND), _MILLISECOND)), 0)
     room = pc.less(micros, 2**63 - _MILLISECOND)
@@ -130,7 +130,7 @@ def _statistics(wanted: Iterable[StatsSource]) -> list[Statistic]:
 
 
 def _coalesced(column: pa.Array, stats: pa.Array, statistic: Statistic) -> pa.Array:
-    """What the JSON says; where it says nothing, what the struct of a checkpoint says."""
+    """The statistic from JSON, or where that is null from the struct of a checkpoint."""
     path, _ = statistic
     array = child_of(stats, path)
     if array is None or pa.types.is_null(column.type):
@@ -145,8 +145,8 @@ def _of_struct(array: pa.Array, kind: pa.DataType, *, upper: bool) -> pa.Array:
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(kind):
             cut = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
             if upper and array.type.unit == "ns":
-                # The maximum stays above the true one. A whole microsecond stays as it is, for it may be a whole
-                # millisecond too, which says that more digits were cut when the bound was written.
+                # Rounded up, so that it stays an upper bound. A whole microsecond is not changed: it may be a whole
+                # millisecond too, which shows that digits were cut when the bound was written.
                 rest = pc.less(pc.multiply(cut, 1000), array.cast(pa.int64()))
                 cut = pc.add(cut, rest.cast(pa.int64()))
             return cut.cast(kind)

@@ -1,4 +1,4 @@
-"""What a scan may be asked to filter by, in one shape: which columns it needs, which rows and which files it keeps."""
+"""Filters of scans, from any form of a predicate: the columns that they need, and the rows and files that they keep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.evaluate import can_fail, row_mask
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.expressions.sql import from_filters, parse_expression
-from refdelta.engine.scan.skipping import prune
+from refdelta.engine.scan.skipping import Pruned, prune
 from refdelta.errors import ColumnNotFoundError, PredicateError
 
 if TYPE_CHECKING:
@@ -28,49 +28,34 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
 
 
-# Beside the partition columns of a list of files; the line break keeps any column of a table from having the name.
+# A column beside the partition columns of a list of files; no column of a table has a line break in its name.
 _POSITION = "position\n"
 
 
 class RowFilter(Protocol):
-    """A predicate that a row meets or not; rows for which it is unknown (null) are left out, as in SQL."""
+    """A predicate on rows. Rows for which it is unknown (null) are left out, as in SQL."""
 
     @property
     def columns(self) -> frozenset[str]:
-        """The top-level columns that it looks at, by their names in the schema."""
+        """The top-level columns that it uses, by their names in the schema."""
 
     @property
     def can_fail(self) -> bool:
-        """Whether there may be rows for which it is an error, not an answer."""
+        """Whether it may raise an error for some rows."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that meet it."""
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
-        """Which files of a list may hold such rows."""
-
-
-@dataclass(frozen=True)
-class Pruned:
-    """What is left of a list of files.
-
-    Attributes:
-        keep: for each file, whether it may hold rows.
-        reason: for each file that may not, ``partition`` or ``stats``.
-        exact: whether every row of every kept file meets the predicate, so that rows need not be looked at.
-    """
-
-    keep: pa.Array
-    reason: pa.Array
-    exact: bool
+        """The files of a list that may hold such rows."""
 
 
 def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
-    """A filter from any form that users have: SQL, deltalake's lists, a pyarrow ``Expression``, a bound predicate.
+    """A filter from SQL, deltalake's lists, a pyarrow ``Expression``, or a bound predicate; None for None.
 
     Raises:
-        PredicateError: it cannot be parsed or bound to the schema.
-        ColumnNotFoundError: it names a column that the table does not have.
+        PredicateError: the predicate cannot be parsed or bound to the schema.
+        ColumnNotFoundError: it names a column that the table lacks.
     """
     if predicate is None:
         return None
@@ -87,11 +72,12 @@ def row_filter(predicate: Any, schema: StructType) -> RowFilter | None:
 
 @dataclass(frozen=True)
 class BoundFilter:
-    """A predicate of our own tree, bound to the table's schema.
+    """A filter by a typed predicate, bound to the table's schema.
 
     Attributes:
         predicate: the predicate.
-        derived: what it implies for partition columns; see :mod:`refdelta.core.pruning.generated_partitions`.
+        derived: the condition on partition columns that it implies, or None; see
+            :mod:`refdelta.core.pruning.generated_partitions`.
     """
 
     predicate: Any
@@ -118,8 +104,7 @@ class BoundFilter:
         predicate = self.predicate
         if self.derived is not None and {path[0] for path in predicate_columns(self.derived)} <= set(partition_columns):
             predicate = And((predicate, self.derived))
-        result = prune(files, schema, partition_columns, predicate)
-        return Pruned(result.keep, result.reason, exact=False)
+        return prune(files, schema, partition_columns, predicate)
 
     def __str__(self) -> str:
         return str(self.predicate)
@@ -127,14 +112,16 @@ class BoundFilter:
 
 @dataclass(frozen=True)
 class ExpressionFilter:
-    """pyarrow's own expression, which cannot be taken apart: it prunes by partition, where it needs nothing else."""
+    """A filter by a pyarrow ``Expression``. Its parts cannot be inspected, so that it prunes only if partition columns
+    are all that it uses.
+    """
 
     expression: Any
     columns: frozenset[str]
 
     @classmethod
     def of(cls, expression: Any, schema: StructType) -> ExpressionFilter:
-        """Try the expression on empty tables to learn what it needs.
+        """Find the columns of the expression, by its application to empty tables.
 
         Raises:
             PredicateError: it does not fit the table's schema.
@@ -160,7 +147,7 @@ class ExpressionFilter:
         if self.columns <= set(partition_columns):
             return _exactly(self, files, schema, partition_columns)
         nothing = pa.nulls(files.num_rows, pa.string())
-        return Pruned(pa.repeat(pa.scalar(True), files.num_rows), nothing, exact=False)
+        return Pruned(pa.repeat(pa.scalar(True), files.num_rows), nothing)
 
     def __str__(self) -> str:
         return str(self.expression)
@@ -175,7 +162,7 @@ def _problem(expression: Any, table: pa.Table) -> str | None:
 
 
 def _exactly(flt: RowFilter, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
-    """Pruning by a predicate over partition columns alone: a file is one row of them, and its rows are all alike."""
+    """Pruning by a predicate over partition columns alone, which is the same for all rows of a file."""
     indices = pa.array(range(files.num_rows), pa.int64())
     columns = {_POSITION: indices}
     if flt.columns:

@@ -1,7 +1,6 @@
-"""Rows by their positions in their files: which ones a filter selects, and reading these alone.
+"""Positions of rows in their files: finding the positions that a filter selects, and reading rows by position.
 
-A position is the number of a row in its data file, counted from 0, deleted rows included. It is what deletion vectors
-hold.
+A position is the number of a row in its data file, counted from 0, deleted rows included, as in deletion vectors.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Some live rows of a file, and how the file stands.
+    """Some live rows of a file, with its deleted rows and its size.
 
     Attributes:
         rows: the positions of the rows.
-        deleted: those that its deletion vector hides.
-        physical_rows: how many rows it has by its footer, deleted ones included.
+        deleted: the positions of the rows that its deletion vector hides.
+        physical_rows: the number of rows by its footer, deleted ones included.
     """
 
     rows: BitMap64
@@ -43,19 +42,19 @@ class FileRows:
 
     @property
     def live_rows(self) -> int:
-        """How many rows are not deleted."""
+        """The number of rows that are not deleted."""
         return self.physical_rows - len(self.deleted)
 
 
 class RowsByFile(dict[int, BitMap64]):
-    """Positions of rows, by the number of their file in some list."""
+    """Positions of rows, by the index of their file in a list."""
 
     def note(self, files: pa.Array, positions: pa.Array) -> None:
         """Add rows.
 
         Args:
-            files: the number of each row's file, ascending.
-            positions: the row's place in it.
+            files: the index of each row's file, ascending.
+            positions: the position of each row in its file.
         """
         runs = pc.run_end_encode(files, run_end_type=pa.int64())
         start = 0
@@ -66,13 +65,13 @@ class RowsByFile(dict[int, BitMap64]):
 
 
 def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows]:
-    """The rows that a scan gives, by position: for each of its files in their order, which are read in parallel.
+    """The positions of the rows of a scan, file by file in their order. Files are read in parallel.
 
-    Only the columns that the filter looks at are read. Raises as :meth:`Scan.to_batches`.
+    Only the columns of the filter are read. Errors as for :meth:`Scan.to_batches`.
 
     Args:
-        scan: which rows of which files.
-        executor: who reads; None for the scan's own.
+        scan: the files and the filter.
+        executor: runs the reads; None for the executor of the scan.
     """
     plan = dataclasses.replace(
         scan.plan,
@@ -99,9 +98,13 @@ def _find(store: Store, plan: ReadPlan, file: ScanFile) -> FileRows:
 
 
 def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
-    """How the files of a scan stand of which these rows are known, one set a file; only footers and vectors are read.
+    """The files of a scan with given rows. Only footers and deletion vectors are read.
 
-    Raises as :meth:`Scan.to_batches`.
+    Errors as for :meth:`Scan.to_batches`.
+
+    Args:
+        scan: the files.
+        rows: the positions of the rows, one set a file.
     """
     bare = dataclasses.replace(scan, plan=ReadPlan(()))
 
@@ -115,11 +118,11 @@ def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
 def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.RecordBatch]:
     """Some rows of the files of a scan, in their order.
 
-    Args:
-        scan: which columns of which files; its filter holds too.
-        rows: for each file the positions of the rows to read; None for all that are live.
+    Errors as for :meth:`Scan.to_batches`.
 
-    Raises as :meth:`Scan.to_batches`.
+    Args:
+        scan: the columns and the files; its filter applies too.
+        rows: for each file the positions of the rows to read; None for all live rows.
     """
     tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
     return scan.executor.stream(

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from refdelta.engine.scan.filters import RowFilter
     from refdelta_storage.base import Store
 
-# Rows of a batch: enough that the work for a batch does not count, few enough that a batch stays within some megabytes.
+# Rows of a batch: many enough to make the overhead of a batch negligible, few enough for some megabytes.
 BATCH_ROWS = 64 * 1024
 _MANY_ROWS = 8 * 1024  # of a file
-# The column of positions; the line break keeps any column of a table from having the name.
+# The column of positions. No column of a table has a line break in its name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
 _LIVE = "live\n"
 
@@ -47,15 +47,14 @@ class ScanFile:
 
     Attributes:
         key: its key in the store.
-        size: in bytes, as the log says.
-        partition_values: a typed scalar for each partition column that is wanted, by logical name.
-        deletion_vector: the rows to leave out.
-        vectors: those of the files that are read with it, so that one request may bring many; None where it is read
-            alone.
-        rows: the positions of the rows that are wanted; None for all.
-        base_row_id: the id of its first row, unless the row carries one.
-        commit_version: the version in which its rows were changed last, unless they carry one.
-        only: a deletion vector that names them; None where none does.
+        size: in bytes, by the log.
+        partition_values: a typed scalar for each partition column that is read, by logical name.
+        deletion_vector: the deleted rows.
+        vectors: loads the vectors of all files that are read together; None if the file is read alone.
+        rows: the positions of the wanted rows; None for all.
+        base_row_id: the id of the first row, unless the row stores one.
+        commit_version: the version in which the rows were changed last, unless they store one.
+        only: a deletion vector with the positions of the wanted rows; None for all.
     """
 
     key: str
@@ -71,17 +70,17 @@ class ScanFile:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What to make of every file of a scan.
+    """How each file of a scan is read.
 
     Attributes:
-        columns: the columns that come out, with their logical names.
-        filter_columns: further columns that only the filter looks at.
+        columns: the columns of the result, with their logical names.
+        filter_columns: further columns that only the filter uses.
         partition_columns: the logical names of the partition columns.
-        row_filter: which rows come out; None for all.
+        row_filter: the filter on rows; None for all rows.
         by_id: whether the files' columns are found by field id.
-        encoded: the columns of texts that may come out as dictionaries; whether they do is up to each file. For who
-            moves the rows and does not look at them: no texts are made, and nobody looks for those that are equal.
-        positions: whether :data:`POSITION` comes out behind the columns: at which place in its file a row is, counted
+        encoded: the columns of texts that may be dictionaries in the result, if they are in the file; for callers that
+            move rows without looking at them.
+        positions: whether :data:`POSITION` is a last column of the result: the position of a row in its file, counted
             from 0, deleted rows included.
     """
 
@@ -95,22 +94,22 @@ class ReadPlan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema that comes out, but for dictionaries."""
+        """The Arrow schema of the result, without dictionaries."""
         return pa.schema([*(arrow_field(item) for item in self.columns), *([POSITION] if self.positions else [])])
 
     @property
     def read(self) -> tuple[StructField, ...]:
-        """The columns that are read, those that come out first."""
+        """The columns that are read, beginning with those of the result."""
         return self.columns + self.filter_columns
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A data file whose rows can be read.
+    """An open data file.
 
     Attributes:
-        physical_rows: how many rows it has by its footer, deleted ones included.
-        deleted: the positions of those that its deletion vector hides.
+        physical_rows: the number of rows by its footer, deleted ones included.
+        deleted: the positions of the rows that its deletion vector hides.
         batches: the rows, see :func:`read_file`; to be consumed once, while the file is open.
     """
 
@@ -131,26 +130,26 @@ def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[OpenFile
 
 
 def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, its deleted rows and those that the filter refuses left out.
+    """The rows of a file that are not deleted and meet the filter.
 
     Args:
         store: the table's folder.
         file: the file.
-        plan: what to make of it.
+        plan: how it is read.
 
     Returns:
-        Batches of the plan's schema, in the order of the file; none of them empty.
+        Batches of the plan's schema, in the order of the file; none of them is empty.
 
     Raises:
-        DataFileNotFoundError: the file or its deletion vector is gone.
-        DataFileError: the file is not Parquet, is damaged, or has columns of types that the table's cannot hold.
+        DataFileNotFoundError: the file or its deletion vector does not exist.
+        DataFileError: the file is not Parquet, is damaged, or has columns whose types do not fit the table's.
     """
     with open_file(store, file, plan) as opened:
         yield from opened.batches
 
 
 def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
-    """The positions of the rows that a file's deletion vector hides. Raises as ``dv.load_deletion_vector``."""
+    """The positions of the rows that a file's deletion vector hides. Errors as for ``dv.load_deletion_vector``."""
     if file.deletion_vector is None:
         return BitMap64()
     if file.vectors is None:
@@ -159,19 +158,19 @@ def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
 
 
 def count_rows(store: Store, file: ScanFile) -> int:
-    """How many live rows a file has, by its footer. Raises as :func:`read_file`."""
+    """The number of live rows of a file, by its footer. Errors as for :func:`read_file`."""
     rows = physical_rows(store, file)
     return rows if file.deletion_vector is None else rows - file.deletion_vector.cardinality
 
 
 def physical_rows(store: Store, file: ScanFile) -> int:
-    """How many rows a file has by its footer, deleted ones included. Raises as :func:`read_file`."""
+    """The number of rows of a file by its footer, deleted ones included. Errors as for :func:`read_file`."""
     with data_errors(file.key), _opened(store, file, footer_only=True) as parquet:
         return int(parquet.metadata.num_rows)
 
 
 def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
-    # As nanoseconds, which is pyarrow's default, INT96 would wrap round outside the years 1677 to 2262.
+    # In nanoseconds, pyarrow's default, INT96 would overflow outside the years 1677 to 2262.
     return open_parquet(store, file.key, file.size, footer_only=footer_only, coerce_int96_timestamp_unit="us")
 
 
@@ -183,8 +182,8 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
         groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
-    # A filter that no row can break is asked about deleted rows too, where they are few: it leaves less to copy. And
-    # about decimals that have too many digits, for few rows may come out of it.
+    # A filter that cannot fail is applied before few deleted rows are removed, which copies less, and before decimals
+    # are checked for too many digits, since few rows may remain.
     late = columns.as_stored and plan.row_filter is not None and not plan.row_filter.can_fail and file.rows is None
     for start, physical in _batches(parquet, columns.physical_names, groups, columns.batch_rows):
         check_texts(physical)
@@ -211,7 +210,7 @@ def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> It
 
 
 def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[int]:
-    """Of the row groups to read, all if None, those that hold a row of ``rows``."""
+    """The row groups among ``groups``, all if None, that hold a row of ``rows``."""
     found = []
     wanted = frozenset(range(footer.num_row_groups) if groups is None else groups)
     start = 0
@@ -226,9 +225,7 @@ def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[
 def _batches(
     parquet: Any, names: Sequence[str], groups: list[int] | None, most: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of row groups, all if None, of so many rows at most, each with the number of its first row in the
-    file.
-    """
+    """Batches of row groups, all if None, of at most ``most`` rows, each with the position of its first row."""
     for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
         start = first
         for batch in parquet.iter_batches(most, row_groups=run, columns=names):
@@ -241,7 +238,7 @@ def _batches(
 
 
 def _runs(groups: list[int], footer: Any) -> Iterator[tuple[int, list[int]]]:
-    """Row groups, ascending, as runs of such as follow each other, each with the number of its first row."""
+    """Ascending row groups as runs of consecutive ones, each with the position of its first row."""
     first, start, run = 0, 0, list[int]()
     wanted = frozenset(groups)
     for group in range(footer.num_row_groups):
@@ -257,7 +254,7 @@ def _runs(groups: list[int], footer: Any) -> Iterator[tuple[int, list[int]]]:
 
 
 class _Columns:
-    """Where each column of a plan comes from in one file: its own columns, or the partition values."""
+    """The source of each column of a plan in one file: a column of the file, or a partition value."""
 
     def __init__(self, parquet: Any, plan: ReadPlan, file: ScanFile):
         stored = [item for item in plan.read if item.name not in plan.partition_columns]
@@ -281,19 +278,19 @@ class _Columns:
             else _Constant(file.partition_values[item.name])
             for item in plan.read
         ]
-        # Then there is no row that cannot be converted.
+        # Without conversions, no row can fail.
         self.as_stored = all(source.convert is None for source in sources)
         self.physical_names = list({source.name: None for source in sources if source.name is not None})
 
     def _dictionaries(self, parquet: Any, plan: ReadPlan) -> dict[str, bool]:
-        """The columns that are read as dictionaries, and whether these are small. To make many texts of these here is
-        faster than in Parquet's reader.
+        """The columns that are read as dictionaries, and whether these are small. To decode many texts here is faster
+        than in Parquet's reader.
         """
         chosen = self.stored.keys() if parquet.metadata.num_rows >= _MANY_ROWS else plan.encoded
         names = {
             name: source.name
             for name, (_, source) in self.stored.items()
-            # A name with a dot may as well be that of a part of another column.
+            # A name with a dot may be the path of a field of another column.
             if name in chosen and source.name is not None and source.is_text and "." not in source.name
         }
         kept = parquet.keep_dictionaries(list(names.values())) if names else {}
@@ -301,12 +298,12 @@ class _Columns:
 
     @property
     def batch_rows(self) -> int:
-        """How many rows a batch may have: a partition value is repeated for each, however long the log made it."""
+        """The most rows of a batch: each repeats the partition values, which may be long."""
         width = sum(column.width for column in self._columns if isinstance(column, _Constant))
         return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
 
     def field(self, item: StructField) -> pa.Field:
-        """A column as it comes out."""
+        """The field of a column in the result."""
         plain = arrow_field(item)
         return plain.with_type(pa.dictionary(pa.int32(), plain.type)) if item.name in self._encoded else plain
 
@@ -314,7 +311,7 @@ class _Columns:
         return [column.read(batch) for column in self._columns]
 
     def with_defaults(self, arrays: list[pa.Array], positions: pa.Array) -> list[pa.Array]:
-        """The columns, with row ids and commit versions for those rows that carry none.
+        """The columns, with default row ids and commit versions for rows that store none.
 
         Implements PROTOCOL.md, "Reader Requirements for Row Tracking".
         """
@@ -329,7 +326,7 @@ class _Columns:
 
 
 class _Constant:
-    """A partition column: one value of ``width`` bytes, made once for the longest batch, sliced for others."""
+    """A partition column: one value of ``width`` bytes, repeated once for the longest batch, and sliced for others."""
 
     def __init__(self, value: pa.Scalar):
         self._value = value
@@ -366,7 +363,7 @@ def _finish(
 
 
 def rows_only(rows: int) -> pa.RecordBatch:
-    """A batch without columns that still has rows."""
+    """A batch with rows and without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 

@@ -29,29 +29,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.engine.scan.filters import Pruned, RowFilter
+    from refdelta.engine.scan.filters import RowFilter
+    from refdelta.engine.scan.skipping import Pruned
 
 
 @dataclass(frozen=True)
 class ScanExplanation:
-    """What a scan does, for people as text (``str``), for programs as :meth:`as_dict`.
+    """The plan of a scan: ``str`` gives it as text, :meth:`as_dict` as plain values.
 
     Attributes:
         table: the table's URI.
         version: the version that is read.
-        columns: the columns that come out.
+        columns: the columns of the result.
         predicate: the predicate as text, or None.
-        derived: what it says of partition columns that are generated, as text, or None.
-        rows_filtered: whether rows of the files that are read are looked at one by one.
-        files: how many live files the version has.
-        files_read: how many of them are read.
-        pruned_by_partition: how many are left out for their partition values.
-        pruned_by_stats: how many are left out for their statistics.
-        bytes: the size of the live files.
-        bytes_read: the size of those that are read.
-        deletion_vectors: how many of those that are read have a deletion vector.
-        paths: those that are read, as the log writes their paths.
-        pruned: path and reason of those that are not.
+        derived: the condition on generated partition columns that follows from it, as text, or None.
+        rows_filtered: whether the predicate is applied to the rows of the files.
+        files: the number of live files of the version.
+        files_read: the number of files that are read.
+        pruned_by_partition: the number of files excluded by partition values.
+        pruned_by_stats: the number of files excluded by statistics.
+        bytes: the size of the live files, in bytes.
+        bytes_read: the size of the files that are read, in bytes.
+        deletion_vectors: the number of files that are read and have a deletion vector.
+        paths: the paths of the files that are read, as in the log.
+        pruned: path and reason of each excluded file.
     """
 
     table: str
@@ -71,7 +72,7 @@ class ScanExplanation:
     pruned: tuple[tuple[str, str], ...] = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, fit for JSON."""
+        """The attributes as plain values, for JSON."""
         return {
             name: [list(item) if isinstance(item, tuple) else item for item in value]
             if isinstance(value, tuple)
@@ -102,14 +103,14 @@ class ScanExplanation:
 
 
 ONLY = "only\n"
-"""A further column of a list of files: a deletion vector that names the rows which are wanted of each, or null."""
+"""A further column of a list of files: a deletion vector of the only rows that are wanted, or null."""
 
 _SHOWN = 20
 _SMALL_BYTES = 2**18
 
 
 class RowStream(ABC):
-    """Rows that are read while they are consumed, by whoever takes Arrow streams."""
+    """Rows that are read while they are consumed; an Arrow stream."""
 
     @property
     @abstractmethod
@@ -121,11 +122,11 @@ class RowStream(ABC):
         """The rows in batches."""
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """As :meth:`to_batches`, as a ``RecordBatchReader``."""
+        """The rows as a ``RecordBatchReader``. Errors as for :meth:`to_batches`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """All rows in memory. Raises as :meth:`to_batches`."""
+        """All rows in memory. Errors as for :meth:`to_batches`."""
         return pa.Table.from_batches(list(self.to_batches()), self.schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -135,17 +136,17 @@ class RowStream(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Scan(RowStream):
-    """A read of one version, planned and not yet begun. It may be run as often as wanted.
+    """A planned read of one version. It can be run any number of times.
 
-    Anything that takes Arrow streams takes a scan: it has ``__arrow_c_stream__``.
+    Consumers of Arrow streams accept a scan: it has ``__arrow_c_stream__``.
 
     Attributes:
         snapshot: the version that is read.
-        plan: what is made of each file.
+        plan: how each file is read.
         files: the rows of the snapshot's file list that are read, in its order.
-        predicate: the filter, or None; ``plan.row_filter`` is None where pruning already did all of it.
-        pruned: which files pruning kept; None without a predicate.
-        executor: who reads.
+        predicate: the filter, or None; ``plan.row_filter`` is None if pruning has applied it exactly.
+        pruned: the result of pruning; None without a predicate.
+        executor: the threads that read.
     """
 
     snapshot: Snapshot
@@ -167,21 +168,21 @@ class Scan(RowStream):
 
     @property
     def footers(self) -> ThreadExecutor:
-        """Who reads what is small of each file."""
+        """The executor that reads footers."""
         return ThreadExecutor.for_store(self.store) if self.store.capabilities.remote else self.executor
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in the order of the file list and of the rows in each file.
 
-        Files are read in parallel; what waits for its turn is bounded (``executor.LOOK_AHEAD_BYTES``).
+        Files are read in parallel; the waiting results are bounded by ``executor.LOOK_AHEAD_BYTES``.
 
         Raises:
-            DataFileNotFoundError: a file that the log names is gone.
+            DataFileNotFoundError: a file that the log names does not exist.
             DataFileError: a file is damaged or is not Parquet.
             UnsafePathError: a path of the log leaves the table.
         """
         files = scan_files(self)
-        # Where no file is waited for, it takes longer to hand a small one to another thread than to read it.
+        # On a local disk, passing a small file to another thread takes longer than reading it.
         most = 0 if self.store.capabilities.remote else _SMALL_BYTES
         tasks = list(at_most(files, lambda file: file.size, most))
         return self.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
@@ -191,9 +192,9 @@ class Scan(RowStream):
             yield from read_file(self.store, file, self.plan)
 
     def count(self) -> int:
-        """How many rows come out.
+        """The number of rows of the result.
 
-        Without a filter on rows it is known from statistics, or from footers where a file has none. Raises as
+        Without a filter on rows it follows from statistics, or from the footers of files without them. Errors as for
         :meth:`to_batches`.
         """
         if self.plan.row_filter is not None:
@@ -205,9 +206,9 @@ class Scan(RowStream):
         return sum(self.file_counts())
 
     def file_counts(self) -> list[int]:
-        """How many live rows each file of the scan has, whether or not they meet the filter.
+        """The number of live rows of each file of the scan, without regard to the filter.
 
-        It is known from statistics, or from footers where a file has none. Raises as :meth:`to_batches`.
+        It follows from statistics, or from the footers of files without them. Errors as for :meth:`to_batches`.
         """
         cardinalities = pc.coalesce(pc.struct_field(self.files.column("deletionVector"), "cardinality"), 0)
         counts: list[int | None] = pc.subtract(num_records(self.files), cardinalities).to_pylist()
@@ -219,7 +220,7 @@ class Scan(RowStream):
         return [count for count in counts if count is not None]
 
     def explain(self) -> ScanExplanation:
-        """Which files are read, which are not, and why."""
+        """The files that are read, and those that are not, with the reasons."""
         files = self.snapshot.files
         by_reason: list[tuple[str, str]] = []
         if self.pruned is not None:
@@ -262,19 +263,19 @@ def plan_scan(
 
     Args:
         snapshot: the version to read.
-        columns: the columns that come out, in this order, by name in any case; None for all. An empty list gives rows
-            without columns. Where the table tracks rows, ``_metadata.row_id`` and ``_metadata.row_commit_version`` are
-            columns, too, but not among all. A predicate may ask for them in any case.
+        columns: the columns of the result, in this order, by name in any case; None for all. An empty list gives rows
+            without columns. A table with row tracking has the columns ``_metadata.row_id`` and
+            ``_metadata.row_commit_version`` too, which None does not include. A predicate may always use them.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
             which it is unknown are left out.
-        executor: who reads; None for threads, as many as the store wants.
+        executor: the threads that read; None for the number that suits the store.
 
     Returns:
         The scan; nothing but the log has been read.
 
     Raises:
-        ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: a column is asked for twice, or ``columns`` is no list of names; row ids of a table that
+        ColumnNotFoundError: the table lacks a column.
+        InvalidArgumentError: a column occurs twice, ``columns`` is no list of names, or it has row ids and the table
             does not track rows.
         PredicateError: the predicate cannot be parsed or bound.
         UnsupportedTypeError: a column has a type that this engine lacks.
@@ -285,7 +286,7 @@ def plan_scan(
     files, flt, pruned = snapshot.files, row_filter(predicate, searched), None
     if flt is not None:
         flt = informed(flt, snapshot)
-        # Statistics say nothing of row ids, of which a file may hold some.
+        # Statistics do not cover row ids, some of which a file may store.
         plain = StructType(tuple(i if kind_of(i) is None else StructField(i.name, i.type) for i in searched))
         pruned = flt.prune(files, plain, snapshot.partition_columns)
         files = files.filter(pruned.keep)
@@ -317,7 +318,7 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ..
 
 
 def _of_rows(snapshot: Snapshot, name: str) -> StructField:
-    """What rows keep, under the name by which it is asked for."""
+    """A column of row tracking, under its public name."""
     found = _with_ids(snapshot).find(name)
     if found is None:
         raise InvalidArgumentError(f"there is no {name}: the table does not track rows (delta.enableRowTracking)")
@@ -325,7 +326,7 @@ def _of_rows(snapshot: Snapshot, name: str) -> StructField:
 
 
 def _with_ids(snapshot: Snapshot) -> StructType:
-    """The schema, and behind it what rows keep, where they keep it."""
+    """The schema, followed by the columns of row tracking if the table has it."""
     if not is_enabled(snapshot.protocol, snapshot.metadata):
         return snapshot.schema
     kept = asked_columns(snapshot.metadata.configuration or {})
@@ -333,11 +334,11 @@ def _with_ids(snapshot: Snapshot) -> StructType:
 
 
 def scan_files(scan: Scan) -> list[ScanFile]:
-    """The files of a scan, each with all that a worker needs to read it.
+    """The files of a scan, each with everything that a worker needs to read it.
 
     Raises:
         UnsafePathError: a path leaves the table.
-        InvalidLogError: a partition value is no value of its column's type.
+        InvalidLogError: a partition value is not of its column's type.
     """
     files, schema = scan.files, scan.snapshot.schema
     partitions = [item.name for item in scan.plan.read if item.name in scan.plan.partition_columns]
@@ -370,5 +371,5 @@ def scan_files(scan: Scan) -> list[ScanFile]:
 
 
 def _listed(files: pa.Table, column: str, *, wanted: bool) -> list[Any]:
-    """A column of a list of files, which may be long; None for each file where nobody wants it."""
+    """A column of a list of files as a list; Nones if it is not needed, since the list may be long."""
     return files.column(column).to_pylist() if wanted else [None] * files.num_rows

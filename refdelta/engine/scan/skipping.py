@@ -1,7 +1,7 @@
-"""Which files need not be read for a predicate: by their partition values, then by their statistics.
+"""Data skipping: the files that a predicate excludes, by their partition values and by their statistics.
 
-A file is kept unless nothing in it can make the predicate true. :mod:`refdelta.core.pruning.file_match` is the
-definition, file by file; a property-based test holds this module to it.
+A file is kept unless no row of it can make the predicate true. :mod:`refdelta.core.pruning.file_match` is the
+definition for a single file; a property-based test holds this module equal to it.
 """
 
 from __future__ import annotations
@@ -50,28 +50,30 @@ if TYPE_CHECKING:
 
 # No column of a table has a line break in its name.
 _NUMBER = "number\n"
-# Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest are looked at.
+# Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest item are used.
 _MAX_ITEMS = 200
-# How many rows a file has that does not say it: no count of nulls is the same, but that of a value which partition
-# values make null in every row.
+# The number of rows of a file without that statistic. No count of nulls equals it, except the count for a value that
+# partition values make null in every row.
 _UNCOUNTED = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class PruneResult:
-    """Attributes:
-    keep: for each file whether it must be read; never null.
-    reason: for each file why not: ``"partition"``, ``"stats"``, or null where it is kept; dictionary-encoded.
+class Pruned:
+    """The result of pruning a list of files.
+
+    Attributes:
+        keep: for each file, whether it must be read; never null.
+        reason: for each file, ``"partition"`` or ``"stats"`` if it is excluded, null if it is kept.
+        exact: whether all rows of all kept files meet the predicate, so that it need not be applied to rows.
     """
 
     keep: pa.BooleanArray
-    reason: pa.DictionaryArray
+    reason: pa.Array
+    exact: bool = False
 
 
-def prune(
-    files: pa.Table, schema: StructType, partition_columns: Sequence[str], predicate: Predicate | None
-) -> PruneResult:
-    """Tell which files can hold a row for which the predicate is true.
+def prune(files: pa.Table, schema: StructType, partition_columns: Sequence[str], predicate: Predicate | None) -> Pruned:
+    """The files that can hold a row for which the predicate is true.
 
     Args:
         files: a list of live files, with ``partitionValues`` and ``stats`` or ``stats_parsed``.
@@ -80,10 +82,10 @@ def prune(
         predicate: bound to the schema; None keeps everything.
 
     Raises:
-        InvalidLogError: a partition value that is none of its column's type.
+        InvalidLogError: a partition value is not of its column's type.
     """
     if predicate is None or files.num_rows == 0:
-        return PruneResult(pa.repeat(pa.scalar(True), files.num_rows), _reasons(files.num_rows))
+        return Pruned(pa.repeat(pa.scalar(True), files.num_rows), _reasons(files.num_rows))
     predicate = push_not(predicate)
     folded = {name.lower() for name in partition_columns}
     paths = sorted(columns(predicate))
@@ -93,9 +95,9 @@ def prune(
     nothing = FileStatsView(pa.nulls(files.num_rows, pa.int64()), {})
     by_partition = _Pruner(files.num_rows, partitions, nothing).may(predicate)
     if not data:
-        return PruneResult(by_partition, _reasons(files.num_rows, by_partition))
+        return Pruned(by_partition, _reasons(files.num_rows, by_partition))
     keep = _Pruner(files.num_rows, partitions, view_stats(files, schema, data)).may(predicate)
-    return PruneResult(pc.and_(keep, by_partition), _reasons(files.num_rows, by_partition, keep))
+    return Pruned(pc.and_(keep, by_partition), _reasons(files.num_rows, by_partition, keep))
 
 
 def _reasons(rows: int, by_partition: Any = None, by_stats: Any = None) -> pa.DictionaryArray:
@@ -108,8 +110,8 @@ def _reasons(rows: int, by_partition: Any = None, by_stats: Any = None) -> pa.Di
 
 
 class _Pruner:
-    """Answers, for every file at once, whether a condition can be true in it. Without a view data columns may hold
-    anything.
+    """Decides for all files at once whether a condition can be true in them. Without a view, data columns may have any
+    values.
     """
 
     def __init__(self, rows: int, partitions: pa.Table, view: FileStatsView):
@@ -130,7 +132,7 @@ class _Pruner:
             try:
                 return pc.fill_null(row_mask(predicate, self._partition_rows()), False)
             except ExpressionError:
-                return self._all(True)  # whether it fails is for the rows to tell
+                return self._all(True)  # rows may not reach the failing expression
         if not self.view.bounds:
             return self._all(True)
         # Unknown is possible.
@@ -159,7 +161,7 @@ class _Pruner:
                 return self._has_value(value)
         return self._all(True)
 
-    # --- what is known of a value ---
+    # --- bounds of values ---
 
     def _bounds(self, value: Value) -> Bounds:
         match value:
@@ -175,7 +177,7 @@ class _Pruner:
         return self._computed(value)
 
     def _moved(self, child: Value, target: DataType, function: Callable[[pa.Array], pa.Array]) -> Bounds:
-        """The bounds under a cast that keeps the order of values."""
+        """The bounds after a cast that keeps the order of values."""
         inner = self._bounds(child)
         try:
             return Bounds(function(inner.low), function(inner.high), inner.nulls, inner.nested)
@@ -187,19 +189,21 @@ class _Pruner:
         return Bounds(unknown, unknown, pa.nulls(self.rows, pa.int64()), nested=True)
 
     def _computed(self, value: Value) -> Bounds:
-        """A value that partition values determine: one for all rows of a file. Of others nothing is known."""
+        """The bounds of a value that depends on partition values only, and so is the same for all rows of a file. The
+        bounds of other values are unknown.
+        """
         if not {path[0] for path in columns(value)} <= set(self.partitions.column_names):
             return self._nothing(value.type)
         try:
             fixed = evaluate_value(value, self._partition_rows())
         except ExpressionError:
-            # Whether it has a value is for the rows to tell: another condition may keep them from being asked.
+            # Another condition may keep rows from reaching the failing expression.
             return self._nothing(value.type)
         # The count of nulls is none, or all of them.
         return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.counts, 0))
 
     def _partition_rows(self) -> pa.RecordBatch:
-        """The files' partition values as rows, each one file; a column of numbers keeps count where there are none."""
+        """The partition values as rows, one a file; a column of numbers keeps the row count if there are none."""
         names = self.partitions.column_names
         arrays = [one_array(self.partitions[name]) for name in names]
         number = pa.array(range(self.rows), pa.int64())
@@ -210,7 +214,7 @@ class _Pruner:
         return self._all(True) if bounds.nested else pc.not_equal(bounds.nulls, 0)
 
     def _has_value(self, value: Value) -> Any:
-        """Whether some row is not null: null is unknown."""
+        """Whether some row has a value that is not null; null if that is unknown."""
         return pc.not_equal(self._bounds(value).nulls, self.counts)
 
     # --- conditions ---
@@ -233,7 +237,7 @@ class _Pruner:
         return found
 
     def _distinct(self, left: Value, right: Value) -> Any:
-        """NOT <=>: false in all rows only where both sides are one and the same value, and never null."""
+        """NOT <=>: false in all rows only if both sides are the same constant, and never null."""
         equal = _constant_and_equal(self._bounds(left), self._bounds(right))
         nulls = [self._has_null(value) for value in (left, right) if not isinstance(value, Literal)]
         return reduce(pc.or_kleene, nulls, pc.invert(equal))
@@ -274,7 +278,7 @@ class _Pruner:
 
 
 def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
-    """Whether both sides are the same single value in all rows that have one."""
+    """Whether both sides are the same constant in all rows that are not null."""
     parts = [
         compare("=", one.low, one.high),
         compare("=", other.low, other.high),

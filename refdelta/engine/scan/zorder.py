@@ -1,12 +1,12 @@
-"""Rows in the order of a Z-curve or a Hilbert curve, so that rows near in several columns lie in the same files.
+"""Sorting rows along a Z-curve or a Hilbert curve, so that rows with similar values in several columns share files.
 
-A row's place on a Z-curve: the rank of its value in each column, and the bits of these ranks interleaved, the highest
-first. Hilbert's curve turns from one square to the next where that one jumps. Ranks are shares of a sample, so that a
-column's highest bit halves the rows, whatever its values are. Null is before all values, NaN behind them; text and
-binary go by their bytes. Rows at one place are put in the order of the columns.
+The position of a row on a Z-curve is made of the ranks of its values: their bits are interleaved, the highest first. A
+Hilbert curve continues to an adjacent square where a Z-curve jumps. Ranks are relative to a sample, so that the highest
+bit of a column halves the rows for any distribution of values. Null is before all values, NaN after them; texts and
+binary values are ordered by their bytes. Rows at the same position are in the order of the columns.
 
 Memory is bounded: rows that do not fit are split by ranges of the curve into temporary files, each of which is sorted
-alone.
+by itself.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     Places = NDArray[np.uint64]
 
 Column = tuple[str, ...]
-"""A column's path: its name, and below it the names of fields of structs."""
+"""A column's path: its name, followed by the names of fields of structs."""
 
 Read = Callable[[Sequence[str] | None], Iterator[pa.RecordBatch]]
-"""Gives rows, with these top-level columns or all; may be called again, for the same rows."""
+"""Returns rows, with the given top-level columns or all. May be called again, for the same rows."""
 
-# What is sorted at once, in bytes of Arrow's memory; a sorted copy is held beside it.
+# The most bytes of Arrow's memory that are sorted at once; the sorted copy takes as many again.
 SORT_BYTES = 256 * 1024 * 1024
-# Rows from which ranks are learned.
+# Rows of the sample by which values are ranked.
 SAMPLE_ROWS = 128 * 1024
-# So many temporary files are open at once at most. More rows than they hold in pieces that fit are split again.
+# The most temporary files that are open at once. A piece that is still too large is split again.
 _FILES = 256
-# Text is ranked by so many characters, so that a sample stays small.
+# Texts are ranked by so many characters, so that the sample stays small.
 _PREFIX = 64
 _BITS = 64
 _BATCH_ROWS = 64 * 1024
@@ -62,12 +62,12 @@ def z_ordered(
     """The rows in the order of a curve through some columns.
 
     Args:
-        read: the rows; read again, with these columns alone, where they do not fit into memory. Texts of other columns
-            may be dictionaries.
-        columns: one or more, of types that have an order.
-        hilbert: along Hilbert's curve; else along a Z-curve.
-        memory: how many bytes may be sorted at once; None for :data:`SORT_BYTES`.
-        disk: how many bytes temporary files may hold; None for no limit.
+        read: returns the rows; called again, for these columns alone, if they do not fit into memory. Texts of other
+            columns may be dictionaries.
+        columns: one or more, of types with an order.
+        hilbert: whether the curve is a Hilbert curve; otherwise it is a Z-curve.
+        memory: the most bytes that are sorted at once; None for :data:`SORT_BYTES`.
+        disk: the most bytes of temporary files; None for no limit.
 
     Raises:
         InvalidArgumentError: the temporary files would need more than ``disk``.
@@ -76,23 +76,23 @@ def z_ordered(
 
 
 class Curve:
-    """A curve through columns whose values are spread as in a sample.
+    """A curve through columns whose values are distributed as in a sample.
 
     Args:
-        sample: some rows, without regard to their order; no more than :data:`SAMPLE_ROWS` are needed.
+        sample: a random sample of up to :data:`SAMPLE_ROWS` rows.
         columns: the columns, most important first.
-        hilbert: whether it is Hilbert's; else a Z-curve.
+        hilbert: whether it is a Hilbert curve; otherwise it is a Z-curve.
     """
 
     def __init__(self, sample: pa.Table, columns: Sequence[Column], *, hilbert: bool = False):
         self._columns, self._hilbert = columns, hilbert
-        # The first 64 bits of all that could be interleaved: they tell more rows apart than there are. A rank has no
-        # more than 32, for a sample is not so long.
+        # 64 of the interleaved bits distinguish more rows than there are. A rank has at most 32 bits, since the sample
+        # has fewer rows.
         self._bits = min(_BITS // 2, -(-_BITS // len(columns)))
         self._ranks = [_Ranks(_keys(sample, column), self._bits) for column in columns]
 
     def places(self, rows: pa.Table) -> Places:
-        """The place of each row on the curve."""
+        """The position of each row on the curve."""
         ranks = [known.of(_keys(rows, column)) for known, column in zip(self._ranks, self._columns, strict=True)]
         if self._hilbert:
             ranks = hilbert_ranks(ranks, self._bits)
@@ -104,17 +104,21 @@ class Curve:
         return places
 
     def order(self, rows: pa.Table) -> pa.Array:
-        """The indices that put rows in the order of the curve; rows at one place in that of the columns."""
+        """The indices that sort rows along the curve, and rows at the same position by the columns."""
         keys = {str(i): _leaf(rows, column) for i, column in enumerate(self._columns)}
         table = pa.table({"place": pa.array(self.places(rows)), **keys})
         return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
 
 
 def hilbert_ranks(ranks: Sequence[Places], bits: int) -> list[Places]:
-    """What to interleave instead of the ranks of some columns, each of so many bits, for a place on Hilbert's curve.
+    """The numbers to interleave for a position on a Hilbert curve, instead of the ranks of the columns.
 
-    From the coarsest square to the finest: each is turned or mirrored by the place that its own square has in the next
-    coarser one, and a Gray code orders the squares in it, so that neighbours on the curve touch.
+    From the coarsest square to the finest, each square is rotated or mirrored according to its position in the next
+    coarser one, and a Gray code orders the squares in it, so that neighbours on the curve are adjacent.
+
+    Args:
+        ranks: the ranks of each column.
+        bits: the number of bits of each rank.
     """
     turned = np.array(ranks)
     for bit in range(bits - 1, 0, -1):
@@ -133,14 +137,14 @@ def hilbert_ranks(ranks: Sequence[Places], bits: int) -> list[Places]:
 
 
 class _Ranks:
-    """Where a value stands among those of a sample, as a share of ``2**bits``: in the middle of those equal to it."""
+    """Ranks of values in a sample, scaled to ``2**bits``: equal values have the middle of their ranks."""
 
     def __init__(self, sample: pa.Array, bits: int):
         values = sample.drop_null()
         self._nulls = len(sample) - len(values)
         self._sorted = values.take(pc.sort_indices(values))
         changes = pc.not_equal(self._sorted.slice(1), self._sorted.slice(0, max(0, len(values) - 1)))
-        # For each of the sorted values, how many are not above it; each NaN counts as a value of its own.
+        # For each sorted value, the number of values that are not above it; each NaN counts as a distinct value.
         ends = np.append(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1, len(values))
         self._upto = ends[np.searchsorted(ends, np.arange(len(values)), side="right")]
         self._scale = 2.0**bits / max(1, len(sample))
@@ -158,7 +162,7 @@ class _Ranks:
         return np.minimum(rank * self._scale, float(self._highest)).astype(np.uint64)
 
     def _below(self, values: pa.Array) -> NDArray[np.int64]:
-        # Sorted together; the sort is stable, so that a value comes before those of the sample that are equal to it.
+        # The sort is stable, so that a value comes before equal values of the sample.
         order = pc.sort_indices(pa.concat_arrays([values, self._sorted])).to_numpy().astype(np.int64)
         from_sample = order >= len(values)
         ranks = np.cumsum(from_sample)
@@ -169,7 +173,7 @@ class _Ranks:
 
 @dataclass(slots=True)
 class _Disk:
-    """What the temporary files may hold, and what they do."""
+    """The limit of the temporary files and their size, in bytes."""
 
     limit: int | None
     used: int = 0
@@ -215,7 +219,7 @@ class _Sort:
     disk: _Disk = field(repr=False)
 
     def run(self, read: Read, curve: Curve | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order; of a piece, in that of the curve that it is a piece of."""
+        """The rows in order; ``curve`` is given for a piece of a larger sort."""
         source, held, size = read(None), [], 0
         for batch in source:
             held.append(batch)
@@ -234,7 +238,7 @@ class _Sort:
             pieces = self._split(itertools.chain(held, source), curve, cuts, Path(folder))
             held.clear()
             for piece in pieces:
-                # Rows that are all at one place cannot be split, and are in order as they are.
+                # Rows at the same position cannot be split, and need no sorting.
                 yield from piece.read(None) if piece.rows == total else self.run(piece.read, curve)
                 piece.path.unlink()
                 self.disk.used -= piece.size
@@ -260,12 +264,12 @@ class _Sort:
         return sampler.rows(), sampler.seen
 
     def _cuts(self, sample: Places, size: float) -> Places:
-        """Where to cut the curve, so that the pieces of ``size`` bytes fit."""
-        # Half of what fits, since a sample knows the sizes only about; four at least, so that something is cut off.
+        """The positions at which the curve is cut, so that each piece of ``size`` bytes in total fits into memory."""
+        # Pieces of half the memory, since sizes are estimated from a sample; at least four, so that pieces get smaller.
         count = min(_FILES, max(4, int(-(-size // max(1, self.memory // 2)))))
         along = np.sort(sample)
         cuts, times = np.unique(along[np.arange(1, count) * len(along) // count], return_counts=True)
-        # A place with more rows than a piece should have is a piece of its own.
+        # A position with more rows than a piece should have is a piece of its own.
         crowded = cuts[(times > 1) & (cuts < np.iinfo(np.uint64).max)]
         return np.union1d(cuts, crowded + np.uint64(1))
 
@@ -285,7 +289,7 @@ class _Sort:
 
 
 class _Sampler:
-    """Some of the rows that go through, each as likely as any other."""
+    """A uniform random sample of a stream of rows."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
@@ -316,9 +320,9 @@ class _Sampler:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of about ``size`` bytes: a file for each range wants more than crumbs.
+    """The same rows in tables of about ``size`` bytes, so that each write to a temporary file is large enough.
 
-    They are without dictionaries, of which a file in Arrow's format can have but one for each column.
+    Dictionaries are decoded, since a file in Arrow's format can have only one for each column.
     """
     return map(pa.Table.from_batches, at_least(map(plain, batches), lambda batch: batch.nbytes, size))
 
@@ -329,7 +333,7 @@ def _leaf(rows: pa.Table, column: Column) -> pa.Array:
 
 
 def _keys(rows: pa.Table, column: Column) -> pa.Array:
-    """What the values of a column are ranked by."""
+    """The values by which a column is ranked."""
     values = _leaf(rows, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return pc.utf8_slice_codeunits(values, 0, _PREFIX)
