@@ -80,7 +80,7 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
     if start is None and lo >= hi:
         return None
     if not 0 <= lo < hi:
-        raise InvalidArgumentError(f"versions {lo} to {hi} are no two versions or more in a row")
+        raise InvalidArgumentError(f"a compaction needs two or more versions in ascending order, not {lo} to {hi}")
     files = _commits(store, lo, hi)
     size = sum(file.size for file in files)
     if size > MOST_BYTES:
