@@ -17,14 +17,15 @@ from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_l
 from refdelta.core.log.segment import build_segment, complete_checkpoints
 from refdelta.core.table.features import features_of
 from refdelta.engine.log.checkpoint import sidecars_of
+from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.listing import Listing, list_log
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.core.log.segment import CheckpointFiles, LogFile
-    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -87,9 +88,6 @@ def _name_one_classic(store: Store, now_ms: int) -> None:
         with store_errors(f"copy {key}"):
             store.put(checkpoint_key(newest), store.get(key))
         return
-    from refdelta.engine.log.checkpoint_write import write_checkpoint
-    from refdelta.engine.log.snapshot import load_snapshot
-
     write_checkpoint(store, load_snapshot(store, newest), now_ms=now_ms, policy="classic")
 
 
