@@ -427,3 +427,37 @@ def test_decimals_keep_their_digits():
         assert prune(table(text), TABLE, ["p"], parse_predicate(f"dec = {Decimal(value)}", TABLE)).keep.to_pylist() == [
             keep
         ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept"),
+    [
+        ("cast(q as int) = 5", ["5", "a"]),  # it fails for 'a', which may be a file whose rows are left out otherwise
+        ("a = cast(q as int)", ["15", "a"]),
+        ("cast(q as int) + 1 = 7", ["6", "a"]),
+    ],
+)
+def test_a_partition_for_which_a_condition_fails_keeps_no_file_of_another(sql, kept):
+    schema = StructType((StructField("a", LONG), StructField("q", STRING)))
+    values = ["5", "6", "a", "15", "", None]
+    files = pa.table(
+        {
+            "partitionValues": pa.array([[("q", value)] for value in values], pa.map_(pa.string(), pa.string())),
+            "stats": pa.array([json.dumps(A)] * len(values)),
+        }
+    )
+    keep = prune(files, schema, ["q"], parse_predicate(sql, schema)).keep.to_pylist()
+    found = [value for value, one in zip(values, keep, strict=True) if one]
+    assert sorted(found, key=str) == sorted(kept, key=str)
+
+
+def test_after_some_failures_all_other_files_stay():
+    schema = StructType((StructField("q", STRING),))
+    values = [f"a{number}" for number in range(3_000)]
+    files = pa.table(
+        {
+            "partitionValues": pa.array([[("q", value)] for value in values], pa.map_(pa.string(), pa.string())),
+            "stats": pa.nulls(len(values), pa.string()),
+        }
+    )
+    assert prune(files, schema, ["q"], parse_predicate("cast(q as int) = 5", schema)).keep.to_pylist() == [True] * 3_000

@@ -24,7 +24,7 @@ from refdelta.cli.app import app
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
 from refdelta.engine.expressions.sql_dialect import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
-from refdelta_storage.protocols import AZURE, S3, Option, Protocol
+from refdelta_storage.protocols import AZURE, S3, Option, UriScheme
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -353,7 +353,7 @@ def _storage_options() -> str:
     return "\n".join(parts)
 
 
-def _options(protocol: Protocol) -> Iterator[tuple[str, str]]:
+def _options(protocol: UriScheme) -> Iterator[tuple[str, str]]:
     read = {name.lower() for name in protocol.environment}
     for option in protocol.options:
         if not option.target:

@@ -44,7 +44,7 @@ from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.errors import ExpressionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from refdelta.core.table.types import DataType, StructType
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _NUMBER = "number\n"
 # Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest item are used.
 _MAX_ITEMS = 200
+_MOST_FAILURES = 100
 # The number of rows of a file without that statistic. No count of nulls equals it, except the count for a value that
 # partition values make null in every row.
 _UNCOUNTED = -(2**63)
@@ -129,10 +130,9 @@ class _Pruner:
                 return self._all(value is True)
         names = {column.path[0] for column in column_refs(predicate)}
         if names <= set(self.partitions.column_names):
-            try:
-                return pc.fill_null(row_mask(predicate, self._partition_rows()), False)
-            except ExpressionError:
-                return self._all(True)  # rows may not reach the failing expression
+            # Where it fails, rows may not reach the failing expression.
+            mask, fails = self._of_partitions(partial(row_mask, predicate), pa.bool_())
+            return pc.or_(pc.fill_null(mask, False), fails)
         if not self.view.bounds:
             return self._all(True)
         # Unknown is possible.
@@ -194,20 +194,46 @@ class _Pruner:
         """
         if not {path[0] for path in columns(value)} <= set(self.partitions.column_names):
             return self._nothing(value.type)
-        try:
-            fixed = evaluate_value(value, self._partition_rows())
-        except ExpressionError:
-            # Another condition may keep rows from reaching the failing expression.
-            return self._nothing(value.type)
+        # Where it fails, another condition may keep rows from reaching the failing expression.
+        fixed, fails = self._of_partitions(partial(evaluate_value, value), compute_type(value.type))
         # The count of nulls is none, or all of them.
-        return Bounds(fixed, fixed, pc.if_else(fixed.is_null(), self.counts, 0))
+        counts = pc.if_else(fails, pa.scalar(None, pa.int64()), pc.if_else(fixed.is_null(), self.counts, 0))
+        return Bounds(fixed, fixed, counts)
 
-    def _partition_rows(self) -> pa.RecordBatch:
-        """The partition values as rows, one a file; a column of numbers keeps the row count if there are none."""
+    def _of_partitions(
+        self, evaluate: Callable[[pa.RecordBatch], pa.Array], data_type: pa.DataType
+    ) -> tuple[pa.Array, pa.BooleanArray]:
+        """Evaluate an expression over the partition values, one row a file.
+
+        Where it fails it is evaluated in halves, so that a partition value for which it fails does not keep the files
+        of the others. After :data:`_MOST_FAILURES` it counts as failing for the remaining files.
+
+        Returns:
+            The values, null where it fails, and for which files it fails.
+        """
         names = self.partitions.column_names
         arrays = [one_array(self.partitions[name]) for name in names]
-        number = pa.array(range(self.rows), pa.int64())
-        return pa.record_batch([*arrays, number], names=[*names, _NUMBER])
+        number = pa.array(range(self.rows), pa.int64())  # keeps the row count if there are no partition columns
+        left = _MOST_FAILURES
+
+        def parts(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, pa.Array]]:
+            nonlocal left
+            many = rows.num_rows
+            if left > 0:
+                try:
+                    yield evaluate(rows), pa.repeat(pa.scalar(False), many)
+                except ExpressionError:
+                    if many > 1:
+                        yield from parts(rows.slice(0, many // 2))
+                        yield from parts(rows.slice(many // 2))
+                        return
+                    left -= 1
+                else:
+                    return
+            yield pa.nulls(many, data_type), pa.repeat(pa.scalar(True), many)
+
+        values, fails = zip(*parts(pa.record_batch([*arrays, number], names=[*names, _NUMBER])), strict=True)
+        return pa.concat_arrays(values), pa.concat_arrays(fails)
 
     def _has_null(self, value: Value) -> Any:
         bounds = self._bounds(value)
