@@ -1,3 +1,3 @@
 """The tables that these tests leave are verified."""
 
-from verify.every_table import pytest_runtest_call  # noqa: F401 - a hook
+from verifier.every_table import pytest_runtest_call  # noqa: F401 - a hook

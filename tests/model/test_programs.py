@@ -205,7 +205,7 @@ OF_RULES = {
 
 NOT_FOUND = {"table-created", "table-replaced", "identity"}
 """Rules about tables that are made, replaced, or numbered. Where one of them fires, others do, too, so none of them is
-missed alone: see ``tests/concurrency/test_needed_rules.py``.
+missed alone: see ``tests/core/conflicts/test_needed_rules.py``.
 """
 
 

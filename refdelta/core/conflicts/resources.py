@@ -3,7 +3,7 @@
 A commit writes resources by its actions (:data:`ACTIONS`), and an operation reads and writes at most those of
 :data:`OPERATIONS`. :data:`RESOURCES` describes each, and the rules of :mod:`refdelta.core.conflicts.rules` with its
 name decide conflicts over it. An action or an operation without a row would never conflict, so
-``tests/concurrency/test_footprints.py`` fails for it.
+``tests/core/conflicts/test_footprints.py`` fails for it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The tests of ``tests/api`` have it always, log only; ``make verify`` has it read the data, too. Tests that leave a
 table that they have broken, or written as another engine would have, are marked ``breaks_tables``. Any other tests have
-it by ``pytest -p verify.every_table``.
+it by ``pytest -p verifier.every_table``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from handmade import Handmade, checkpoint_file, metadata
 from refdelta import CommitProperties, DeltaTable, Transaction, write_deltalake
 from refdelta.verifier.checkpoints import spark_hash
 from refdelta.verifier.run import verify
-from verify.tables import SCHEMA, add, found, protocol, remove, table
+from verifier.tables import SCHEMA, add, found, protocol, remove, table
 
 ROWS = pa.table({"id": [1, 2, 3], "part": ["x", "y", None]})
 

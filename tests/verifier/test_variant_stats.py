@@ -18,7 +18,7 @@ from handmade import field, struct
 from refdelta.core.rows.deletion_vector import _TO_Z85
 from refdelta.core.table.variant import decode, encode, parted
 from refdelta.verifier.run import verify_store
-from verify.tables import add, found, protocol, table
+from verifier.tables import add, found, protocol, table
 
 # The example of PROTOCOL.md, which has the values before the metadata.
 LOW = "0S&u501fk+ze0(tB98CpzF6vU0rJl95HpNdvjbtatpi(cu0wW^cTu"

@@ -20,7 +20,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.core.rows.deletion_vector import NATIVE_MAGIC, encode_inline, encode_relative, serialize_bitmap
 from refdelta.verifier.run import verify, verify_store
 from tiers import examples
-from verify.tables import add, protocol, table
+from verifier.tables import add, protocol, table
 
 DATA = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "part": ["x", "y", None]})
 STATS = {

@@ -35,6 +35,6 @@ def test_marked(tmp_path):
 def test_a_table_that_is_not_sound_fails_its_test(pytester):
     pytester.makeini("[pytest]\nmarkers = breaks_tables")
     pytester.makepyfile(TESTS)
-    result = pytester.runpytest_inprocess("-p", "verify.every_table", "-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess("-p", "verifier.every_table", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*t: error: log-2: version 1:*"])

@@ -15,7 +15,7 @@ from refdelta.errors import TableNotFoundError
 from refdelta.transaction.location import open_location
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
-from verify.tables import SCHEMA, add, found, protocol, remove, table, vector
+from verifier.tables import SCHEMA, add, found, protocol, remove, table, vector
 
 VECTORS = {"protocol": protocol(reader=("deletionVectors",)), "configuration": {"delta.enableDeletionVectors": "true"}}
 STAMPED = {"protocol": protocol("inCommitTimestamp"), "configuration": {"delta.enableInCommitTimestamps": "true"}}
