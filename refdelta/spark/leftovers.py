@@ -1,5 +1,4 @@
-"""Data files of attempts that do not count: of a killed worker, of a task that was tried again, or that ran twice at a
-time.
+"""Removal of data files of attempts that do not count: of killed workers, and of tasks that ran more than once.
 
 The names of all files of a job contain its token and the attempt that wrote them. The attempts that count are known
 when the results arrive, before anything is committed: no commit names a file of another attempt. The folder is searched

@@ -10,6 +10,7 @@ from refdelta.core.table.clustering import DOMAIN as CLUSTERING
 from refdelta.core.table.features import REGISTRY, ActivationFacts, activated, features_of, validate_protocol
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
 from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
 
@@ -124,8 +125,6 @@ class TableCheck:
             self.report.skip(f"features that this engine does not know: {', '.join(unknown)}")
 
     def _rules(self, metadata: Metadata, schema: StructType) -> None:
-        from refdelta.engine.expressions.sql import parse_predicate
-
         for key, text in (metadata.configuration or {}).items():
             if not key.lower().startswith(CONSTRAINT_PREFIX):
                 continue

@@ -1,6 +1,4 @@
-"""``refdelta.verify``: a table against the clauses of PROTOCOL.md, first its log, commit by commit, then its data
-files.
-"""
+"""``refdelta.verify``: a table against the clauses of PROTOCOL.md: its log, commit by commit, then its data files."""
 
 from __future__ import annotations
 
