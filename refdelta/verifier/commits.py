@@ -91,7 +91,7 @@ class CommitCheck(CommitFindings):
             for clause, what, name in _names(line.action):
                 first = seen.setdefault((clause, what), line)
                 if first is not line:
-                    self.find(clause, f"{name}; the first is on line {first.number}", line)
+                    self.find(clause, f"the commit has another {name}; the first is on line {first.number}", line)
         added = {file_key(line.action): line for line in self.commit.lines if isinstance(line.action, Add)}
         for line in self.commit.lines:
             if isinstance(line.action, Remove) and file_key(line.action) in added:
@@ -172,20 +172,20 @@ class CommitCheck(CommitFindings):
 
 
 def _names(action: AnyAction) -> list[tuple[str, object, str]]:
-    """The keys that may occur once in a commit: for each its clause, the key, and the message if it occurs again."""
+    """The keys that may occur once in a commit: for each its clause, the key, and its name in messages."""
     match action:
         case Add():
-            return [("action-1", ("add", action.path), f"another add of {action.path!r}")]
+            return [("action-1", ("add", action.path), f"add of {action.path!r}")]
         case Remove():
-            return [("action-1", ("remove", action.path), f"another remove of {action.path!r}")]
+            return [("action-1", ("remove", action.path), f"remove of {action.path!r}")]
         case Metadata():
-            return [("action-8", "metaData", "another metaData action")]
+            return [("action-8", "metaData", "metaData action")]
         case Protocol():
-            return [("action-8", "protocol", "another protocol action")]
+            return [("action-8", "protocol", "protocol action")]
         case Txn():
-            return [("action-8", ("txn", action.app_id), f"another txn of {action.app_id!r}")]
+            return [("action-8", ("txn", action.app_id), f"txn of {action.app_id!r}")]
         case DomainMetadata():
-            return [("action-8", ("domain", action.domain), f"another domainMetadata of {action.domain!r}")]
+            return [("action-8", ("domain", action.domain), f"domainMetadata of {action.domain!r}")]
         case CommitInfo():
             return []
     return []

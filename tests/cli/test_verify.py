@@ -31,7 +31,9 @@ def test_a_table_that_breaks_a_rule(cli, path):
     commit.write_text("\n".join([*lines, lines[-1]]))
     shown = cli("verify", path)
     assert shown.status == 1
-    assert "error: action-1: version 2, _delta_log/00000000000000000002.json:3: another add of" in shown.out
+    assert (
+        "error: action-1: version 2, _delta_log/00000000000000000002.json:3: the commit has another add of" in shown.out
+    )
     assert shown.out.splitlines()[-1].startswith("1 error: ")
     printed = cli("verify", path, "--json")
     assert printed.status == 1
