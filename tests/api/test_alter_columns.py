@@ -106,13 +106,13 @@ def test_what_cannot_be_renamed_or_dropped(path, tmp_path):
         table.alter.rename_column("id", "D")
     with pytest.raises(errors.ColumnNotFoundError, match="nothing"):
         table.alter.rename_column("nothing", "x")
-    with pytest.raises(errors.InvalidArgumentError, match="no column"):
+    with pytest.raises(errors.InvalidArgumentError, match="is not a column or field"):
         table.alter.rename_column("s.y.element", "x")
-    with pytest.raises(errors.InvalidArgumentError, match="partitions"):
+    with pytest.raises(errors.InvalidArgumentError, match="it is a partition column"):
         table.alter.drop_columns("part")
-    with pytest.raises(errors.InvalidArgumentError, match="all columns but"):
+    with pytest.raises(errors.InvalidArgumentError, match="all columns except the partition columns"):
         table.alter.drop_columns(["id", "s", "d"])
-    with pytest.raises(errors.InvalidArgumentError, match="last one"):
+    with pytest.raises(errors.InvalidArgumentError, match="the only one left"):
         table.alter.drop_columns("s.y.element.z")
     assert DeltaTable(other).version() == 0
     clustered = tmp_path / "clustered"
@@ -128,7 +128,7 @@ def test_what_cannot_be_renamed_or_dropped(path, tmp_path):
         lambda: table.alter.rename_column("id", "x"),
         lambda: table.alter.drop_columns("id"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match="constraint 'positive' rests on it"):
+        with pytest.raises(errors.InvalidArgumentError, match="constraint 'positive' depends on it"):
             change()
 
 
@@ -200,13 +200,13 @@ def test_types_change_within_arrays_maps_and_structs(path):
 @pytest.mark.parametrize(
     ("column", "new", "said"),
     [
-        ("id", "string", "no wider type"),
-        ("id", "short", "no wider type"),
-        ("d", "timestamp", "no wider type"),
-        ("id", "decimal(9,0)", "no wider type"),
-        ("s", pa.int64(), "no wider type"),
+        ("id", "string", "is not wider than"),
+        ("id", "short", "is not wider than"),
+        ("d", "timestamp", "is not wider than"),
+        ("id", "decimal(9,0)", "is not wider than"),
+        ("s", pa.int64(), "is not wider than"),
         ("id", "intt", "primitive type 'intt' does not exist; did you mean 'int'"),
-        ("id", 3, "a type is one of Arrow"),
+        ("id", 3, "a type must be an Arrow type"),
     ],
 )
 def test_other_types_are_refused(path, column, new, said):
@@ -244,9 +244,9 @@ def test_columns_that_others_are_made_from(path):
         lambda: table.alter.drop_columns("a"),
         lambda: table.alter.change_type("a", "decimal(20,0)"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=r"column 'g' .* rests on it"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"column 'g' .* depends on it"):
             change()
-    with pytest.raises(errors.InvalidArgumentError, match="made by the table"):
+    with pytest.raises(errors.InvalidArgumentError, match="a generated or an identity column"):
         table.alter.change_type("g", "decimal(20,0)")
     table.alter.change_type("free", "long")
     table.alter.rename_column("g", "G 2")
@@ -262,7 +262,7 @@ def test_fields_whose_lengths_are_noted_outside(path):
     schema = Schema.from_json(json.dumps({"type": "struct", "fields": [field]}))
     table = DeltaTable.create(path, schema, configuration={"delta.columnMapping.mode": "name"})
     for change in (lambda: table.alter.rename_column("s.short", "x"), lambda: table.alter.drop_columns("s.short")):
-        with pytest.raises(errors.InvalidArgumentError, match="lengths rests on it"):
+        with pytest.raises(errors.InvalidArgumentError, match="declaration of column 's' depends on it"):
             change()
     table.alter.rename_column("s", "t")
     with pytest.raises(errors.ConstraintViolationError):

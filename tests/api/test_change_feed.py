@@ -298,11 +298,11 @@ def test_ranges_by_time_and_what_is_no_range(tmp_path):
     assert times.type == pa.timestamp("us", "UTC")
     assert times.to_pylist() == [at(10 * version) for version in range(4)]
     for named, error, said in (
-        ({"starting_version": 4}, errors.VersionNotFoundError, "behind version 3"),
-        ({"starting_timestamp": at(31)}, errors.VersionNotFoundError, "behind version 3"),
+        ({"starting_version": 4}, errors.VersionNotFoundError, "after version 3"),
+        ({"starting_timestamp": at(31)}, errors.VersionNotFoundError, "after version 3"),
         ({"starting_version": 2, "ending_version": 1}, errors.InvalidArgumentError, "before they begin"),
         ({"starting_version": -1}, errors.InvalidArgumentError, "-1"),
-        ({"starting_version": 1, "starting_timestamp": at(0)}, errors.InvalidArgumentError, "give one"),
+        ({"starting_version": 1, "starting_timestamp": at(0)}, errors.InvalidArgumentError, "exclude each other"),
         ({"ending_timestamp": "soon"}, errors.InvalidArgumentError, "ending_timestamp"),
         ({"ending_timestamp": at(-1)}, errors.VersionNotFoundError, "before the first"),
         ({"columns": ["_commit"]}, errors.ColumnNotFoundError, "_commit"),

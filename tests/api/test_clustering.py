@@ -127,7 +127,7 @@ def test_no_columns_make_no_clustered_table(tmp_path):
         (["raw"], errors.InvalidArgumentError, "'raw' cannot cluster.*binary"),
         (["l"], errors.InvalidArgumentError, "'l' cannot cluster"),
         (["id", "ID"], errors.InvalidArgumentError, "'id' twice"),
-        (["s."], errors.InvalidArgumentError, "'s.' is no name"),
+        (["s."], errors.InvalidArgumentError, "'s.' is not a column name"),
         (["id", "Name", "s.x", "s.`y.z`", "flag"], errors.InvalidArgumentError, "5 columns.*at most 4"),
     ],
 )
@@ -142,7 +142,7 @@ def test_columns_that_cannot_cluster(tmp_path, cluster_by, error, match):
 
 
 def test_a_table_is_clustered_or_partitioned(tmp_path):
-    with pytest.raises(errors.InvalidArgumentError, match=r"clustered table has no partition columns.*Name"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"clustered table cannot have partition columns.*Name"):
         DeltaTable.create(tmp_path / "t", DATA.schema, partition_by="Name", cluster_by="id")
     assert not (tmp_path / "t").exists()
 
@@ -263,7 +263,7 @@ def test_another_schema_may_have_other_columns(tmp_path):
     write_deltalake(tmp_path, DATA, cluster_by=[], **again)
     assert domain(tmp_path, 2) == clustered_by()
     assert DeltaTable(tmp_path).detail()["clustering_columns"] == []
-    with pytest.raises(errors.InvalidArgumentError, match="once was clustered stays so"):
+    with pytest.raises(errors.InvalidArgumentError, match="once it was clustered"):
         write_deltalake(tmp_path, DATA, partition_by="Name", **again)
 
 
@@ -292,7 +292,7 @@ def test_a_replaced_table_has_its_own_columns(tmp_path):
     table = DeltaTable.create(tmp_path, DATA.schema, mode="overwrite")
     assert (domain(tmp_path, 2), table.detail()["clustering_columns"]) == (clustered_by(), [])
     assert table.metadata().configuration == {}
-    with pytest.raises(errors.InvalidArgumentError, match="once was clustered stays so"):
+    with pytest.raises(errors.InvalidArgumentError, match="once it was clustered"):
         DeltaTable.create(tmp_path, DATA.schema, mode="overwrite", partition_by="Name")
     write_deltalake(table, DATA, mode="append")
     table.optimize.compact()
@@ -504,7 +504,7 @@ def test_tables_that_cannot_be_clustered(tmp_path):
     with pytest.raises(errors.InvalidArgumentError, match=r"alter\.cluster_by"):
         DeltaTable(tmp_path / "plain").optimize.cluster()
     write_deltalake(tmp_path / "parts", DATA, partition_by="Name")
-    with pytest.raises(errors.InvalidArgumentError, match="no partition columns"):
+    with pytest.raises(errors.InvalidArgumentError, match="cannot have partition columns"):
         DeltaTable(tmp_path / "parts").alter.cluster_by("id")
 
 

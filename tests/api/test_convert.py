@@ -58,7 +58,7 @@ def test_partition_columns_are_what_the_folders_say(tmp_path):
     put(tmp_path, "day=2026-03-01/where=a%2Fb/one.parquet", ROWS.slice(0, 2))
     put(tmp_path, "Day=__HIVE_DEFAULT_PARTITION__/where=x%20y/two.parquet", ROWS.slice(2))
     with pytest.raises(
-        errors.InvalidArgumentError, match=r"partition columns \['.ay', 'where'\], and partition_by names \[\]"
+        errors.InvalidArgumentError, match=r"partition columns \['.ay', 'where'\], but partition_by names \[\]"
     ):
         convert_to_deltalake(tmp_path)
     convert_to_deltalake(tmp_path, partition_by={"day": "date", "where": "string"})
@@ -148,13 +148,18 @@ ONE = pa.table({"x": [1]})
     [
         ({}, {}, ARGUMENT, "no Parquet file"),
         ({"a.csv": b"id\n1\n"}, {}, FILE, "a.csv"),
-        ({"a": ONE, "b": pa.table({"x": ["1"]})}, {}, SCHEMA, "'b' do not go with"),
+        ({"a": ONE, "b": pa.table({"x": ["1"]})}, {}, SCHEMA, "'b' cannot be merged with those of the files before it"),
         ({"a": pa.table({"a b": [1]})}, {}, ARGUMENT, "a b"),
-        ({"p=x/a": ONE}, {"partition_by": {"p": "integer"}}, ARGUMENT, "'x' is no integer for column 'p'"),
-        ({"p=x/a": ONE}, {"partition_by": "q"}, ARGUMENT, r"\['p'\], and partition_by names \['q'\]"),
+        ({"p=x/a": ONE}, {"partition_by": {"p": "integer"}}, ARGUMENT, "'x' of column 'p' is not a valid integer"),
+        ({"p=x/a": ONE}, {"partition_by": "q"}, ARGUMENT, r"\['p'\], but partition_by names \['q'\]"),
         ({"x/a": ONE}, {"partition_by": ["p", "q"], "partition_strategy": "directory"}, ARGUMENT, "in 1 folders"),
         ({"a": ONE}, {"partition_strategy": "nested"}, ARGUMENT, "'hive' or 'directory'"),
-        ({"a": ONE}, {"configuration": {"delta.columnMapping.mode": "name"}}, ARGUMENT, "can be mapped later"),
+        (
+            {"a": ONE},
+            {"configuration": {"delta.columnMapping.mode": "name"}},
+            ARGUMENT,
+            "cannot set delta.columnMapping.mode",
+        ),
         ({"a": ONE}, {"configuration": {"delta.nope": "1"}}, ARGUMENT, "table property 'delta.nope' does not exist"),
     ],
 )

@@ -101,7 +101,7 @@ def test_two_who_set_the_same_domain(table, tmp_path):
 
 @pytest.mark.parametrize("domain", ["delta.clustering", "DELTA.x", "", 5, None])
 def test_domains_of_the_engines_are_theirs(table, domain):
-    with pytest.raises(errors.InvalidArgumentError, match="no metadata domain of users"):
+    with pytest.raises(errors.InvalidArgumentError, match="the name of a metadata domain must be"):
         table.alter.set_domain_metadata(domain, "{}")
 
 

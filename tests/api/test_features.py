@@ -70,7 +70,7 @@ def test_higher_versions_are_asked_for(table):
     ("feature", "error", "said"),
     [
         ("nope", errors.InvalidArgumentError, "table feature 'nope' does not exist"),
-        (7, errors.InvalidArgumentError, "named by a string"),
+        (7, errors.InvalidArgumentError, "must be a string"),
         ([], errors.InvalidArgumentError, "no feature to add"),
         ("clustering", errors.InvalidArgumentError, "cluster_by"),
         ("catalogManaged", errors.UnsupportedFeatureError, "through a catalog"),
@@ -107,12 +107,12 @@ def test_a_writers_feature_goes_in_one_commit(tmp_path):
 
 def test_domains_go_with_their_feature(tmp_path):
     table = DeltaTable.create(tmp_path, ROWS.schema, cluster_by="id")
-    with pytest.raises(errors.InvalidArgumentError, match="clustering, rowTracking need it, and go first"):
+    with pytest.raises(errors.InvalidArgumentError, match="clustering, rowTracking need it; drop these first"):
         table.alter.drop_feature("domainMetadata")
-    with pytest.raises(errors.InvalidArgumentError, match="clustering cannot be dropped: Delta has no procedure"):
+    with pytest.raises(errors.InvalidArgumentError, match="clustering cannot be dropped: Delta defines no procedure"):
         table.alter.drop_feature("clustering")
     table.alter.drop_feature("rowTracking")
-    with pytest.raises(errors.InvalidArgumentError, match="clustering needs it, and goes first"):
+    with pytest.raises(errors.InvalidArgumentError, match="clustering needs it; drop that first"):
         table.alter.drop_feature("domainMetadata")
 
 
@@ -279,7 +279,7 @@ def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
     [
         ("deletionVectors", {}, "does not support deletionVectors; it supports: appendOnly, invariants"),
         ("nope", {}, "table feature 'nope' does not exist"),
-        ("appendOnly", {}, "appendOnly cannot be dropped: Delta has no procedure"),
+        ("appendOnly", {}, "appendOnly cannot be dropped: Delta defines no procedure"),
         ("invariants", {"truncate_history": True}, "cannot be dropped"),
     ],
 )

@@ -211,7 +211,7 @@ def test_an_upgrade_rewrites_every_file(path, mapped):
     assert table.reorg_upgrade_uniform().version is None
     write_deltalake(path, ROWS, mode="append")
     assert DeltaTable(path).to_pyarrow_table().num_rows == 7
-    with pytest.raises(errors.InvalidArgumentError, match="it is 2"):
+    with pytest.raises(errors.InvalidArgumentError, match="only 2 is supported"):
         table.reorg_upgrade_uniform(1)
 
 

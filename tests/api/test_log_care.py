@@ -54,7 +54,7 @@ def test_protected_checkpoints(tmp_path):
     table = DeltaTable(tmp_path)
     assert table.metadata().configuration == {PROTECTED: "3"}
     assert "checkpointProtection" in table.protocol().writer_features
-    with pytest.raises(errors.InvalidArgumentError, match="not for users to unset"):
+    with pytest.raises(errors.InvalidArgumentError, match="cannot be unset"):
         table.alter.unset_table_properties([PROTECTED])
 
 

@@ -187,7 +187,7 @@ def test_defaults_of_all_types(tmp_path):
     table = DeltaTable.create(tmp_path / "t", schema, defaults={name: sql for name, (_, sql, _) in kinds.items()})
     write_deltalake(table, pa.table({"a": [1]}), mode="append")
     assert table.to_pyarrow_table().to_pylist() == [{"a": 1} | {name: value for name, (*_, value) in kinds.items()}]
-    with pytest.raises(errors.InvalidArgumentError, match="'abcde' is no default for column 'char'"):
+    with pytest.raises(errors.InvalidArgumentError, match="'abcde' cannot be the default of column 'char'"):
         table.alter.set_default("char", "'abcde'")
 
 
@@ -203,18 +203,18 @@ def test_the_time_of_a_default_is_that_of_the_write(tmp_path):
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"generated": {"a": "nope"}}, "none that is generated itself"),
-        ({"generated": {"a": "a + 1"}}, "none that is generated itself"),
-        ({"generated": {"a": "twice", "twice": "1L"}}, "none that is generated itself"),
+        ({"generated": {"a": "nope"}}, "columns that are not generated themselves"),
+        ({"generated": {"a": "a + 1"}}, "columns that are not generated themselves"),
+        ({"generated": {"a": "twice", "twice": "1L"}}, "columns that are not generated themselves"),
         ({"generated": {"n": "a"}}, "is integer, and its expression .* is long; cast it"),
-        ({"generated": {"day": "current_date()"}}, "another one at another time"),
+        ({"generated": {"day": "current_date()"}}, "depends on the time"),
         ({"generated": {"nope": "1"}}, "'nope' does not exist"),
-        ({"generated": {"a": 1}}, "as text"),
+        ({"generated": {"a": 1}}, "a string of SQL"),
         ({"generated": "a"}, "generated"),
-        ({"generated": {"a": "twice"}, "defaults": {"a": "1"}}, "one is to be"),
-        ({"defaults": {"a": "twice"}}, "not there"),
-        ({"defaults": {"a": "'x'"}}, "no default for column 'a', a long"),
-        ({"defaults": {"n": "1 / 0"}}, "no default"),
+        ({"generated": {"a": "twice"}, "defaults": {"a": "1"}}, "declare only one of them"),
+        ({"defaults": {"a": "twice"}}, "a column that does not exist"),
+        ({"defaults": {"a": "'x'"}}, "cannot be the default of column 'a', a long"),
+        ({"defaults": {"n": "1 / 0"}}, "cannot be the default"),
     ],
 )
 def test_what_cannot_be_declared_is_refused(tmp_path, declared, said):

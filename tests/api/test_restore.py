@@ -392,6 +392,6 @@ def test_it_sees_only_its_snapshot(path):
     table = DeltaTable(path)
     txn = table.begin()
     DeltaTable(path).restore(1)
-    with pytest.raises(errors.InvalidArgumentError, match="sees version 4"):
+    with pytest.raises(errors.InvalidArgumentError, match="reads version 4"):
         txn.restore(5)
     txn.abort()

@@ -189,5 +189,5 @@ def test_what_changed(cli, fails, tmp_path):
     at = dt.datetime.fromtimestamp(since / 1000, dt.UTC).isoformat()
     (last,) = cli("changes", uri, "--from", at, "--where", "_change_type = 'delete'", "--json").json
     assert last["_commit_version"] == 2
-    assert "behind version 2" in fails("changes", uri, "--from", 3)
+    assert "after version 2" in fails("changes", uri, "--from", 3)
     assert "ending_timestamp is a datetime or an ISO 8601 string, not 'soon'" in fails("changes", uri, "--to", "soon")

@@ -148,7 +148,7 @@ def test_spark_reads_batches_and_streams_as_delta_spark_does(session, uri, tmp_p
         assert rows(ours) == rows(theirs)
     filtered = read("refdelta", startingVersion=0, filter="_change_type = 'delete'")
     assert set(filtered["_change_type"].to_pylist()) == {"delete"}
-    for options, said in (({}, "startingVersion"), ({"startingVersion": 9}, "behind version 5")):
+    for options, said in (({}, "startingVersion"), ({"startingVersion": 9}, "after version 5")):
         with pytest.raises(errors.DeltaError, match=said), typed_errors():
             read("refdelta", **options)
     with pytest.raises(errors.InvalidArgumentError, match="requires readChangeFeed"), typed_errors():

@@ -192,7 +192,7 @@ def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield (
         lambda u: u.table.update({"s": u.f.lit("x")}, executor=SparkExecutor(u.spark)),
         WRONG,
-        "SQL expression as text",
+        "must be a string of SQL",
     )
     yield lambda u: u.table.update({"s": "cast(1 / (id - 1) as date)"}, executor=SparkExecutor(u.spark)), PREDICATE, ""
     yield (

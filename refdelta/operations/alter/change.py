@@ -1,4 +1,4 @@
-"""What every ALTER TABLE ends with: another metaData action, and the protocol that it takes."""
+"""The last step of every ALTER TABLE: stage the new metaData action, and the protocol that it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTECTED: Final = PROPERTIES["delta.requirecheckpointprotectionbeforeversion"].
 
 
 def change_schema(txn: Transaction, snapshot: Snapshot, schema: StructType, features: Iterable[str] = ()) -> None:
-    """As :func:`change_table`, where nothing of the metadata but the schema is another one."""
+    """Same as :func:`change_table`, for a change of the schema only."""
     metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_json(schema))
     change_table(txn, snapshot, metadata, features)
 
@@ -39,23 +39,22 @@ def change_schema(txn: Transaction, snapshot: Snapshot, schema: StructType, feat
 def change_table(
     txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = (), *, rewritten: bool = False
 ) -> None:
-    """Stage what a table is to be; nothing where it is that already.
+    """Stage new metadata of a table; nothing if it does not change.
 
-    Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol is upgraded by what the metadata
-    needs, and by nothing else. Columns of a mapped table that have no physical name get one, and files of a table whose
-    rows are to be tracked get row ids.
+    Implements PROTOCOL.md, "Change Metadata" and "Protocol Evolution": the protocol gets the features that the metadata
+    needs, and no others. New columns of a table with column mapping get physical names, and its files get row ids if
+    row tracking is enabled.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        metadata: the metadata to come.
-        features: table features that are asked for by name.
-        rewritten: whether all of its files are replaced in the same commit.
+        snapshot: the snapshot that it reads.
+        metadata: the new metadata.
+        features: further table features, by name.
+        rewritten: whether all files are replaced in the same commit.
 
     Raises:
-        InvalidArgumentError: a feature that does not exist; a change of how columns are mapped that the table's files
-            do not allow.
-        UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
+        InvalidArgumentError: a feature does not exist; the table's files do not allow the change of the column mapping.
+        UnsupportedFeatureError: the table would need a feature that this engine does not support.
     """
     metadata = completed(metadata, snapshot.metadata, replacing=rewritten)
     metadata = named_columns(metadata, snapshot.metadata.configuration)
@@ -69,9 +68,14 @@ def change_table(
 
 
 def check_appended_nothing(txn: Transaction, what: str) -> None:
-    """Refuse what changes the columns under which rows were appended before in the transaction.
+    """Refuse a change of the columns after the transaction has appended rows.
 
-    Raises ``InvalidArgumentError``, which says that it cannot do ``what``.
+    Args:
+        txn: the transaction.
+        what: the change, for the message.
+
+    Raises:
+        InvalidArgumentError: the transaction has appended rows.
     """
     if any(isinstance(action, Add) for action in txn.staged):
         raise InvalidArgumentError(
@@ -80,7 +84,7 @@ def check_appended_nothing(txn: Transaction, what: str) -> None:
 
 
 def stage_table(txn: Transaction, snapshot: Snapshot, protocol: Protocol, metadata: Metadata) -> None:
-    """Stage a table's protocol and metadata, each where the table has another one."""
+    """Stage a table's protocol and metadata, if they change."""
     if protocol != snapshot.protocol:
         txn.stage([protocol])
     if metadata != snapshot.metadata:
@@ -88,28 +92,29 @@ def stage_table(txn: Transaction, snapshot: Snapshot, protocol: Protocol, metada
 
 
 def _check_counted(txn: Transaction, snapshot: Snapshot) -> None:
-    """See that the log says of each file how many rows it has, as PROTOCOL.md, "Iceberg Compatibility V1" asks. Nobody
-    may add another one meanwhile.
+    """Check that the log has the number of rows of each file (PROTOCOL.md, "Iceberg Compatibility V1"). The whole table
+    counts as read.
     """
     txn.read_whole_table()
     unknown = num_records(snapshot.files).null_count
     if unknown:
         raise InvalidArgumentError(
-            f"a table with {PROPERTIES_OF_ICEBERG[1]} says of each file how many rows it has, and the statistics of "
-            f"{unknown} of the {snapshot.num_files} files of this one do not"
+            f"{PROPERTIES_OF_ICEBERG[1]} needs the number of rows of each file, and the statistics of {unknown} of the "
+            f"{snapshot.num_files} files lack it"
         )
 
 
 def noted_version(snapshot: Snapshot) -> int | None:
-    """What a change of type notes as its version where the table has the preview of type widening; else None.
+    """The version that a change of type records, if the table has the preview of type widening; else None.
 
-    It is that of the first attempt to commit. Behind each winner :mod:`refdelta.core.commit.body` notes the next one.
+    It is the version of the first attempt to commit. After each winner, :mod:`refdelta.core.commit.body` records the
+    next one.
     """
     return snapshot.version + 1 if "typeWidening-preview" in features_of(snapshot.protocol) else None
 
 
 def still_protected(metadata: Metadata, before: Metadata) -> Metadata:
-    """The metadata of a table that becomes another one, with what protects the history that it keeps
+    """New metadata of a table, with the property of the old one that protects checkpoints of its history
     (``checkpointProtection``).
     """
     version = (before.configuration or {}).get(PROTECTED)
@@ -119,5 +124,5 @@ def still_protected(metadata: Metadata, before: Metadata) -> Metadata:
 
 
 def in_json(value: Any) -> str:
-    """A value as Spark writes it among the parameters of an operation."""
+    """A value as JSON, as Spark writes it in ``operationParameters``."""
     return msgspec.json.encode(value).decode()

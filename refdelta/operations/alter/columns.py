@@ -1,7 +1,7 @@
-"""ALTER TABLE on columns that are there: other names, places, types, and whether they may be null; and none at all.
+"""ALTER TABLE on columns: add, rename, drop, move, widen, nulls, defaults, metadata and identity.
 
-Only the log is written. Renaming and dropping need column mapping, since the files stay as they are; other types need
-type widening, since old files hold the narrower ones.
+Only the log is written. To rename or drop a column needs column mapping, since files keep the old names. A change of a
+type needs type widening, since old files have the narrower type.
 """
 
 from __future__ import annotations
@@ -66,19 +66,17 @@ _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 
 def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
-    """Stage ADD COLUMNS: the rows that are there have null in them.
+    """Stage ADD COLUMNS. The new columns are null in the existing rows.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        given: the columns: fields of refdelta, pyarrow or deltalake, one, several, or a schema of them. A name with
-            dots is a path to a field of a struct; in it ``element``, ``key`` and ``value`` lead into arrays and maps.
-            Backticks keep a dot in a name.
+        snapshot: the snapshot that it reads.
+        given: the columns, as :meth:`refdelta.api.alter.Alterations.add_columns` takes them.
 
     Raises:
-        UnsupportedTypeError: an Arrow type that Delta lacks.
-        SchemaMismatchError: a column that exists already; a name that Delta cannot store.
-        InvalidArgumentError: no fields at all, a column that is not nullable, or a path that leads nowhere.
+        UnsupportedTypeError: Delta has no type for an Arrow type.
+        SchemaMismatchError: a column exists already, or Delta cannot store its name.
+        InvalidArgumentError: there are no fields, a column is not nullable, or a path does not lead to a struct.
     """
     fields = _fields_of(given)
     if not fields:
@@ -87,12 +85,13 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
     for item in fields:
         if not item.nullable or as_nullable(item.type) != item.type:
             raise InvalidArgumentError(
-                f"cannot add column {item.name!r}: it and all that is in it must be nullable, since the rows that are "
-                "there have no value for it"
+                f"cannot add column {item.name!r}: it and its fields must be nullable, since existing rows have no "
+                "value for it"
             )
         if marks := sorted({*MARKS, INVARIANTS} & item.metadata.keys()):
             raise InvalidArgumentError(
-                f"cannot add column {item.name!r} with {', '.join(marks)}: the rows that are there have no such value"
+                f"cannot add column {item.name!r} with {', '.join(marks)}: existing rows have no such value; add it "
+                "without these"
             )
         grown = merge_schemas(schema, StructType((_placed(schema, split_path(item.name), item),)), changes="refused")
         if grown == schema:
@@ -108,18 +107,18 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
 
 
 def rename_column(txn: Transaction, snapshot: Snapshot, column: str, new_name: str) -> None:
-    """Stage RENAME COLUMN: its files, statistics and partition values stay what they are.
+    """Stage RENAME COLUMN. Files, statistics and partition values do not change.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         column: its name, or a path to a field of a struct.
-        new_name: its last name from now on.
+        new_name: the new last part of its name.
 
     Raises:
-        InvalidArgumentError: the table's columns are not mapped, or an expression of the table names the column.
+        InvalidArgumentError: the table has no column mapping, or an expression of the table uses the column.
         ColumnNotFoundError: there is no such column.
-        SchemaMismatchError: another one has this name.
+        SchemaMismatchError: another column has this name.
     """
     path = _field_path(snapshot, column)
     wanted = arguments.text("new_name", new_name) or ""
@@ -147,17 +146,17 @@ def rename_column(txn: Transaction, snapshot: Snapshot, column: str, new_name: s
 def drop_columns(
     txn: Transaction, snapshot: Snapshot, columns: Sequence[str] | str, *, if_exists: bool = False
 ) -> None:
-    """Stage DROP COLUMNS: what files hold of them is not read any more, and goes when the files are rewritten.
+    """Stage DROP COLUMNS. Their values stay in the files until these are rewritten, but are not read.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         columns: names, or paths to fields of structs.
-        if_exists: whether to pass over those that the table does not have.
+        if_exists: ignore columns that the table does not have.
 
     Raises:
-        InvalidArgumentError: the table's columns are not mapped; a partition or clustering column, one that an
-            expression of the table names, or the last one of a struct or of the table.
+        InvalidArgumentError: the table has no column mapping; a column is a partition or clustering column, is used by
+            an expression of the table, or is the only one left in its struct or in the table.
         ColumnNotFoundError: there is no such column.
     """
     names, if_exists = arguments.names("columns", columns) or (), arguments.flag("if_exists", if_exists)
@@ -180,7 +179,9 @@ def drop_columns(
     if not dropped:
         return
     if not set(schema.names) - set(snapshot.partition_columns):
-        raise InvalidArgumentError("cannot drop all columns but those that partition the table")
+        raise InvalidArgumentError(
+            "cannot drop all columns except the partition columns; one other column must be left"
+        )
 
     def kept(one: Path) -> Path | None:
         return None if any(_leads(path, one) for path in dropped) else one
@@ -193,20 +194,20 @@ def drop_columns(
 
 
 def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any) -> None:
-    """Stage another type of a column, of which every value of the old one is a value.
+    """Stage a wider type of a column.
 
-    Implements PROTOCOL.md, "Type Widening": the change is noted in the schema, and files stay as they are.
+    Implements PROTOCOL.md, "Type Widening": the change is recorded in the schema, and files do not change.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        column: its name, or a path; ``element``, ``key`` and ``value`` lead into arrays and maps.
+        snapshot: the snapshot that it reads.
+        column: its name, or a path; ``element``, ``key`` and ``value`` name the parts of arrays and maps.
         new_type: a primitive type, of Arrow or by name: ``long`` or ``bigint``, ``decimal(12,2)``.
 
     Raises:
-        InvalidArgumentError: the table's types may not change, an expression of the table names the column, or its own
-            values are generated.
-        SchemaMismatchError: the type does not widen to the new one.
+        InvalidArgumentError: ``delta.enableTypeWidening`` is not set, an expression of the table uses the column, or it
+            is a generated or an identity column.
+        SchemaMismatchError: the type cannot be widened to the new one.
         ColumnNotFoundError: there is no such column.
     """
     path, old = find_path(snapshot.schema, split_path(column))
@@ -214,15 +215,19 @@ def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any
     if new == old:
         return
     if is_nested(old) or is_nested(new) or not can_widen(old, new):
-        raise SchemaMismatchError(f"cannot change column {dotted(path)} from {old} to {new}: it is no wider type of it")
+        raise SchemaMismatchError(
+            f"cannot change column {dotted(path)} from {old} to {new}: {new} is not wider than {old}"
+        )
     if not snapshot.properties.enable_type_widening:
         raise InvalidArgumentError(
             f"cannot change the type of column {dotted(path)}: set delta.enableTypeWidening=true first, since readers "
-            "have to convert what the files hold"
+            "must convert the values of old files"
         )
     _check_unused(snapshot, path, "of another type")
     if len(path) == 1 and not _MADE.isdisjoint(snapshot.schema.field(path[0]).metadata):
-        raise InvalidArgumentError(f"column {dotted(path)} cannot be of another type: its values are made by the table")
+        raise InvalidArgumentError(
+            f"column {dotted(path)} cannot be of another type: it is a generated or an identity column"
+        )
     schema = edited(snapshot.schema, path, lambda parent, name: with_part(parent, name, new))
     schema = with_type_changes(snapshot.schema, schema, noted_version(snapshot))
     _describe_change(txn, schema, path)
@@ -230,18 +235,18 @@ def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any
 
 
 def set_nullable(txn: Transaction, snapshot: Snapshot, column: str, nullable: bool) -> None:
-    """Stage that a column may be null, or that it may not, of which all rows that there are were held to be.
+    """Stage that a column may be null, or, after a check of the existing rows, that it may not.
 
     Args:
-        txn: the transaction. Where the column may not be null, rows that have null in it count as read.
-        snapshot: what it sees.
+        txn: the transaction. For a column that may not be null, rows with null count as read.
+        snapshot: the snapshot that it reads.
         column: its name, or a path to a field of a struct.
         nullable: whether it may be null.
 
     Raises:
-        ConstraintViolationError: rows that have null in it.
+        ConstraintViolationError: the column is null in rows of the table.
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: it is within an array or a map, and is to be never null.
+        InvalidArgumentError: NOT NULL for a field within an array or a map.
     """
     path, nullable = _field_path(snapshot, column), arguments.flag("nullable", nullable)
     found = _field(snapshot.schema, path)
@@ -259,13 +264,13 @@ def set_nullable(txn: Transaction, snapshot: Snapshot, column: str, nullable: bo
 
 
 def move_column(txn: Transaction, snapshot: Snapshot, column: str, after: str | None) -> None:
-    """Stage another place of a column among those beside it.
+    """Stage another position of a column, or of a field within its struct.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         column: its name, or a path to a field of a struct.
-        after: the name of the one that is to stand before it; None to have it first.
+        after: the name of the column or field that precedes it then; None makes it the first.
 
     Raises:
         ColumnNotFoundError: there is no such column.
@@ -290,20 +295,21 @@ def move_column(txn: Transaction, snapshot: Snapshot, column: str, after: str | 
     change_schema(txn, snapshot, schema)
 
 
-# --- what a change asks of the table -----------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------
 
 
 def _check_mapped(snapshot: Snapshot, verb: str) -> None:
     if snapshot.column_mapping_mode == "none":
         raise InvalidArgumentError(
-            f"cannot {verb} columns: files hold them by their names; set {MODE}=name first, which needs no rewrite"
+            f"cannot {verb} columns without column mapping; set {MODE}=name first, which rewrites no file"
         )
 
 
 def _check_unused(snapshot: Snapshot, path: Path, change: str) -> None:
     """Refuse a change of a column that a constraint, an invariant or another column is computed from.
 
-    Any name within the path counts, wherever it stands in the expression: that is more than is needed, never less.
+    Any part of the path counts, anywhere in an expression. So some changes are refused that would be safe, but no other
+    is allowed.
     """
     texts = {
         f"the constraint {key[len(CONSTRAINT_PREFIX) :]!r}": text
@@ -316,17 +322,17 @@ def _check_unused(snapshot: Snapshot, path: Path, change: str) -> None:
         }
     outer = snapshot.schema.field(path[0])
     if len(path) > 1 and NOTE in outer.metadata:
-        texts[f"what column {outer.name!r} notes of its lengths"] = str(outer.metadata[NOTE])
+        texts[f"the char and varchar declaration of column {outer.name!r}"] = str(outer.metadata[NOTE])
     names = {name.lower() for name in path if name not in ("element", "key", "value")}
     for what, text in texts.items():
         words = {(quoted.replace("``", "`") or plain).lower() for quoted, plain in _WORD.findall(text)}
         if names & words:
-            raise InvalidArgumentError(f"column {dotted(path)} cannot be {change}: {what} rests on it ({text})")
+            raise InvalidArgumentError(f"column {dotted(path)} cannot be {change}: {what} depends on it ({text})")
 
 
 def _check_droppable(snapshot: Snapshot, path: Path) -> None:
     if len(path) == 1 and path[0] in snapshot.partition_columns:
-        raise InvalidArgumentError(f"cannot drop column {dotted(path)}: it partitions the table")
+        raise InvalidArgumentError(f"cannot drop column {dotted(path)}: it is a partition column")
     if any(_leads(path, tuple(clustering)) for clustering in snapshot.clustering_columns):
         raise InvalidArgumentError(f"cannot drop column {dotted(path)}: the table is clustered by it")
     _check_unused(snapshot, path, "dropped")
@@ -335,9 +341,7 @@ def _check_droppable(snapshot: Snapshot, path: Path) -> None:
 def _check_never_null(txn: Transaction, snapshot: Snapshot, path: Path) -> None:
     parents = [dotted(path[:length]) for length in range(1, len(path))]
     if not all(isinstance(find_path(snapshot.schema, path[:length])[1], StructType) for length in range(1, len(path))):
-        raise InvalidArgumentError(
-            f"column {dotted(path)} is within an array or a map: whether it is null is not known"
-        )
+        raise InvalidArgumentError(f"column {dotted(path)} is within an array or a map, where nulls cannot be checked")
     sql = " AND ".join([*(f"{parent} IS NOT NULL" for parent in parents), f"{dotted(path)} IS NULL"])
     missing = parse_predicate(sql, snapshot.schema, now=txn.now)
     count = sum(match.matched for match in find_matches(txn, snapshot, missing))
@@ -357,7 +361,7 @@ def _field_path(snapshot: Snapshot, column: str) -> Path:
 def _check_is_field(schema: StructType, path: Path, column: str) -> None:
     parent = find_path(schema, path[:-1])[1] if len(path) > 1 else schema
     if not isinstance(parent, StructType):
-        raise InvalidArgumentError(f"{column!r} is no column: it leads into an array or a map, and to no field in it")
+        raise InvalidArgumentError(f"{column!r} is not a column or field: it names a part of an array or a map")
 
 
 def _field(schema: StructType, path: Path) -> StructField:
@@ -372,7 +376,7 @@ def _struct(data_type: DataType) -> StructType:
 
 def _without(struct: StructType, name: str) -> StructType:
     if len(struct) == 1:
-        raise InvalidArgumentError(f"cannot drop column {name!r}: it is the last one of {struct}")
+        raise InvalidArgumentError(f"cannot drop column {name!r}: it is the only one left in {struct}")
     return StructType(tuple(item for item in struct if item.name != name))
 
 
@@ -382,7 +386,12 @@ def _leads(path: Path, to: Path) -> bool:
 
 
 def _with_stats_columns(snapshot: Snapshot, change: Any) -> dict[str, str]:
-    """The configuration, in which ``change`` gives the columns that have statistics other names, or takes them out."""
+    """The configuration after a change of the columns with statistics.
+
+    Args:
+        snapshot: the table.
+        change: returns the new path of a column, or None to remove it.
+    """
     configuration = dict(snapshot.metadata.configuration or {})
     named = snapshot.properties.data_skipping_stats_columns
     if named:
@@ -400,11 +409,11 @@ def _type_given(given: Any, column: str) -> DataType:
         return delta_type(given, column)
     if isinstance(given, DataType):
         return given
-    raise InvalidArgumentError(f"a type is one of Arrow, or the name of one, not {given!r}")
+    raise InvalidArgumentError(f"a type must be an Arrow type or the name of a type, not {given!r}")
 
 
 def _describe_change(txn: Transaction, schema: StructType, path: Path, *, position: str | None = None) -> None:
-    """Name the operation as Spark does."""
+    """Describe the operation as Spark does."""
     parent, kind = find_path(schema, path[:-1])[1] if len(path) > 1 else schema, find_path(schema, path)[1]
     nullable, metadata = True, {}
     if isinstance(parent, StructType):
@@ -430,11 +439,11 @@ def _fields_of(given: Any) -> list[StructField]:
     if isinstance(given, pa.Field):
         return list(from_arrow(pa.schema([given])))
     if hasattr(given, "__arrow_c_schema__"):
-        # A field of deltalake, or a schema of it; both come as a field of some type.
+        # A field or a schema of deltalake; both are exported as a field.
         return _exported(given)
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict)):
         return [item for part in given for item in _fields_of(part)]
-    raise InvalidArgumentError(f"a column to add is a field of refdelta, pyarrow or deltalake, not {given!r}")
+    raise InvalidArgumentError(f"a column to add must be a field of refdelta, pyarrow or deltalake, not {given!r}")
 
 
 def _exported(given: Any) -> list[StructField]:
@@ -445,7 +454,7 @@ def _exported(given: Any) -> list[StructField]:
 
 
 def _placed(schema: StructType, path: Sequence[str], item: StructField) -> StructField:
-    """The new field within copies of the fields that lead to it, as it is merged into the schema."""
+    """The new field within copies of its parent fields, for the merge with the schema."""
     head, *rest = path
     if not rest:
         return StructField(head, item.type, True, item.metadata)
@@ -469,28 +478,34 @@ def _within(parent: DataType, path: Sequence[str], item: StructField, where: str
             key = _within(parent.key, rest, item, f"{where}.key")
             return MapType(key, parent.value, parent.value_contains_null)
         case _:
-            raise InvalidArgumentError(f"cannot add column {item.name!r}: {where} is {parent}, and takes no fields")
+            raise InvalidArgumentError(f"cannot add column {item.name!r}: {where} is {parent}, which has no fields")
 
 
 def _type_name(data_type: DataType) -> str:
-    """As Spark names a type there: nested ones by their kind alone."""
+    """The name of a type in Spark's history: of nested types, the kind alone."""
     kinds = {StructType: "struct", ArrayType: "array", MapType: "map"}
     return kinds.get(type(data_type)) or str(data_type)
 
 
 def set_default(txn: Transaction, snapshot: Snapshot, column: str, sql: str | None) -> None:
-    """Stage that a column has another default, or none where ``sql`` is None.
+    """Stage the default of a column.
+
+    Args:
+        txn: the transaction.
+        snapshot: the snapshot that it reads.
+        column: the column's name.
+        sql: an SQL expression without columns; None removes the default.
 
     Raises:
-        ColumnNotFoundError: there is no such column; a field of a struct is none.
-        InvalidArgumentError: a constant that the column cannot hold, or a column whose values are made otherwise.
+        ColumnNotFoundError: there is no such column; fields of structs cannot have a default.
+        InvalidArgumentError: the column cannot hold the value, or is a generated or an identity column.
     """
     field = snapshot.schema.field(arguments.text("column", column) or "")
     if sql is None and DEFAULT not in field.metadata:
         return
     for mark, kind in ((GENERATION, "generated"), (START, "an identity column")):
         if mark in field.metadata:
-            raise InvalidArgumentError(f"column {field.name!r} is {kind}, and has no default")
+            raise InvalidArgumentError(f"column {field.name!r} is {kind}, and cannot have a default")
     schema = with_mark(snapshot.schema, field.name, DEFAULT, arguments.text("default", sql))
     changed = schema.field(field.name)
     if sql is not None:
@@ -500,37 +515,39 @@ def set_default(txn: Transaction, snapshot: Snapshot, column: str, sql: str | No
     change_schema(txn, snapshot, schema, () if sql is None else ("allowColumnDefaults",))
 
 
-# Metadata of fields that has a meaning, and statements of its own: mapping, generated columns, defaults, and so on.
+# Keys of field metadata that engines use, and that other statements set: mapping, generated columns, defaults, ...
 _MEANING = ("delta.", "parquet.", "current_default", "exists_default", "__char_varchar")
 
 
 def set_column_metadata(txn: Transaction, snapshot: Snapshot, column: str, metadata: Mapping[str, Any]) -> None:
-    """Stage what stands beside a column in the schema; what is there under other keys stays.
+    """Stage entries of a column's metadata in the schema; other keys do not change.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        column: its name, or a path to a field of a struct; ``element``, ``key`` and ``value`` lead into arrays and
-            maps.
-        metadata: keys and values; None takes a key away. Spark shows ``comment``.
+        snapshot: the snapshot that it reads.
+        column: its name, or a path to a field of a struct; ``element``, ``key`` and ``value`` name the parts of arrays
+            and maps.
+        metadata: keys and values; None removes a key. Spark shows ``comment``.
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: a key that has a meaning of its own, or a value that is no plain one.
+        InvalidArgumentError: a key is reserved, or a value is not a string, a number or a boolean.
     """
     given = arguments.mapping("metadata", metadata)
     if not given:
         raise InvalidArgumentError("there is no metadata to set: metadata is empty")
     for key, value in given.items():
         if not isinstance(key, str) or key.lower().startswith(_MEANING):
-            raise InvalidArgumentError(f"the metadata {key!r} of a column is not for users to set: it means something")
+            raise InvalidArgumentError(f"the metadata key {key!r} is reserved for engines; choose another key")
         if value is not None and not isinstance(value, (str, int, float, bool)):
-            raise InvalidArgumentError(f"the metadata {key!r} of a column is a text, a number or a truth value")
+            raise InvalidArgumentError(
+                f"the value of the metadata key {key!r} must be a string, a number or a boolean, not {value!r:.80}"
+            )
     path, _ = find_path(snapshot.schema, split_path(column))
 
     def described(holder: DataType, name: str) -> DataType:
         if not isinstance(holder, StructType):
-            raise InvalidArgumentError(f"{column!r} is part of an array or a map, and no field: it has no metadata")
+            raise InvalidArgumentError(f"{column!r} is a part of an array or a map, which has no metadata")
         return with_field(holder, name, changed)
 
     def changed(item: StructField) -> StructField:
@@ -544,21 +561,21 @@ def set_column_metadata(txn: Transaction, snapshot: Snapshot, column: str, metad
 
 
 def sync_identity(txn: Transaction, snapshot: Snapshot, column: str) -> None:
-    """Stage that an identity column goes on behind the furthest of the numbers that its rows have. It never goes back.
+    """Stage the high watermark of an identity column: the furthest number of its rows. It never moves back.
 
     Args:
-        txn: the transaction; it reads the whole table.
-        snapshot: what it sees.
+        txn: the transaction, which reads the whole table.
+        snapshot: the snapshot that it reads.
         column: the column's name.
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: it is no identity column.
+        InvalidArgumentError: it is not an identity column.
     """
     field = snapshot.schema.field(arguments.text("column", column) or "")
     numbering = Numbering.of(field)
     if numbering is None:
-        raise InvalidArgumentError(f"column {field.name!r} is no identity column")
+        raise InvalidArgumentError(f"column {field.name!r} is not an identity column")
     txn.read_whole_table()
     furthest = pc.max if numbering.step > 0 else pc.min
     with plan_scan(snapshot, [field.name]).to_reader() as reader:

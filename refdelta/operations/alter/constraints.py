@@ -1,4 +1,4 @@
-"""ALTER TABLE ADD and DROP CONSTRAINT: conditions that every row satisfies (PROTOCOL.md, "CHECK Constraints")."""
+"""ALTER TABLE ADD and DROP CONSTRAINT (PROTOCOL.md, "CHECK Constraints")."""
 
 from __future__ import annotations
 
@@ -22,44 +22,46 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
 
-# What delta-spark calls its own rule for char(n) and varchar(n).
+# delta-spark's name of its own constraint for char(n) and varchar(n).
 _TAKEN = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 
 
 def add_constraint(txn: Transaction, snapshot: Snapshot, given: Mapping[str, Any]) -> None:
-    """Stage a CHECK constraint, of which all rows that there are were held to satisfy it.
+    """Stage a CHECK constraint, after a check of the existing rows.
 
-    The rows for which it is not true count as read: it conflicts with whoever adds such a row meanwhile.
+    The rows for which it is not true count as read: the commit conflicts with writers that add such a row meanwhile.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        given: its name, and the condition as SQL in Spark's dialect.
+        snapshot: the snapshot that it reads.
+        given: one entry: the name, and the condition as SQL in Spark's dialect.
 
     Raises:
-        InvalidArgumentError: none or several constraints, or a name that the table has already, in any case.
-        PredicateError: a condition that cannot be parsed or bound.
-        ConstraintViolationError: rows for which it is not true.
+        InvalidArgumentError: there is not exactly one constraint, or the table has one of this name, in any case.
+        PredicateError: the condition cannot be parsed or bound.
+        ConstraintViolationError: the condition is not true for rows of the table.
     """
     found = arguments.mapping("constraints", given) or {}
     if len(found) != 1:
-        raise InvalidArgumentError(f"constraints holds the one constraint that is to be added, not {len(found)}")
+        raise InvalidArgumentError(
+            f"constraints must have one entry, the name and the condition of a constraint; it has {len(found)}"
+        )
     [one] = found.items()
     name, sql = arguments.text("the name of a constraint", one[0]), arguments.text("a constraint", one[1])
     if not name or not sql:
-        raise InvalidArgumentError("a constraint has a name and a condition")
+        raise InvalidArgumentError("a constraint needs a name and a condition; one of them is empty")
     twin = _find(snapshot, name)
     if twin is not None:
         raise InvalidArgumentError(f"the table has a constraint {twin[0]!r} already: {twin[1]}")
     if name == _TAKEN:
-        raise InvalidArgumentError(f"{name!r} is not a name for a constraint of users")
+        raise InvalidArgumentError(f"{name!r} is reserved by delta-spark; give the constraint another name")
     condition = parse_predicate(sql, snapshot.schema, now=txn.now)
     # Null is not true.
     broken = Not(Comparison("<=>", Condition(condition), Literal(True, BOOLEAN)))
     count = sum(match.matched for match in find_matches(txn, snapshot, broken))
     if count:
         raise ConstraintViolationError(
-            f"the constraint {name!r} ({sql}) cannot be added: it does not hold for {count} rows of the table"
+            f"the constraint {name!r} ({sql}) cannot be added: it is false or null for {count} rows of the table"
         )
     stored = {**(snapshot.metadata.configuration or {}), CONSTRAINT_PREFIX + name.lower(): sql}
     txn.describe("ADD CONSTRAINT", {"name": name, "expr": sql}, {})
@@ -67,10 +69,16 @@ def add_constraint(txn: Transaction, snapshot: Snapshot, given: Mapping[str, Any
 
 
 def drop_constraint(txn: Transaction, snapshot: Snapshot, name: str, *, raise_if_not_exists: bool) -> None:
-    """Stage that a CHECK constraint goes.
+    """Stage the removal of a CHECK constraint.
+
+    Args:
+        txn: the transaction.
+        snapshot: the snapshot that it reads.
+        name: its name, in any case.
+        raise_if_not_exists: whether a missing constraint is an error.
 
     Raises:
-        InvalidArgumentError: the table has none of this name, in any case, and ``raise_if_not_exists``.
+        InvalidArgumentError: the table has no such constraint.
     """
     wanted = arguments.text("name", name) or ""
     known = _find(snapshot, wanted)

@@ -1,7 +1,6 @@
-"""Metadata domains of users: texts by name that a table carries along (PROTOCOL.md, "Domain Metadata").
+"""Metadata domains of applications: named strings in a table (PROTOCOL.md, "Domain Metadata").
 
-Two who set the same domain at once conflict; otherwise a domain concerns nobody. Names that begin with ``delta.`` are
-those of the engines.
+Concurrent transactions conflict if they set the same domain. Names that begin with ``delta.`` belong to engines.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ _SYSTEM: Final = "delta."
 def set_domain(
     txn: Transaction, snapshot: Snapshot, domain: str, configuration: str | None, *, upgrade: bool = False
 ) -> None:
-    """Stage that a domain has this configuration, or with None that there is no such domain any more; nothing where it
-    is so already.
+    """Stage a domain with its configuration, or its removal; nothing if it does not change.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         domain: its name.
-        configuration: what it says, for whoever gave it the name.
-        upgrade: whether the protocol gets the feature where it lacks it; else that is an error.
+        configuration: its value; None removes the domain.
+        upgrade: whether the protocol gets the feature if it lacks it; else that is an error.
 
     Raises:
-        InvalidArgumentError: a domain of the engines; one that is not there is to be removed; the transaction sets it
-            already; what is given is no text; the table lacks the feature.
+        InvalidArgumentError: the domain belongs to engines, is to be removed and does not exist, or was set by this
+            transaction before; the configuration is not a string; the table lacks the feature.
     """
     if not isinstance(domain, str) or not domain or domain.lower().startswith(_SYSTEM):
         raise InvalidArgumentError(
-            f"{domain!r} is no metadata domain of users: it has a name that does not begin with {_SYSTEM!r}"
+            f"{domain!r} cannot be set: the name of a metadata domain must be a string that does not begin with "
+            f"{_SYSTEM!r}"
         )
     if not isinstance(configuration, str | None):
         raise InvalidArgumentError(
@@ -60,7 +59,7 @@ def set_domain(
     else:
         staged = DomainMetadata(domain=domain, configuration=configuration, removed=False)
     if staged == before:
-        # That it is so already was read.
+        # The commit depends on the current value.
         txn.read_domains([domain])
         return
     if upgrade:

@@ -1,4 +1,4 @@
-"""What each feature that can be dropped leaves in a table, and how that goes."""
+"""For each feature that can be dropped: its traces in a table, and their removal."""
 
 from __future__ import annotations
 
@@ -47,16 +47,15 @@ def _as_it_is(snapshot: Snapshot) -> Last:
 
 @dataclass(frozen=True)
 class Removal:
-    """How a feature leaves a table.
+    """The removal of a feature's traces.
 
     Attributes:
-        last: the table's metadata without it, and what the commit that drops it has beside.
-        left: what of it is in the table still, in words; empty where nothing is.
-        stop: whether that metadata comes in a commit of its own, so that no writer begins to use the feature anew while
-            files are rewritten.
-        rewrite: where all files are written anew when that commit comes, if the table has what ``left`` tells: how it
-            is described, given the files that went and those that came.
-        purge: whether files with deletion vectors are rewritten, as long as something is left.
+        last: returns the table's metadata without the feature, and further actions of the commit that drops it.
+        left: returns a description of the traces that are still in the table; empty if there are none.
+        stop: whether that metadata is committed first, so that no writer uses the feature while files are rewritten.
+        rewrite: if not None, all files are rewritten while there are traces; it returns the description of that commit,
+            for the removed and the added files.
+        purge: whether files with deletion vectors are rewritten while there are traces.
     """
 
     last: Callable[[Snapshot], Last] = _as_it_is
@@ -67,13 +66,13 @@ class Removal:
 
 
 def used_by_metadata(name: str, snapshot: Snapshot) -> bool:
-    """Whether a table's metadata uses the feature."""
+    """True if a table's metadata uses the feature."""
     metadata = snapshot.metadata
     return REGISTRY[name].active(ActivationFacts.of(metadata.schema_string, metadata.configuration))
 
 
 def _properties(*, unset: tuple[str, ...] = (), **values: str) -> Callable[[Snapshot], Last]:
-    """Without some properties, and with others where the table has them."""
+    """Metadata without the properties ``unset``, and with other values of ``values`` if the table has these."""
     off = {f"delta.{name}": value for name, value in values.items()}
 
     def last(snapshot: Snapshot) -> Last:
@@ -90,9 +89,7 @@ def _constraints(snapshot: Snapshot) -> str:
         for key in snapshot.metadata.configuration or {}
         if key.lower().startswith(CONSTRAINT_PREFIX)
     ]
-    return (
-        f"the table has the constraints {', '.join(sorted(names))}, which drop_constraint takes away" if names else ""
-    )
+    return f"the table has the constraints {', '.join(sorted(names))}; drop_constraint removes them" if names else ""
 
 
 def _domains(snapshot: Snapshot) -> Last:
@@ -101,7 +98,7 @@ def _domains(snapshot: Snapshot) -> Last:
 
 
 def _without_row_ids(snapshot: Snapshot) -> Last:
-    """The domain with the highest id stays: a version that is restored would bring the ids below it back."""
+    """The domain with the highest row id stays, since a restored version would bring lower ids back."""
     gone = (ENABLED, SUSPENDED, ID_COLUMN, VERSION_COLUMN)
     configuration = {k: v for k, v in (snapshot.metadata.configuration or {}).items() if k not in gone}
     bare = {"base_row_id": None, "default_row_commit_version": None, "data_change": False}
@@ -117,7 +114,7 @@ def _vectors(snapshot: Snapshot) -> str:
 
 def _changes(snapshot: Snapshot) -> str:
     changed = TYPE_CHANGES in ActivationFacts.of(snapshot.metadata.schema_string, None).keys
-    return "columns whose types were widened say so in its schema" if changed else ""
+    return "its schema records the widened types of columns" if changed else ""
 
 
 def _as_if_never_widened(snapshot: Snapshot) -> Last:
@@ -170,18 +167,18 @@ _AT_ONCE = 100
 
 
 def oldest_commit(listing: Listing) -> int:
-    """The oldest version of which there is a commit. Raises ``ValueError`` where there is none."""
+    """The oldest version whose commit is in the log. Raises ``ValueError`` if there is none."""
     names = (parse_log_name(key) for key, _, _ in listing)
     return min(name.version for name in names if name is not None and name.kind == "commit")
 
 
 def history_has_traces(snapshot: Snapshot, name: str, removal: Removal) -> bool:
-    """Whether a version that can still be read, or a commit that is still there, shows the feature in use.
+    """True if a readable version, or a commit in the log, has traces of the feature.
 
     Args:
-        snapshot: the newest version, which is known to be clean.
+        snapshot: the newest version, which has none.
         name: the feature.
-        removal: what it leaves in a table.
+        removal: the removal of its traces.
     """
     listing = list_log(snapshot.store)
     names = [(found, entry) for entry in listing if (found := parse_log_name(entry[0])) is not None]

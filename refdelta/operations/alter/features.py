@@ -1,4 +1,4 @@
-"""ADD FEATURE and DROP FEATURE: what a table's protocol supports, beyond what its properties and columns need."""
+"""ADD FEATURE and DROP FEATURE: features of a table's protocol, by name."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
 
-# deltalake calls it after Arrow's type.
+# deltalake names this feature by Arrow's type.
 _OTHER_NAMES = {"timestampwithouttimezone": "timestampNtz"}
 
 
 def add_feature(txn: Transaction, snapshot: Snapshot, given: Any, *, raise_versions: bool) -> None:
-    """Stage that the table supports features; nothing where it does.
+    """Stage further features of the protocol; nothing if the table supports them.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        given: names, or deltalake's ``TableFeatures``; one or several.
+        snapshot: the snapshot that it reads.
+        given: a name, one of deltalake's ``TableFeatures``, or a list of these.
         raise_versions: whether the protocol may get higher versions.
 
     Raises:
-        InvalidArgumentError: a feature that does not exist, or that nobody adds by name; higher versions that were not
-            asked for.
-        UnsupportedFeatureError: a feature that this engine cannot honour.
+        InvalidArgumentError: a feature does not exist, cannot be added by name, or needs higher versions that are not
+            allowed.
+        UnsupportedFeatureError: this engine does not support a feature.
     """
     names = [feature_name(one) for one in _listed(given)]
     raise_versions = arguments.flag("allow_protocol_versions_increase", raise_versions)
     if "clustering" in names:
         raise InvalidArgumentError(
-            "clustering is not added by name: cluster_by names the clustering columns of a table"
+            "clustering cannot be added by name; alter.cluster_by() adds it with the clustering columns"
         )
     before, after = snapshot.protocol, upgraded(snapshot.protocol, snapshot.metadata, names)
     higher = (
@@ -48,15 +48,15 @@ def add_feature(txn: Transaction, snapshot: Snapshot, given: Any, *, raise_versi
     if higher and not raise_versions:
         raise InvalidArgumentError(
             f"the table has reader version {before.min_reader_version} and writer version {before.min_writer_version}, "
-            f"and would need {after.min_reader_version} and {after.min_writer_version}; say "
-            "allow_protocol_versions_increase=True"
+            f"and would need {after.min_reader_version} and {after.min_writer_version}; pass "
+            "allow_protocol_versions_increase=True to allow it"
         )
     txn.describe("ADD FEATURE", {"name": in_json(names)}, {})
     change_table(txn, snapshot, snapshot.metadata, names)
 
 
 def feature_name(given: Any) -> str:
-    """The name of a feature, by its name in any case or as one of deltalake's ``TableFeatures``.
+    """The name of a feature, which is given in any case or as one of deltalake's ``TableFeatures``.
 
     Raises:
         InvalidArgumentError: there is no such feature.
@@ -64,16 +64,18 @@ def feature_name(given: Any) -> str:
     if isinstance(given, str):
         return known_feature(given)
     if type(given).__name__ != "TableFeatures":
-        raise InvalidArgumentError(f"a table feature is named by a string, not by {given!r}")
+        raise InvalidArgumentError(
+            f"a table feature must be a string or one of deltalake's TableFeatures, not {given!r}"
+        )
     name = str(given).rpartition(".")[2]
     return known_feature(_OTHER_NAMES.get(name.lower(), re.sub("Preview$", "-preview", name)))
 
 
 def to_drop(snapshot: Snapshot, given: Any) -> str:
-    """The feature that a table is to lose.
+    """The name of the feature to drop.
 
     Raises:
-        InvalidArgumentError: the table does not support it, another of its features needs it, or nobody drops it.
+        InvalidArgumentError: the table does not support it, another of its features needs it, or it cannot be dropped.
     """
     name = feature_name(given)
     supported = features_of(snapshot.protocol)
@@ -83,12 +85,12 @@ def to_drop(snapshot: Snapshot, given: Any) -> str:
         )
     if REGISTRY[name].drop == "never":
         raise InvalidArgumentError(
-            f"{name} cannot be dropped: Delta has no procedure for it, and delta-spark drops it neither. A table that "
-            "does not use it can do without writers that know it only if it is written anew"
+            f"{name} cannot be dropped: Delta defines no procedure for it, and delta-spark cannot drop it either. To "
+            "be without it, copy the rows to a new table"
         )
     needing = sorted(other for other in supported if other in REGISTRY and name in REGISTRY[other].requires)
     if needing:
-        need = "need it, and go first" if len(needing) > 1 else "needs it, and goes first"
+        need = "need it; drop these first" if len(needing) > 1 else "needs it; drop that first"
         raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} {need}")
     return name
 

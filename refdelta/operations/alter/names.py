@@ -1,4 +1,4 @@
-"""Columns as users name them: paths with dots, backticks where a part holds a dot."""
+"""Column names of users: paths with dots, in which backticks quote a part with a dot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from refdelta.core.table.types import DataType, StructType
 from refdelta.errors import InvalidArgumentError
 
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.]+?))\s*(\.|$)")
-# What Spark writes without backticks.
+# A part that Spark writes without backticks.
 _PLAIN = re.compile(r"(?!\d+$)[A-Za-z0-9_]+")
 
 
@@ -17,14 +17,16 @@ def split_path(name: str) -> tuple[str, ...]:
     """The parts of ``a.b`` or ```a.b`.c``.
 
     Raises:
-        InvalidArgumentError: a part is empty, or a backtick is left open.
+        InvalidArgumentError: it is not a string, a part is empty, or a backtick is not closed.
     """
     parts: list[str] = []
     position = 0
     while True:
         found = _PART.match(name, position) if isinstance(name, str) else None
         if found is None:
-            raise InvalidArgumentError(f"{name!r} is no name of a column")
+            raise InvalidArgumentError(
+                f"{name!r} is not a column name: parts are separated by dots, and backticks quote a part with a dot"
+            )
         parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
         position = found.end()
         if found[3] != ".":
@@ -32,16 +34,16 @@ def split_path(name: str) -> tuple[str, ...]:
 
 
 def dotted(path: Sequence[str]) -> str:
-    """The name that :func:`split_path` takes apart into these parts, with backticks where Spark has them."""
+    """The name of a path, the inverse of :func:`split_path`; with backticks as Spark writes them."""
     return ".".join(part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)
 
 
 def find_column(schema: StructType, name: str) -> tuple[tuple[str, ...], DataType] | None:
-    """The column that a user names, in any case: its path, spelled as in the schema, and its type. None if there is
-    none.
+    """The path, spelled as in the schema, and the type of the column that a user names in any case; None if there is no
+    such column.
 
     Raises:
-        InvalidArgumentError: it is no name of a column.
+        InvalidArgumentError: as :func:`split_path`.
     """
     path: list[str] = []
     here: DataType = schema

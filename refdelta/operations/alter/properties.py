@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def set_properties(txn: Transaction, snapshot: Snapshot, properties: Mapping[str, Any]) -> None:
-    """Stage SET TBLPROPERTIES. Where the table has these values already, nothing is staged. Where columns are not to be
-    mapped any more, all files are written anew.
+    """Stage SET TBLPROPERTIES; nothing if the table has these values already. If a property ends the column mapping,
+    all files are rewritten.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         properties: names and values; ``delta.feature.<name>`` with the value ``supported`` adds a table feature,
-            and ``delta.minWriterVersion`` those that the version implies.
+            and ``delta.minWriterVersion`` the features that the version implies.
 
     Raises:
-        InvalidArgumentError: a property that does not exist, or a value that it cannot have.
-        UnsupportedFeatureError: a property asks for a feature that this engine cannot honour.
+        InvalidArgumentError: a property does not exist, or cannot have this value.
+        UnsupportedFeatureError: a property needs a feature that this engine does not support.
     """
     if not properties:
         raise InvalidArgumentError("there is no property to set: properties is empty")
     given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
-    _check_no_constraints(given, "add_constraint adds one, and checks the rows that are there")
+    _check_no_constraints(given, "add_constraint adds one, and checks the existing rows")
     valid = validate(given)
     stored = {**(snapshot.metadata.configuration or {}), **valid}
     features = asked_features(given, snapshot.protocol)
@@ -52,22 +52,27 @@ def set_properties(txn: Transaction, snapshot: Snapshot, properties: Mapping[str
 
 
 def unset_properties(txn: Transaction, snapshot: Snapshot, names: Sequence[str], *, if_exists: bool) -> None:
-    """Stage UNSET TBLPROPERTIES: each property is again what it is where nobody sets it.
+    """Stage UNSET TBLPROPERTIES: the properties have their defaults again.
+
+    Args:
+        txn: the transaction.
+        snapshot: the snapshot that it reads.
+        names: the names of the properties.
+        if_exists: ignore properties that the table does not have.
 
     Raises:
-        InvalidArgumentError: a property that the table does not have, unless ``if_exists``; one that is not for users
-            to change.
-        UnsupportedFeatureError: the table would then need a feature that this engine cannot honour.
+        InvalidArgumentError: the table does not have a property, or users cannot change it.
+        UnsupportedFeatureError: the table would need a feature that this engine does not support.
     """
     if isinstance(names, str) or not names:
-        raise InvalidArgumentError(f"the properties to unset are a list of names, not {names!r}")
+        raise InvalidArgumentError(f"the properties to unset must be a list of names, not {names!r}")
     names, if_exists = arguments.names("names", names) or [], arguments.flag("if_exists", if_exists)
-    _check_no_constraints(names, "drop_constraint takes it away")
+    _check_no_constraints(names, "drop_constraint removes it")
     stored = dict(snapshot.metadata.configuration or {})
     for name in names:
         row = PROPERTIES.get(name.lower())
         if row is not None and not row.settable:
-            raise InvalidArgumentError(f"property {row.name} is not for users to unset")
+            raise InvalidArgumentError(f"property {row.name} is managed by the engine and cannot be unset")
         key = row.name if row is not None else name
         if key not in stored and not if_exists:
             raise InvalidArgumentError(unknown_name("property", name, stored, kinds="properties", where="the table"))
@@ -86,7 +91,9 @@ def _change(txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: 
 def _check_no_constraints(names: Iterable[str], advice: str) -> None:
     for name in names:
         if name.lower().startswith(CONSTRAINT_PREFIX):
-            raise InvalidArgumentError(f"{name} is a constraint, and no property of its own: {advice}")
+            raise InvalidArgumentError(
+                f"{name} is the property of a constraint and cannot be changed directly: {advice}"
+            )
 
 
 def _text(value: Any) -> str:
@@ -94,16 +101,16 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int)):
         return str(value)
-    raise InvalidArgumentError(f"the value of a property is a string, not {value!r}")
+    raise InvalidArgumentError(f"the value of a property must be a string, an integer, or True or False, not {value!r}")
 
 
 def set_table_name(txn: Transaction, snapshot: Snapshot, name: str | None) -> None:
-    """Stage that the table has this name, or with None no name."""
+    """Stage the name of the table; None for no name."""
     txn.describe("UPDATE TABLE METADATA", {"name": arguments.text("name", name) or ""}, {})
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, name=name))
 
 
 def set_table_description(txn: Transaction, snapshot: Snapshot, description: str | None) -> None:
-    """Stage that the table has this description, or with None none."""
+    """Stage the description of the table; None for no description."""
     txn.describe("UPDATE TABLE METADATA", {"description": arguments.text("description", description) or ""}, {})
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, description=description))

@@ -1,6 +1,6 @@
-"""What properties ask of each other and of the table, where a user sets them: what no value by itself can tell.
+"""Rules between table properties, and between properties and columns, which are checked when a user sets a property.
 
-A table that has them otherwise was written by somebody else, and is used as it is.
+Tables of other writers that break these rules are accepted.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _FORMATS: Final = PROPERTIES["delta.universalformat.enabledformats"].name
 
 
 def check_properties(given: Collection[str], metadata: Metadata) -> None:
-    """Hold properties that a user sets to the table that they are set for, as delta-spark does.
+    """Check properties that a user sets against the table, as delta-spark does.
 
     Args:
-        given: the names that are set, as they are stored.
-        metadata: the table's, with them.
+        given: the names of the properties, as they are stored.
+        metadata: the table's metadata with them.
 
     Raises:
-        ColumnNotFoundError: statistics are wanted of a column that does not exist.
-        InvalidArgumentError: of one that has none, twice, or of a partition column; Iceberg's readers are promised a
-            table that they could not read.
+        ColumnNotFoundError: ``delta.dataSkippingStatsColumns`` names a column that does not exist.
+        InvalidArgumentError: it names a column whose type has no statistics, a column twice, or a partition column;
+            ``delta.universalFormat.enabledFormats`` has an unknown format, or needs a property that is not set.
     """
     configuration = metadata.configuration or {}
     if _STATS in given:
@@ -44,11 +44,13 @@ def check_properties(given: Collection[str], metadata: Metadata) -> None:
     if _FORMATS in given:
         formats = {one.strip() for one in configuration[_FORMATS].split(",")}
         if not formats <= {"iceberg", "hudi", ""}:
-            raise InvalidArgumentError(f"property {_FORMATS} is {configuration[_FORMATS]!r}, but it must be iceberg")
+            raise InvalidArgumentError(
+                f"property {_FORMATS} is {configuration[_FORMATS]!r}, but must be iceberg or hudi"
+            )
         if "iceberg" in formats and not version_of(configuration):
             raise InvalidArgumentError(
-                f"property {_FORMATS}=iceberg goes with {COMPATIBILITIES[2]}=true: reorg_upgrade_uniform(2) makes a "
-                "table one that Iceberg can have"
+                f"property {_FORMATS}=iceberg needs {COMPATIBILITIES[2]}=true; reorg_upgrade_uniform(2) sets it and "
+                "rewrites the files"
             )
 
 
@@ -61,7 +63,7 @@ def _check_stats_columns(schema: StructType, partition_columns: Iterable[str], n
         if not found:
             raise ColumnNotFoundError(name, [dotted(path) for path, _ in leaves(schema)])
         if wanted[0] in partitioning:
-            raise InvalidArgumentError(f"property {_STATS}: {name} is a partition column, which files do not hold")
+            raise InvalidArgumentError(f"property {_STATS}: {name} is a partition column, which has no statistics")
         for path, kind in found:
             StatsLeaf(path, kind).check_bounded(f"property {_STATS}: {dotted(path)}")
             if path in seen:

@@ -1,4 +1,4 @@
-"""The end of a column mapping: files hold the columns by their names again, so all of them are written anew."""
+"""The end of a column mapping. All files are rewritten, with the columns by their logical names."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 
 
 def gives_up_mapping(snapshot: Snapshot, metadata: Metadata) -> bool:
-    """Whether metadata, as a user wants it, ends the mapping of a table's columns."""
+    """True if new metadata ends the column mapping of a table."""
     return snapshot.column_mapping_mode != "none" and mode_of(metadata) == "none"
 
 
 def remove_mapping(txn: Transaction, snapshot: Snapshot, metadata: Metadata, features: Iterable[str] = ()) -> None:
-    """Stage that a table's columns are not mapped any more, and what else its metadata is to be.
+    """Stage the end of a table's column mapping, with other changes of its metadata.
 
-    Implements what delta-spark calls REMOVE COLUMN MAPPING: every file is replaced in the one commit, whose rows stay
-    what they are. It rests on all of the table, and passes over nobody.
+    Same as delta-spark's REMOVE COLUMN MAPPING: one commit replaces every file, without changes of rows. It conflicts
+    with every concurrent change of files.
 
     Args:
         txn: the transaction. All rows of the table count as read.
-        snapshot: what it sees.
-        metadata: the metadata to come, in which the mode is ``none`` or not set.
-        features: table features that are asked for by name.
+        snapshot: the snapshot that it reads.
+        metadata: the new metadata, in which the mode is ``none`` or not set.
+        features: further table features, by name.
 
     Raises:
-        InvalidArgumentError: a column has a name that Parquet reserves; a property that gives the files ids, or another
-            one that needs the mapping.
+        InvalidArgumentError: Parquet cannot store the name of a column; a property needs the mapping; row tracking is
+            enabled in the same commit; the transaction has appended rows.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
     metadata = unmapped(metadata)
     protocol = upgraded(snapshot.protocol, metadata, features)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):
         raise InvalidArgumentError(
-            "the commit that ends a column mapping replaces all files, and gives no row ids to the old ones: row "
-            "tracking is enabled before or after it"
+            "row tracking cannot be enabled in the commit that ends a column mapping, since that replaces all files; "
+            "enable it before or afterwards"
         )
-    check_appended_nothing(txn, "end a column mapping: its files hold the columns by their old names")
+    check_appended_nothing(txn, "end a column mapping, since its new files have the columns by their old names")
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
     removed, added = files_anew(txn, snapshot, after, "upgrade")
@@ -62,7 +62,7 @@ def remove_mapping(txn: Transaction, snapshot: Snapshot, metadata: Metadata, fea
 
 
 def removed_mapping(removed: list[Add], added: list[Add]) -> tuple[str, dict[str, str], dict[str, int]]:
-    """How delta-spark describes it: the operation, its parameters and figures."""
+    """The description of the commit, as in delta-spark: the operation, its parameters and its metrics."""
     figures = {
         "numRewrittenFiles": len(removed),
         "numOutputBytes": sum(add.size for add in added),
@@ -74,14 +74,14 @@ def removed_mapping(removed: list[Add], added: list[Add]) -> tuple[str, dict[str
 
 
 def removes_mapping(txn: Transaction) -> bool:
-    """Whether a transaction holds the end of a mapping, so that files for the table as it was have no place in it."""
+    """True if a transaction ends a column mapping, so that files by the old names cannot be appended."""
     before, after = txn.snapshot, txn.table_to_come
     return before is not None and after is not None and gives_up_mapping(before, after.metadata)
 
 
 def clustering_by_names(snapshot: Snapshot, metadata: Metadata) -> tuple[AnyAction, ...]:
-    """The domain that names a table's clustering columns as they are held under other metadata; none where it has none
-    or that says the same.
+    """The domain of a table's clustering columns, by their physical names in new metadata; empty if it does not change
+    or there are no clustering columns.
     """
     if not snapshot.clustering_columns:
         return ()

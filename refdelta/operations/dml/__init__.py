@@ -1,1 +1,1 @@
-"""DELETE and UPDATE, and what they share: rows that are hidden or written anew, their ids, their change files."""
+"""DELETE and UPDATE, and their common parts: hidden and rewritten rows, row ids, change files."""

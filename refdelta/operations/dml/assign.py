@@ -39,9 +39,9 @@ class Assignment:
     """One ``column = value``.
 
     Attributes:
-        path: of the column or the field of a struct, as the schema spells it.
-        value: its value for each row of what the statement reads, in the Arrow type of the column.
-        columns: the columns that the value is made of.
+        path: the path of the column or of the field of a struct, as the schema spells it.
+        value: computes the values for a batch of the statement's input, in the Arrow type of the column.
+        columns: the columns that the value depends on.
     """
 
     path: tuple[str, ...]
@@ -55,23 +55,22 @@ def expressions(
     """Assignments of SQL expressions.
 
     Args:
-        given: columns, with the alias or without, and SQL in Spark's dialect; or DEFAULT, for what the column has where
-            nobody gives it a value.
-        schema: of the table that is changed.
-        scope: what the expressions may name.
-        alias: of the table.
+        given: by column, with or without the alias, SQL in Spark's dialect; or DEFAULT, for the column's default.
+        schema: the schema of the table that is changed.
+        scope: the columns that the expressions may name.
+        alias: the alias of the table.
         now: the time of the statement, in microseconds since 1970 (UTC).
 
     Raises:
-        ColumnNotFoundError: a column that does not exist.
-        PredicateError: an expression that cannot be parsed, bound or assigned to its column.
-        InvalidArgumentError: a column that is assigned twice.
+        ColumnNotFoundError: a column does not exist.
+        PredicateError: an expression cannot be parsed, bound or assigned to its column.
+        InvalidArgumentError: a column is assigned twice.
     """
     found = []
     for name, text in (arguments.mapping("updates", given) or {}).items():
         if not isinstance(text, str):
             raise InvalidArgumentError(
-                f"the new value of {name!r} is an SQL expression as text, not {text!r}; new_values takes Python values"
+                f"the new value of {name!r} must be a string of SQL, not {text!r}; new_values takes Python values"
             )
         column = resolve_column(path_in(split_path(name), schema, alias), schema)
         sql = _default(column, schema) if text.strip().lower() == "default" else text
@@ -84,7 +83,7 @@ def expressions(
 
 
 def _default(column: Column, schema: StructType) -> str | None:
-    """The SQL that DEFAULT stands for; None for a generated column, which follows the others where nobody sets it."""
+    """The SQL of DEFAULT; None for a generated column, which is computed from the others unless it is set."""
     metadata = schema.field(column.path[0]).metadata if len(column.path) == 1 else {}
     return None if GENERATION in metadata else str(metadata.get(DEFAULT, "NULL"))
 
@@ -97,7 +96,9 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
         try:
             scalar = _scalar(value, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InvalidArgumentError(f"{value!r} is no value for column {name!r}, a {column.type}: {error}") from None
+            raise InvalidArgumentError(
+                f"{value!r} cannot be a value of column {name!r}, a {column.type}: {error}"
+            ) from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
     return _distinct(found)
 
@@ -105,7 +106,7 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_nested(kind):
         return pa.array([value], kind)[0]
-    # In two steps: Arrow truncates numbers in silence where it is told the type, and refuses to where it casts.
+    # In two steps: with a type, pa.array truncates numbers silently, but a cast refuses to.
     return pa.array([value]).cast(kind)[0]
 
 
@@ -118,7 +119,7 @@ def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
 
 
 def path_in(path: tuple[str, ...], schema: StructType, alias: str) -> tuple[str, ...]:
-    """The path without the table's alias, where it begins with that."""
+    """The path without the table's alias, if it begins with it."""
     qualified = len(path) > 1 and alias and path[0].lower() == alias.lower()
     return path[1:] if qualified and (path[1] in schema or path[0] not in schema) else path
 
@@ -129,13 +130,13 @@ def _distinct(assignments: list[Assignment]) -> list[Assignment]:
             shorter = min(len(one.path), len(other.path))
             if one.path[:shorter] == other.path[:shorter]:
                 raise InvalidArgumentError(
-                    f"column {'.'.join(one.path)} is assigned twice: as {'.'.join(other.path)} too"
+                    f"column {'.'.join(one.path)} is assigned twice: also by {'.'.join(other.path)}"
                 )
     return assignments
 
 
 class Setter:
-    """Makes rows with new values; holds that these are what the table's schema and its rules allow."""
+    """Makes rows with new values, and checks them by the table's schema and rules."""
 
     def __init__(
         self, schema: StructType, assignments: Sequence[Assignment], rules: RowRules, *, inserting: bool = False
@@ -143,7 +144,7 @@ class Setter:
         assigned = {assignment.path[0] for assignment in assignments}
         rules.check_given(assigned, update=not inserting)
         self._made = rules.left_out(assigned) if inserting else rules.following(assigned)
-        # What the table asks of nulls is asked of the rows when they are whole.
+        # Nulls are checked when the rows are complete.
         self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
         self._fitter = plan_fit(self._schema, schema, self._made)
         self._assignments = assignments
@@ -154,17 +155,17 @@ class Setter:
 
         Args:
             rows: rows of the table.
-            inputs: as many rows, of what the expressions name.
-            first: how many rows are numbered before these, where they are new.
+            inputs: as many rows, with the columns that the expressions name.
+            first: the number of rows that were numbered before these, if they are new.
 
         Raises:
-            ConstraintViolationError: a null where the table has none, or a rule of its rows that does not hold.
-            ExpressionError: a value that cannot be computed, or does not fit its column.
+            ConstraintViolationError: a null in a column without nulls, or a row breaks a rule.
+            ExpressionError: a value cannot be computed, or does not fit its column.
         """
         columns = []
         for field, column in zip(self._schema, rows.columns, strict=True):
             if field.name == ROW_COMMIT_VERSION:
-                # The version to come, which is that of the file.
+                # The version of the commit, which is that of the new file.
                 columns.append(pa.nulls(rows.num_rows, field.type))
                 continue
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
@@ -176,7 +177,7 @@ class Setter:
 
 
 def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:
-    """The array with values in some places of it; a struct that was null becomes one whose other fields are null."""
+    """The array with new values for some fields; a null struct becomes one whose other fields are null."""
     if not values:
         return array
     for path, value in values:
@@ -194,7 +195,7 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows, those where ``mask`` is true replaced by ``changed`` in their order."""
+    """The rows; those for which ``mask`` is true are replaced by the rows of ``changed``, in order."""
     if not changed.num_rows:
         return rows
     if changed.num_rows == rows.num_rows:

@@ -1,4 +1,4 @@
-"""The change data feed over a range of versions: what each of them inserted, updated and deleted."""
+"""The change data feed: the rows that a range of versions inserted, updated and deleted."""
 
 from __future__ import annotations
 
@@ -30,19 +30,14 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 _READ_BYTES = 32 * 2**20
-"""Bytes of commits that are read at once."""
+"""The size of commits that are read at once, in bytes."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Which versions' changes are asked for: each end is said by a version or by a time, or not at all.
+    """A range of versions; see :meth:`refdelta.DeltaTable.load_cdf` for the attributes.
 
-    Attributes:
-        starting_version: the first one; 0 where nothing is said.
-        ending_version: the last one; the newest where nothing is said, or where it is newer than that.
-        starting_timestamp: the first version that was committed then or later is the first one.
-        ending_timestamp: the last version that was committed by then is the last one.
-        allow_out_of_range: whether a range that begins behind the newest version has no changes, and is no error.
+    Each end is given by a version, by a time, or not at all.
     """
 
     starting_version: int | None = None
@@ -55,16 +50,16 @@ class Range:
         for end in ("starting", "ending"):
             version = arguments.whole(f"{end}_version", getattr(self, f"{end}_version"))
             if version is not None and getattr(self, f"{end}_timestamp") is not None:
-                raise InvalidArgumentError(f"{end}_version and {end}_timestamp are two ways to say one thing: give one")
+                raise InvalidArgumentError(f"{end}_version and {end}_timestamp exclude each other: give only one")
             if version is not None and version < 0:
-                raise InvalidArgumentError(f"{end}_version is a version, not {version}")
+                raise InvalidArgumentError(f"{end}_version is {version}; a version cannot be negative")
 
     def versions(self, snapshot: Snapshot) -> range:
-        """The versions, of those that a snapshot knows; none where nothing was committed between two times.
+        """The versions of the range, up to that of a snapshot; none if nothing was committed between two times.
 
         Raises:
-            InvalidArgumentError: it ends before it begins; what is given for a time is none.
-            VersionNotFoundError: it begins behind the newest version; a time is before the first version.
+            InvalidArgumentError: the range ends before it begins, or a time cannot be parsed.
+            VersionNotFoundError: the range begins after the newest version, or a time is before the first version.
         """
         store, newest = snapshot.store, snapshot.version
         first, last = self.starting_version or 0, newest
@@ -74,7 +69,7 @@ class Range:
             if self.allow_out_of_range:
                 return range(0)
             since = f"with version {first}" if self.starting_timestamp is None else f"at {self.starting_timestamp}"
-            raise VersionNotFoundError(f"the changes begin {since}, behind version {newest}, which is the newest")
+            raise VersionNotFoundError(f"the changes begin {since}, after version {newest}, which is the newest")
         if self.ending_version is not None:
             last = self.ending_version
         elif self.ending_timestamp is not None:
@@ -88,21 +83,21 @@ class Range:
 def changes(
     snapshot: Snapshot, asked: Range, *, columns: Sequence[str] | None = None, predicate: Any = None
 ) -> ChangeScan:
-    """Plan a read of what versions changed.
+    """Plan a read of the changes of a range of versions.
 
-    Rows have the schema of ``snapshot``; where columns are mapped, or were when the changes began, that of the last
-    version that is read, since columns may have been renamed or dropped behind it.
+    Rows have the schema of ``snapshot``. If columns are mapped, or were mapped at the first version of the range, they
+    have the schema of the last version of the range, since later versions may have renamed or dropped columns.
 
     Args:
         snapshot: the newest version that is known.
-        asked: which versions.
-        columns: as for ``engine.change_feed.plan_changes``, like ``predicate``.
-        predicate: see there.
+        asked: the range.
+        columns: as for :func:`refdelta.engine.scan.change_feed.plan_changes`.
+        predicate: likewise.
 
     Raises:
-        InvalidArgumentError: a range that is none; a version in it that does not record what changes.
-        VersionNotFoundError: a version in it is not there, or no longer.
-        SchemaMismatchError: columns were changed in it so that not all of it can be read with one schema.
+        InvalidArgumentError: the range is not valid, or a version in it does not record changes.
+        VersionNotFoundError: a version in it does not exist, or no longer.
+        SchemaMismatchError: columns were changed within the range so that it has no common schema.
     """
     versions = asked.versions(snapshot)
     metadata: dict[int, Metadata] = {}
@@ -124,7 +119,7 @@ def changes(
 
 
 def _changes(commits: Iterable[_Commit], metadata: dict[int, Metadata]) -> Iterator[VersionChanges]:
-    """What commits changed, one after the other; the metadata that some of them have is put into ``metadata``."""
+    """The changes of each commit; metadata actions are put into ``metadata``, by version."""
     for commit in commits:
         if commit.metadata is not None:
             metadata[commit.version] = commit.metadata
@@ -139,7 +134,7 @@ class _Commit:
 
 
 def _commits(snapshot: Snapshot, versions: range) -> Iterator[_Commit]:
-    """What the commits of some versions changed."""
+    """The commits of some versions: their changes and their metadata."""
     if not versions:
         return
     store = snapshot.store
@@ -148,7 +143,7 @@ def _commits(snapshot: Snapshot, versions: range) -> Iterator[_Commit]:
     if missing is not None:
         raise VersionNotFoundError(
             f"the commit of version {missing} is not in the log, whose commits begin with version "
-            f"{min(listed, default=0)}: what it changed is not known any more"
+            f"{min(listed, default=0)}: its changes are no longer known"
         )
     files = [listed[version] for version in versions]
     since = enablement(snapshot.protocol, snapshot.metadata)
@@ -158,7 +153,7 @@ def _commits(snapshot: Snapshot, versions: range) -> Iterator[_Commit]:
         try:
             contents = read_commits(store, some)
         except ObjectNotFoundError as error:
-            raise VersionNotFoundError(f"a commit disappeared while it was to be read: {error}") from error
+            raise VersionNotFoundError(f"a commit was removed before it was read: {error}") from error
         for file, actions in zip(some, contents, strict=True):
             stamped = since is not None and file.version >= since.version
             time = in_commit_timestamp(actions, file.key) if stamped else before[file.version]

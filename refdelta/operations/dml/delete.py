@@ -1,4 +1,4 @@
-"""DELETE: the rows of a predicate, or all of them, leave the table."""
+"""DELETE: remove the rows for which a predicate is true, or all rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def delete(txn: Transaction, snapshot: Snapshot, predicate: str | None) -> None:
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
+        snapshot: the snapshot that it reads.
         predicate: SQL in Spark's dialect.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Rows that leave files: which ones a predicate selects, and how they go.
+"""The rows that a predicate selects, and their removal from files.
 
-On a table with deletion vectors they are hidden where they are (PROTOCOL.md, "Deletion Vectors"). On others the files
-are removed, and others written with what remains: copy on write.
+On a table with deletion vectors, rows are hidden (PROTOCOL.md, "Deletion Vectors"). Without, their files are removed,
+and the other rows are written to new files: copy on write.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Work = TypeVar("Work")
 
 @dataclass(frozen=True)
 class Match:
-    """A file that holds rows which a predicate selects.
+    """A file with rows that a predicate selects.
 
     Attributes:
         file: its row of the snapshot's file list.
-        add: the log's entry; where single rows of it are known, its statistics have ``numRecords``.
-        live: how many live rows it has.
-        rows: the positions of those that are selected, at least one; None for all live rows.
-        deleted: the positions that its deletion vector hides; empty where ``rows`` is None.
+        add: the log's entry; if ``rows`` is not None, its statistics have ``numRecords``.
+        live: the number of its live rows.
+        rows: the positions of the selected rows, at least one; None for all live rows.
+        deleted: the positions that its deletion vector hides; empty if ``rows`` is None.
     """
 
     file: pa.Table
@@ -58,22 +58,22 @@ class Match:
 
     @classmethod
     def of_rows(cls, file: pa.Table, found: FileRows) -> Match:
-        """Single rows of a file."""
+        """A match of single rows of a file."""
         return cls(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
 
     @property
     def matched(self) -> int:
-        """How many rows are selected."""
+        """The number of selected rows."""
         return self.live if self.rows is None else len(self.rows)
 
     @property
     def whole(self) -> bool:
-        """Whether that is all of its live rows."""
+        """True if all live rows are selected."""
         return self.matched == self.live
 
 
 def operation_metrics(txn: Transaction, done: RewriteResult) -> dict[str, int]:
-    """What DELETE and UPDATE both note in ``operationMetrics``."""
+    """The ``operationMetrics`` that DELETE and UPDATE share."""
     return {
         "numRemovedFiles": len(done.removed),
         "numRemovedBytes": done.removed_bytes,
@@ -88,9 +88,10 @@ def operation_metrics(txn: Transaction, done: RewriteResult) -> dict[str, int]:
 
 
 def remove_files(txn: Transaction, adds: list[Add]) -> None:
-    """Stage that all rows of these files go.
+    """Stage the removal of all rows of these files.
 
-    Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables").
+    Raises:
+        ConstraintViolationError: the table is append-only (PROTOCOL.md, "Append-only Tables").
     """
     if adds:
         may_remove(txn)
@@ -98,7 +99,7 @@ def remove_files(txn: Transaction, adds: list[Add]) -> None:
 
 
 def hide_rows(txn: Transaction, matches: Sequence[Match]) -> RewriteResult:
-    """Stage that the rows go that were selected, by deletion vectors; a file that has no others goes itself."""
+    """Stage the removal of the selected rows by deletion vectors; a file without other live rows is removed."""
     if matches:
         may_remove(txn)
     for match in matches:
@@ -118,7 +119,11 @@ def hide_rows(txn: Transaction, matches: Sequence[Match]) -> RewriteResult:
 
 
 def may_remove(txn: Transaction) -> None:
-    """Raises ``ConstraintViolationError`` where the table is append-only (PROTOCOL.md, "Append-only Tables")."""
+    """Refuse to remove rows of an append-only table (PROTOCOL.md, "Append-only Tables").
+
+    Raises:
+        ConstraintViolationError: the table is append-only.
+    """
     if txn.snapshot is not None and txn.snapshot.properties.append_only:
         raise ConstraintViolationError(
             "the table is append-only (delta.appendOnly=true): rows cannot be deleted, updated or overwritten"
@@ -128,11 +133,16 @@ def may_remove(txn: Transaction) -> None:
 def find_matches(
     txn: Transaction, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None
 ) -> list[Match]:
-    """The files that hold rows for which ``predicate`` is true, and which rows. That they were read is recorded, and
-    that there are no others: by the predicate ``reads`` where another one says the same over the table's own columns.
+    """The files with rows for which ``predicate`` is true, and these rows. The read is recorded.
 
-    Files are pruned by partition values and statistics first, then those columns are read that the predicate needs.
-    Where partition values decide for all rows of a file alike, no file is read.
+    Files are pruned by partition values and statistics first; then the columns of the predicate are read. No file is
+    read if partition values decide for all rows of each file.
+
+    Args:
+        txn: the transaction.
+        snapshot: the snapshot that it reads, possibly with the schema of the write.
+        predicate: bound to the schema of ``snapshot``.
+        reads: the predicate to record, over the columns of the table, if ``predicate`` uses other columns.
     """
     files = snapshot.files
     with txn.reading(predicate if reads is None else reads, lambda: to_adds(files)):
@@ -158,11 +168,11 @@ def _found(txn: Transaction, scan: Scan) -> list[Match]:
 
 @dataclass(frozen=True)
 class Share:
-    """Files of which one task makes new ones.
+    """The files that one task rewrites.
 
     Attributes:
         files: their rows of the snapshot's file list.
-        rows: for each the positions of the rows to read; None for all that are live.
+        rows: for each file, the positions of the rows to read; None for all live rows.
     """
 
     files: pa.Table
@@ -174,18 +184,18 @@ class Share:
 
 
 def shares(txn: Transaction, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
-    """Files, divided among tasks as the executor wants it."""
+    """Files, divided among tasks by the executor's limits."""
     groups = grouped(txn.executor, files.column("size").to_pylist())
     return [Share(chosen(files, group), [rows[number] for number in group]) for group in groups]
 
 
 def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
-    """Some of the files, by their ascending numbers. They are copied: a slice is pickled with all that it is one of."""
+    """Some of the files, by their ascending numbers. They are copied, since a slice is pickled with its whole table."""
     return files if len(numbers) == files.num_rows else files.take(pa.array(numbers, pa.int64()))
 
 
 def shares_of(txn: Transaction, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
-    """As :func:`shares`, for the files of matches, with all of their rows or those that were selected."""
+    """Same as :func:`shares`, for the files of matches: with the selected rows only, or with all live rows."""
     if not matches:
         return []
     return shares(
@@ -194,28 +204,28 @@ def shares_of(txn: Transaction, matches: Sequence[Match], *, matched_only: bool)
 
 
 Anew = Callable[["Snapshot", Work], Iterator[pa.RecordBatch]]
-"""The rows to write for one task, with the schema of the table that it is called with; called where the task runs, with
-the table and the task.
+"""Makes the rows that a task writes. It is called in the process of the task, with the table and the task's work, and
+returns rows in the table's schema.
 """
 
 
 def write_anew(
     txn: Transaction, snapshot: Snapshot, work: Sequence[Work], anew: Anew[Work], *, feed: bool = False
 ) -> list[Add]:
-    """Write rows as new files, some for each task, and stage these. They keep their ids where the table tracks rows.
+    """Write rows to new files, in tasks, and stage the files. If the table tracks rows, the rows keep their ids.
 
     Args:
         txn: the transaction.
         snapshot: the table, with the schema to write.
-        work: a task's share each; see ``Share``.
-        anew: makes the rows. It, what it holds and the shares are pickled where the executor is one of other processes.
-        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
-            written, too. Those of one statement have to tell all that it changes.
+        work: the work of each task, such as a :class:`Share`.
+        anew: makes the rows. It and ``work`` are pickled if the executor runs tasks in other processes.
+        feed: whether the rows have the column :data:`refdelta.engine.parquet.write.CHANGE`, the kind of each change, so
+            that change files are written, too. The change files of a statement must cover all of its changes.
 
     Returns:
         The data files.
     """
-    bare = snapshot.tracked().without_files()  # a task has its own ones
+    bare = snapshot.tracked().without_files()  # each task brings its own files
     executor = txn.executor or ThreadExecutor()
     write = functools.partial(_write, bare, anew, feed)
     written = executor.map(write, list(work), done=txn.own_files, writes=txn.store)
@@ -232,9 +242,14 @@ def _write(snapshot: Snapshot, anew: Anew[Work], feed: bool, share: Work) -> lis
 
 
 def record_inserts(txn: Transaction, adds: Sequence[Add]) -> None:
-    """Stage change files for the rows of files that the transaction appends, where readers of the change data feed
-    would not see otherwise that they were inserted: other change files are staged, from which alone readers take what
-    changed (PROTOCOL.md, "Change Data Files"), or a MERGE without changes, whose files they pass over.
+    """Stage change files for appended files, if readers of the change data feed would miss their rows otherwise.
+
+    That is so if the commit has other change files, since readers then read only change files (PROTOCOL.md, "Change
+    Data Files"), or if it has a MERGE without changes, whose files readers skip.
+
+    Args:
+        txn: the transaction.
+        adds: the files that it appends.
     """
     table, described = txn.table_to_come, txn.description
     if table is None or not adds or not txn.is_fed:
@@ -262,16 +277,21 @@ def delete_where(
 ) -> RewriteResult:
     """Stage the removal of all rows for which ``predicate`` is true; rows for which it is false or null stay.
 
-    What was read is recorded: ``reads``, where ``snapshot`` has columns that the transaction adds, or else
-    ``predicate``. Where no file is written anew, no change files are needed: what was deleted follows from
-    the files that go, and from deletion vectors.
+    If no file is rewritten, no change files are needed: readers derive the deleted rows from removed files and deletion
+    vectors.
+
+    Args:
+        txn: the transaction.
+        snapshot: see :func:`find_matches`, like the next two.
+        predicate: see ``snapshot``.
+        reads: see ``snapshot``.
     """
     matches = find_matches(txn, snapshot, predicate, reads)
     if txn.vectors:
         return hide_rows(txn, matches)
     removed = [match.add for match in matches]
     remove_files(txn, removed)
-    # Only a file that holds rows of both kinds is written anew.
+    # Only a file with selected and other rows is rewritten.
     mixed = [match for match in matches if not match.whole]
 
     feed = txn.is_fed and bool(mixed)
@@ -291,9 +311,14 @@ def delete_where(
 
 
 def requires(predicate: Predicate, sql: str) -> Callable[[pa.RecordBatch], None]:
-    """A check that every row of a batch satisfies ``predicate``, as replaceWhere asks.
+    """A check that ``predicate`` is true for every row of a batch, for replaceWhere.
 
-    Raises ``ConstraintViolationError``.
+    Args:
+        predicate: the predicate.
+        sql: its SQL, for the message.
+
+    Returns:
+        A function that raises ``ConstraintViolationError`` for a batch with another row.
     """
 
     def check(batch: pa.RecordBatch) -> None:
@@ -310,11 +335,11 @@ def requires(predicate: Predicate, sql: str) -> Callable[[pa.RecordBatch], None]
 
 
 def others(mask: pa.BooleanArray) -> pa.BooleanArray:
-    """The rows that a predicate does not select: those where it is false and those where it is null."""
+    """The rows that a predicate does not select: it is false or null."""
     return pc.invert(pc.fill_null(mask, False))
 
 
 def shown(row: dict[str, object]) -> str:
-    """A row for an error message: its first columns, and not too long."""
+    """A row for an error message: its first 8 columns, up to 200 characters."""
     text = ", ".join(f"{name}={value!r}" for name, value in list(row.items())[:8])
     return text if len(text) <= 200 else text[:200] + "..."

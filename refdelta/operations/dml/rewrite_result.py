@@ -1,4 +1,4 @@
-"""What became of files whose rows a statement selected: apart from how that is done, which a write may never need."""
+"""The result of a rewrite. It has a module of its own, so that a plain append need not import the rewrite itself."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from refdelta.core.log.actions import Add
 
 @dataclass(frozen=True)
 class RewriteResult:
-    """What became of files whose rows a statement selected.
+    """The result of a statement that selects rows, in files and counts.
 
     Attributes:
-        removed: the files that left the table.
-        added: the files that were written for what was in them.
-        copied_rows: how many rows of these are as they were.
-        matched_rows: how many rows the predicate selected.
-        vectors_added: how many files got another deletion vector than before, or a first one.
-        vectors_updated: how many of these had one before.
+        removed: the files that were removed.
+        added: the files that were written in their place.
+        copied_rows: the number of unchanged rows in the added files.
+        matched_rows: the number of rows that the predicate selected.
+        vectors_added: the number of files that got a new deletion vector.
+        vectors_updated: the number of these that had a deletion vector before.
     """
 
     removed: list[Add]
@@ -29,21 +29,21 @@ class RewriteResult:
 
     @property
     def removed_bytes(self) -> int:
-        """The size of the files that left."""
+        """The size of the removed files, in bytes."""
         return sum(add.size for add in self.removed)
 
     @property
     def added_bytes(self) -> int:
-        """The size of the files that came."""
+        """The size of the added files, in bytes."""
         return sum(add.size for add in self.added)
 
     @property
     def vectors_removed(self) -> int:
-        """How many deletion vectors are live no more."""
+        """The number of deletion vectors that are no longer live."""
         return self.vectors_updated + sum(add.deletion_vector is not None for add in self.removed)
 
     def vector_metrics(self) -> dict[str, int]:
-        """What the caller is told of deletion vectors."""
+        """The metrics about deletion vectors."""
         return {
             "num_deletion_vectors_added": self.vectors_added,
             "num_deletion_vectors_updated": self.vectors_updated,

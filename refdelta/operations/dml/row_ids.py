@@ -1,8 +1,8 @@
-"""Row ids for the files of a table that had none so far (PROTOCOL.md, "Row Tracking"): what delta-spark calls backfill.
+"""Row ids for the files of a table without row tracking so far (PROTOCOL.md, "Row Tracking"): backfill in delta-spark.
 
-The files are added again as they are, each with ids for its rows, which the commit gives out. Of a table of many files
-that takes several commits, which come before the one that enables row tracking: from the first of them on, which makes
-the table support it, whoever adds a file gives it ids.
+The files are added again, each with ids for its rows, which the commit assigns. For a table with many files, several
+commits precede the one that enables row tracking. The first of them adds the feature to the protocol: from then on,
+every writer gives ids to the files that it adds.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 def give_row_ids(txn: Transaction, snapshot: Snapshot) -> None:
-    """Stage that all files of a table have row ids: its rows are to be tracked in the same commit.
+    """Stage row ids for all files of a table, whose rows are tracked from this commit on.
 
     Args:
-        txn: the transaction. Where others may add files without ids meanwhile, since the table does not support row
-            tracking yet, all of them count as read.
-        snapshot: what it sees.
+        txn: the transaction. If the table does not support row tracking yet, other writers may add files without ids,
+            so the whole table counts as read.
+        snapshot: the snapshot that it reads.
 
     Raises:
-        DataFileNotFoundError: a file is gone that the log does not say the number of rows of.
-        DataFileError: such a file is damaged or is not Parquet.
+        DataFileNotFoundError: the log lacks the number of rows of a file, and the file is gone.
+        DataFileError: the log lacks it, and the file is damaged or is not Parquet.
     """
     if not is_assigned(snapshot.protocol, snapshot.metadata):
         txn.read_whole_table()
@@ -49,15 +49,15 @@ def give_row_ids(txn: Transaction, snapshot: Snapshot) -> None:
 
 
 def backfill(txn: Transaction, snapshot: Snapshot, most: int) -> bool:
-    """Stage one of the commits that come first where a table of many files is to track its rows.
+    """Stage one of the commits that precede the enabling of row tracking on a table with many files.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        most: how many files a commit adds again at most.
+        snapshot: the snapshot that it reads.
+        most: the maximum number of files that a commit adds again.
 
     Returns:
-        Whether there was one to make: there are more files without ids than fit into the commit that enables it.
+        True if something was staged; False if the rest of the files fits into the commit that enables row tracking.
 
     Raises:
         DataFileNotFoundError, DataFileError: as :func:`give_row_ids`.
@@ -83,7 +83,7 @@ def _again(snapshot: Snapshot, files: pa.Table) -> list[Add]:
 
 
 def as_last_known(snapshot: Snapshot, adds: Iterable[Add]) -> list[Add]:
-    """Entries of an earlier version, with the row ids that their files were given since, if they had none then.
+    """Entries of an earlier version, with row ids that their files got later.
 
     Implements PROTOCOL.md, "Writer Requirements for Row Tracking": a file that is added again keeps its ids.
     """
@@ -111,7 +111,7 @@ def without_ids(snapshot: Snapshot) -> pa.Table:
 
 
 def counted(snapshot: Snapshot, files: pa.Table) -> list[Add]:
-    """The entries of files, whose statistics say how many rows they have."""
+    """The entries of files, with their numbers of rows, which are read from the files if the log lacks them."""
     adds = whole_adds(files)
     unknown = [index for index, count in enumerate(num_records(files).to_pylist()) if count is None]
     if unknown:

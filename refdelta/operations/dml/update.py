@@ -1,4 +1,4 @@
-"""UPDATE: new values for the rows of a predicate."""
+"""UPDATE: new values for the rows for which a predicate is true."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def update(
     new_values: Mapping[str, Any] | None,
     predicate: str | None,
 ) -> None:
-    """Stage new values for the rows for which ``predicate`` is true; for all rows where it is None.
+    """Stage new values for the rows for which ``predicate`` is true; None for all rows.
 
-    All expressions see the old values. They are computed for the rows that are updated, and for no others.
+    All expressions see the old values. They are computed only for the rows that are updated.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        updates: SQL expressions by column; a name with dots is a field of a struct.
-        new_values: Python values by column; one of the two is given.
+        snapshot: the snapshot that it reads.
+        updates: by column, an SQL expression; a name with dots is a field of a struct.
+        new_values: by column, a Python value; either this or ``updates`` is given.
         predicate: SQL in Spark's dialect.
 
     Raises:
-        PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
-        ConstraintViolationError: the table is append-only, or a null where it has none; nothing stays written.
-        ExpressionError: a value that cannot be computed, or does not fit its column; nothing stays written.
+        PredicateError: SQL cannot be parsed or bound, or a column cannot hold its new value.
+        ConstraintViolationError: the table is append-only, or a row breaks a rule; the written files are removed.
+        ExpressionError: a value cannot be computed, or does not fit its column; the written files are removed.
     """
     may_remove(txn)
     started = time.monotonic()
@@ -74,7 +74,7 @@ def update(
     elapsed, scan = (int((moment - started) * 1000) for moment in (time.monotonic(), scanned))
     noted = {
         **operation_metrics(txn, done),
-        # As in Spark: files with rows that are updated, whether or not other rows of them stay.
+        # As in Spark, all files with updated rows count.
         "numRemovedFiles": len(matches),
         "numUpdatedRows": done.matched_rows,
         "executionTimeMs": elapsed,
@@ -96,7 +96,7 @@ def update(
 def _changed_rows(
     txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
 ) -> RewriteResult:
-    """The old rows are hidden, and only they are read and written with their new values."""
+    """UPDATE with deletion vectors: the old rows are hidden, and only they are written with new values."""
     done = hide_rows(txn, matches)
 
     feed = txn.is_fed
@@ -116,7 +116,7 @@ def _changed_rows(
 def _changed_files(
     txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
 ) -> RewriteResult:
-    """The files are written anew, with new values in some rows."""
+    """UPDATE without deletion vectors: the files are rewritten, with new values in some rows."""
     feed = txn.is_fed
 
     def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,9 @@ def _assignments(
     txn: Transaction, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
 ) -> list[Assignment]:
     if bool(updates) == bool(new_values):
-        raise InvalidArgumentError("give either updates (SQL expressions by column) or new_values (Python values)")
+        raise InvalidArgumentError(
+            "update needs either updates (SQL expressions by column) or new_values (Python values by column)"
+        )
     if updates:
         return expressions(updates, snapshot.schema, snapshot.schema, now=txn.now)
     return constants(new_values or {}, snapshot.schema)

@@ -1,9 +1,8 @@
-"""Compaction that a write sets off, where ``delta.autoOptimize.autoCompact`` asks for it.
+"""Auto-compaction: a compaction after a write, if ``delta.autoOptimize.autoCompact`` is set.
 
-As in delta-spark: a partition to which the commit added files is compacted once it has 50 small ones. Small is below
-half of what compaction aims at: ``delta.targetFileSize``, or else 128 MiB. As any compaction here it leaves alone what
-is clustered, and sorts nothing: that waits for ``optimize.cluster()``. The write is committed by then, and whatever
-befalls the compaction leaves it so: trouble is a line in the program's log.
+As in delta-spark, a partition to which the commit added files is compacted when it has 50 small files. A file is small
+below half of the target size, ``delta.targetFileSize`` or 128 MiB. Clustered files are not touched, and nothing is
+sorted; ``optimize.cluster()`` does that. The write is committed before. If the compaction fails, that is only logged.
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("refdelta")
 
-# How many small files a partition has before it is compacted.
+# The number of small files of a partition from which it is compacted.
 MIN_FILES = 50
-# What the property may say. The platforms differ in what "auto" and "legacy" tune; both are "on".
+# The values of the property. "auto" and "legacy" differ between platforms, but both enable it.
 _ON, _OFF = frozenset({"true", "auto", "legacy"}), frozenset({"false", ""})
 
 
 def auto_compact(txn: Transaction) -> None:
-    """Compact what a transaction that has just committed left in small pieces, where the table asks for it.
+    """Compact small files after a commit, if the table's properties enable it. Errors are logged, not raised.
 
-    ``txn.result_snapshot`` becomes the version that the compaction made. Nothing is ever raised for what goes wrong.
+    Args:
+        txn: the committed transaction; its ``result_snapshot`` becomes the snapshot after the compaction.
     """
     snapshot = txn.result_snapshot
     if snapshot is None:
@@ -42,19 +42,19 @@ def auto_compact(txn: Transaction) -> None:
     try:
         if _asked_for(snapshot):
             compacted = _compact(txn, snapshot)
-            txn.result_snapshot, txn.alone = compacted or snapshot, False  # it may have taken long
+            txn.result_snapshot, txn.alone = compacted or snapshot, False  # others may have committed meanwhile
     except Exception as error:  # noqa: BLE001 - the write stands
         log.warning("version %d is committed, but auto-compaction failed: %s", snapshot.version, error)
 
 
 def _asked_for(snapshot: Snapshot) -> bool:
     configuration = snapshot.metadata.configuration or {}
-    # The older name says it for the whole group of properties, as in delta-spark.
+    # The older property enables the whole group of properties, as in delta-spark.
     if configuration.get("delta.autoOptimize", "").lower() == "true":
         return True
     value = configuration.get("delta.autoOptimize.autoCompact", "").strip().lower()
     if value not in _ON | _OFF:
-        log.warning("delta.autoOptimize.autoCompact is %r, which means nothing here: no auto-compaction", value)
+        log.warning("delta.autoOptimize.autoCompact is %r, which is not a known value: no auto-compaction", value)
     return value in _ON
 
 
@@ -78,12 +78,12 @@ def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:
         work = Work(plan=plan, left=deque(plan.bins))
         report = optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
         compaction.commit()
-    told = report(compaction.kept_groups)
-    log.info("auto-compaction put %d files into %d", told["numFilesRemoved"], told["numFilesAdded"])
+    metrics = report(compaction.kept_groups)
+    log.info("auto-compaction merged %d files into %d", metrics["numFilesRemoved"], metrics["numFilesAdded"])
     return compaction.result_snapshot
 
 
 def _fresh(files: pa.Table, before: Snapshot | None) -> pa.Array:
-    """Which files are not in the version that the transaction saw. A file that only got a vector is no new one."""
+    """A mask of the files that are not in the transaction's snapshot. A file with a new deletion vector is not new."""
     known = one_array((files.slice(0, 0) if before is None else before.files).column("path"))
     return pc.invert(pc.is_in(one_array(files.column("path")), value_set=known))

@@ -1,9 +1,8 @@
-"""Which files a compaction rewrites together: bins of files of one partition (bin-packing).
+"""The plan of a compaction: bins of files of one partition that are rewritten together (bin-packing).
 
-As delta-spark has it, a file is worth a thought where it is smaller than a minimum, or where a vector hides more than
-one row in twenty, and the files of a partition are put into bins up to the target size. Unlike there the files stay in
-the order in which they were written: rows that came together stay together, and with them what statistics can tell
-apart.
+As in delta-spark, a file is a candidate if it is smaller than a minimum, or if a deletion vector hides more than one
+row in twenty, and the files of a partition are put into bins up to the target size. Other than there, the files keep
+the order in which they were written: rows of the same time stay together, so that statistics stay selective.
 """
 
 from __future__ import annotations
@@ -32,27 +31,27 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.filters import RowFilter
 
-# A file that has more of its rows deleted than this is worth rewriting alone, as delta-spark has it.
+# A file with a greater share of deleted rows is rewritten alone, as in delta-spark.
 MAX_DELETED_RATIO = 0.05
-# Tags of a file that a compaction wrote, by the names that delta-spark knows: its target size, and when the newest of
-# its rows came, in microseconds since 1970.
+# Tags of a file that a compaction wrote, by delta-spark's names: the target size, and the time at which the newest of
+# its rows was inserted, in microseconds since 1970.
 TARGET_TAG = "OPTIMIZE_TARGET_SIZE"
 INSERTION_TAG = "INSERTION_TIME"
 
-# Tags of a file that clustering wrote, likewise: which files were written with it, and by which columns.
+# Tags of a file that clustering wrote, by delta-spark's names: the id of its run, and the columns of the clustering.
 CUBE_TAG = "ZCUBE_ID"
 CUBE_COLUMNS_TAG = "ZCUBE_ZORDER_BY"
 PROVIDER = "liquid"
 """``clusteringProvider`` of a file that clustering by the table's clustering columns wrote."""
-# Files that were clustered together are left alone once they are so many times the target, and are put together up to
-# so many times: as delta-spark has it.
+# In target sizes: the size from which a run of clustered files is not rewritten again, and the maximum size of a run;
+# same as delta-spark.
 _FULL_CUBE, _MOST_CUBE = 100, 150
 
 _POSITION = "position\n"
 
 Aim = Literal["compact", "purge", "sort", "cluster", "upgrade"]
-"""Why files are rewritten: to be fewer, to be without vectors, to be in another order (one that is named, or that of
-the table's clustering columns), or to be as the table now wants its files.
+"""The aim of a rewrite: fewer files, no deletion vectors, rows sorted by given columns, rows clustered by the table's
+clustering columns, or files for new table properties.
 """
 
 
@@ -62,9 +61,9 @@ class Bin:
 
     Attributes:
         files: their rows of the snapshot's file list, in the order in which their rows are written.
-        size: about how many bytes their live rows take.
-        inserted: when the newest of their rows came, in microseconds since 1970.
-        partition: tells the bins of one partition from those of others.
+        size: the approximate size of their live rows, in bytes.
+        inserted: the time at which the newest of their rows was inserted, in microseconds since 1970.
+        partition: a number of the partition; bins of the same partition have the same one.
     """
 
     files: pa.Table
@@ -75,11 +74,11 @@ class Bin:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a compaction rewrites.
+    """The plan of a rewrite.
 
     Attributes:
-        bins: in the order of the partitions.
-        considered: how many files the partition filter left.
+        bins: the bins, in the order of the partitions.
+        considered: the number of files in the partitions of the filter.
     """
 
     bins: list[Bin]
@@ -87,14 +86,14 @@ class Plan:
 
 
 def partition_filter(filters: object, snapshot: Snapshot) -> RowFilter | None:
-    """The filter by which a compaction chooses partitions.
+    """The filter of a compaction's partitions.
 
     Args:
-        filters: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, or None.
-        snapshot: of the table.
+        filters: SQL, deltalake's list of conditions, a ``pyarrow.compute.Expression``, or None.
+        snapshot: the table.
 
     Raises:
-        InvalidArgumentError: it looks at columns other than partition columns; they are named.
+        InvalidArgumentError: it uses columns that are not partition columns; the message names them.
         PredicateError: it cannot be parsed or bound.
     """
     if isinstance(filters, (list, tuple)) and not filters:
@@ -104,7 +103,7 @@ def partition_filter(filters: object, snapshot: Snapshot) -> RowFilter | None:
     if others:
         columns = ", ".join(snapshot.partition_columns) or "none"
         raise InvalidArgumentError(
-            f"a compaction can be limited to partitions only, but the filter looks at {', '.join(others)}; "
+            f"a compaction can be limited to partitions only, but the filter uses {', '.join(others)}; "
             f"the partition columns are: {columns}"
         )
     return flt
@@ -120,21 +119,22 @@ def plan_bins(
     fresh: pa.Array | None = None,
     least: int = 0,
 ) -> Plan:
-    """Choose what to rewrite.
+    """Plan a rewrite, except for clustering.
+
+    On a clustered table, clustered files are not merged with others, which would undo the clustering: they do not count
+    as small, and are rewritten one by one.
 
     Args:
         snapshot: the table.
-        aim: ``compact`` takes small files and those with many deleted rows, and leaves what an earlier compaction to
-            the same target made of them alone until others come to it; ``purge`` takes all files with deletion
-            vectors; ``sort`` takes all files, and puts each partition into one bin; ``upgrade`` takes all files. Of a
-            clustered table, the files that were clustered stay apart from others, which would undo it: they are not
-            small, and are rewritten one by one.
+        aim: ``compact`` chooses small files and files with many deleted rows; files of an earlier compaction to the
+            same target are chosen only together with new files. ``purge`` chooses all files with deletion vectors.
+            ``sort`` chooses all files, with one bin for each partition. ``upgrade`` chooses all files.
         filters: from :func:`partition_filter`.
-        target: up to how many bytes a bin takes, unless a single file has more.
-        min_size: files of so many bytes are small no more.
-        fresh: without ``filters``, which of the snapshot's files are new: partitions without one are passed over. None
-            for all.
-        least: partitions where fewer files are worth a thought are passed over.
+        target: the maximum size of a bin of several files, in bytes.
+        min_size: the size in bytes from which a file is not small.
+        fresh: without ``filters``, a mask of the snapshot's new files: partitions without a new file are skipped. None
+            for all files.
+        least: partitions with fewer candidates are skipped.
     """
     files = snapshot.files
     if filters is not None:
@@ -148,7 +148,7 @@ def plan_bins(
         "upgrade": np.ones(files.num_rows, bool),
     }[aim]
     touched = np.ones(files.num_rows, bool) if fresh is None else _flags(fresh)
-    files = files.combine_chunks()  # of many pieces, Arrow puts all together again for each bin
+    files = files.combine_chunks()  # else Arrow would combine the chunks again for each bin
     bins = []
     for number, positions in enumerate(_partitions(snapshot, files)):
         chosen = positions[wanted[positions]]
@@ -166,27 +166,26 @@ def plan_bins(
 
 
 def _clustered(snapshot: Snapshot, files: pa.Table) -> NDArray[np.bool_]:
-    """Which files a clustering has made, as long as the table has clustering columns."""
+    """A mask of the files that clustering wrote; all False if the table has no clustering columns."""
     if not snapshot.clustering_columns:
         return np.zeros(files.num_rows, bool)
     return _flags(pc.is_valid(files.column("clusteringProvider")))
 
 
 def cube_columns(columns: Iterable[Sequence[str]]) -> str:
-    """The tag that says by which columns files were clustered."""
+    """The value of the tag with the columns of a clustering."""
     return msgspec.json.encode([dotted(path) for path in columns]).decode()
 
 
 def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
-    """Choose what to cluster: what is not yet, and what was in runs so small that it is better put together.
+    """Plan a clustering: the files that are not clustered yet, and small runs of earlier clusterings.
+
+    Files of another ``clusteringProvider`` are never chosen (PROTOCOL.md, "Writer Requirements for Clustered Table").
 
     Args:
         snapshot: the table.
-        target: about how many bytes a file should have.
-        full: whether to take files as well that were clustered by other columns.
-
-    Files of another ``clusteringProvider`` are left alone in any case (PROTOCOL.md, "Writer Requirements for Clustered
-    Table").
+        target: the approximate size of a file, in bytes.
+        full: also choose files that were clustered by other columns.
     """
     files = snapshot.files
     if not files.num_rows:
@@ -199,7 +198,7 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
     foreign = pc.fill_null(pc.not_equal(one_array(files.column("clusteringProvider")), PROVIDER), False)
     done = pc.and_(pc.is_in(cubes["cube"], value_set=one_array(large)), pc.invert(others))
     chosen = np.flatnonzero(~_flags(done) & ~_flags(foreign) & (full | ~_flags(others)))
-    # What is not clustered comes first, then what was clustered together.
+    # Files that are not clustered come first, then the files of each run.
     names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
     ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]
     chosen = chosen[np.lexsort((facts.inserted[chosen], ranks[chosen]))]
@@ -209,7 +208,7 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
         rows = pa.array(members)
         together = cube.take(rows)
         if not len(members) or (together.null_count == 0 and len(together.unique()) == 1 and not _any(others, rows)):
-            continue  # they are of one run as they are
+            continue  # all are of one run already
         size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
         bins.append(Bin(files.take(rows), size, inserted, 0))
     return Plan(bins, files.num_rows)
@@ -224,7 +223,7 @@ def _tag(files: pa.Table, name: str) -> pa.Array:
 
 
 def live(bins: Iterable[Bin], snapshot: Snapshot) -> list[Bin]:
-    """The bins all of whose files are in a newer version as they were when they were planned."""
+    """The bins of which all files are unchanged in a newer version."""
     bins = list(bins)
     if not bins:
         return []
@@ -239,16 +238,16 @@ def _keys(files: pa.Table) -> pa.Array:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of each file, by its position in the list.
+    """Facts about each file, as arrays in the order of the list.
 
     Attributes:
-        sizes: in bytes.
-        live_sizes: about how many bytes its live rows take.
+        sizes: its size in bytes.
+        live_sizes: the approximate size of its live rows, in bytes.
         vectors: whether it has a deletion vector.
-        purge: whether its vector hides so many rows that it is worth rewriting alone.
-        done: whether it is what a compaction to this target made.
-        written: when it was written, in milliseconds since 1970.
-        inserted: when the newest of its rows came, in microseconds since 1970.
+        purge: whether its deletion vector hides so many rows that it is rewritten alone.
+        done: whether a compaction to this target wrote it.
+        written: the time at which it was written, in milliseconds since 1970.
+        inserted: the time at which the newest of its rows was inserted, in microseconds since 1970.
     """
 
     sizes: NDArray[np.int64]
@@ -270,9 +269,9 @@ class _Facts:
         tags = one_array(files.column("tags"))
         done = pc.equal(pc.map_lookup(tags, TARGET_TAG, "first"), str(target))
         written = _numbers(files.column("modificationTime"))
-        # Other engines' tags are not to be trusted further than that.
-        said = pc.map_lookup(tags, INSERTION_TAG, "first")
-        said = pc.if_else(pc.match_substring_regex(said, "^[0-9]{1,18}$"), said, None).cast(pa.int64())
+        # Another engine may have written something else into this tag.
+        tagged = pc.map_lookup(tags, INSERTION_TAG, "first")
+        tagged = pc.if_else(pc.match_substring_regex(tagged, "^[0-9]{1,18}$"), tagged, None).cast(pa.int64())
         return cls(
             sizes,
             (sizes * (1 - np.minimum(share, 1))).astype(np.int64),
@@ -280,20 +279,24 @@ class _Facts:
             (share > MAX_DELETED_RATIO) | (vectors & ~_flags(pc.is_valid(records))),
             _flags(pc.fill_null(done, False)),
             written,
-            _numbers(pc.coalesce(said, pa.array(written * 1000))),
+            _numbers(pc.coalesce(tagged, pa.array(written * 1000))),
         )
 
     def seen(self, partition: NDArray[np.int64]) -> int:
-        """Until when compactions to this target may have seen a partition's files, in milliseconds since 1970."""
+        """The time of the newest compaction of a partition to this target, in milliseconds since 1970; -1 if none."""
         made = partition[self.done[partition]]
         return int(self.written[made].max(initial=-1))
 
     def worthwhile(self, members: NDArray[np.int64], seen: int) -> bool:
-        """Whether rewriting these files gives fewer of them, or frees rows that were deleted; ``seen`` is from
-        :meth:`seen`.
+        """True if rewriting these files makes fewer of them, or removes deleted rows.
 
-        What a compaction made would only be made again, and a file that it left alone did not fit then: a second run
-        is to find nothing to do. But two that were left alone may come of one that was broken off.
+        A second compaction must have nothing to do: the output of an earlier one would only be written again, and a
+        file that the earlier one left did not fit into a bin. Two files that it left may remain from an interrupted
+        one, so these are merged.
+
+        Args:
+            members: the positions of the files.
+            seen: the result of :meth:`seen` for their partition.
         """
         if self.purge[members].any():
             return True
@@ -302,8 +305,9 @@ class _Facts:
 
 
 def _partitions(snapshot: Snapshot, files: pa.Table) -> Iterator[NDArray[np.int64]]:
-    """The positions of the files of each partition. Values are compared, not the log's strings: writers spell the same
-    timestamp in several ways.
+    """The positions of the files of each partition.
+
+    Typed values are compared, since the log can have the same timestamp in several spellings.
     """
     if not snapshot.partition_columns:
         yield np.arange(files.num_rows)
@@ -316,7 +320,7 @@ def _partitions(snapshot: Snapshot, files: pa.Table) -> Iterator[NDArray[np.int6
 
 
 def _packed(members: NDArray[np.int64], sizes: NDArray[np.int64], target: int) -> Sequence[NDArray[np.int64]]:
-    """Cut a row of files where the next one would exceed the target."""
+    """Cut a sequence of files into parts up to the target size."""
     cuts, total = [], 0
     for index, size in enumerate(sizes[members].tolist()):
         if total and total + size > target:

@@ -1,4 +1,4 @@
-"""CLUSTER BY: which columns a table may be clustered by, and ALTER TABLE (PROTOCOL.md, "Clustered Table")."""
+"""CLUSTER BY: checks of clustering columns, and ALTER TABLE CLUSTER BY (PROTOCOL.md, "Clustered Table")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from refdelta.transaction.transaction import Transaction
 
 MOST: Final = 4
-"""How many clustering columns a table may have, as in delta-spark: with each, every one of them prunes less."""
+"""The maximum number of clustering columns, as in delta-spark: with each further one, all others prune less."""
 
 
 def chosen_columns(schema: StructType, cluster_by: Sequence[str] | str) -> tuple[ColumnPath, ...]:
@@ -30,15 +30,15 @@ def chosen_columns(schema: StructType, cluster_by: Sequence[str] | str) -> tuple
 
     Args:
         schema: the table's schema.
-        cluster_by: columns in any case; dots lead into structs, and backticks keep a dot in a name.
+        cluster_by: column names in any case; dots separate the fields of structs, backticks quote a name with a dot.
 
     Returns:
         Their paths, spelled as in the schema.
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: more than :data:`MOST`, one named twice, or one of a type without minimum and maximum in
-            the statistics, so that no file could be skipped for it.
+        InvalidArgumentError: there are more than :data:`MOST` columns, one is named twice, or one has a type without
+            minimum and maximum in the statistics, so that no file could be skipped by it.
     """
     names = [cluster_by] if isinstance(cluster_by, str) else list(cluster_by)
     if len(names) > MOST:
@@ -47,10 +47,7 @@ def chosen_columns(schema: StructType, cluster_by: Sequence[str] | str) -> tuple
 
 
 def kept_columns(schema: StructType, names: Sequence[str]) -> tuple[ColumnPath, ...]:
-    """The clustering columns that a table keeps under a schema, however many another engine gave it.
-
-    Arguments and errors are otherwise those of :func:`chosen_columns`.
-    """
+    """Same as :func:`chosen_columns`, without a maximum: the clustering columns of an existing table under a schema."""
     paths: list[ColumnPath] = []
     for name in names:
         found = find_column(schema, name)
@@ -65,20 +62,20 @@ def kept_columns(schema: StructType, names: Sequence[str]) -> tuple[ColumnPath, 
 
 
 def check_not_partitioned(features: Collection[str], partition_columns: Sequence[str]) -> None:
-    """Refuse a table that would be clustered and partitioned, even where it has no clustering columns any more.
+    """Refuse a table that would have partition columns and the clustering feature, even without clustering columns.
 
     Args:
-        features: those of the protocol that the table will have.
+        features: the features of its new protocol.
         partition_columns: its partition columns.
 
     Raises:
-        InvalidArgumentError: it would be both.
+        InvalidArgumentError: it would have both.
     """
     if FEATURE in features and partition_columns:
         raise InvalidArgumentError(
-            f"a clustered table has no partition columns, and this one would be partitioned by "
-            f"{', '.join(partition_columns)}; a table that once was clustered stays so (its protocol has the feature "
-            f"{FEATURE!r}), and one that is partitioned can be clustered when it is overwritten with partition_by=[]"
+            f"a clustered table cannot have partition columns, and this one would be partitioned by "
+            f"{', '.join(partition_columns)}; a table keeps the feature {FEATURE!r} once it was clustered, and a "
+            "partitioned table can be clustered if it is overwritten with partition_by=[]"
         )
 
 
@@ -86,17 +83,17 @@ def check_not_clustered(protocol: Protocol, columns: Sequence[ColumnPath]) -> No
     """Refuse to sort a clustered table by other columns.
 
     Args:
-        protocol: the table's.
+        protocol: the table's protocol.
         columns: its clustering columns.
 
     Raises:
-        InvalidArgumentError: it is clustered.
+        InvalidArgumentError: the table is clustered.
     """
     if FEATURE in features_of(protocol):
         by = f" by {', '.join(dotted(path) for path in columns)}" if columns else ""
         raise InvalidArgumentError(
-            f"cannot z_order: the table is clustered{by}, and its files keep that order; optimize.cluster() clusters "
-            "them, and optimize.compact() puts small files together"
+            f"cannot z_order: the table is clustered{by}; optimize.cluster() clusters its files, and "
+            "optimize.compact() merges small files"
         )
 
 
@@ -111,27 +108,25 @@ def clustered_by(columns: Sequence[ColumnPath]) -> tuple[ColumnPath, ...]:
     """
     if not columns:
         raise InvalidArgumentError(
-            "cannot cluster: the table has no clustering columns; alter.cluster_by() names some, and "
-            "optimize.compact() puts small files together"
+            "cannot cluster: the table has no clustering columns; alter.cluster_by() sets them, and "
+            "optimize.compact() merges small files"
         )
     return tuple(columns)
 
 
 def cluster_by(txn: Transaction, snapshot: Snapshot, columns: Sequence[str] | str | None) -> None:
-    """Stage ALTER TABLE CLUSTER BY; nothing where the table is clustered so, and where one that never was is to have no
-    columns. Files that are there stay as they are.
+    """Stage ALTER TABLE CLUSTER BY; nothing if the clustering columns do not change. Existing files do not change.
 
     Implements PROTOCOL.md, "Clustered Table".
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        columns: the clustering columns, as users name them; None or none of them for CLUSTER BY NONE.
+        snapshot: the snapshot that it reads.
+        columns: the clustering columns, as users name them; None or an empty list for CLUSTER BY NONE.
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        InvalidArgumentError: the table is partitioned; more columns than a table may have, one named twice, or one of a
-            type without minimum and maximum in the statistics.
+        InvalidArgumentError: the table is partitioned; and as :func:`chosen_columns`.
     """
     names = arguments.names("cluster_by", columns) or []
     chosen, old = chosen_columns(snapshot.schema, names), snapshot.clustering_columns

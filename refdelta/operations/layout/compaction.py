@@ -1,8 +1,8 @@
-"""The rows of one bin of files, written into new files: as they lie, or in the order of a curve.
+"""Rewrite of one bin of files, with the rows in their order or in the order of a curve.
 
-Where they stay as they lie, the places are recorded: which rows of which input are in which output. That is what lets
-writers that lost to a compaction, and a compaction that lost to them, both commit (concurrency.md, number 6). Places
-are counted from the rows that were read and written, never from statistics.
+If the rows keep their order, their places are recorded: the rows of each input that are in each output. So a compaction
+and concurrent DELETE, UPDATE and MERGE can both commit, in either order (concurrency.md, number 6). Places are counted
+from the rows that were read and written, never from statistics.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Writes bins anew.
+    """Rewrites bins.
 
     Attributes:
-        snapshot: which the files are of.
-        target: about how many bytes a new file should have.
-        workers: how many threads read, and how many write, for one bin; None for as many as the process may use.
-        columns: the columns of the curve; none to keep rows as they lie.
-        clusters: whether these are the table's clustering columns, and the curve Hilbert's.
-        memory: how many bytes are sorted at once; None for the default.
-        disk: how many bytes of temporary files sorting may take; None for no limit.
-        reads: the table as its files are to be read, where its columns have other physical names by then; None where
-            that is ``snapshot``.
+        snapshot: the table, with the metadata by which files are written.
+        target: the approximate size of a new file, in bytes.
+        workers: the number of reading threads, and of writing threads, for one bin; None for all processors.
+        columns: the columns of the curve; empty to keep the order of the rows.
+        clusters: whether these are the table's clustering columns, and the curve is Hilbert's.
+        memory: the number of bytes that are sorted at once; None for the default.
+        disk: the maximum size of temporary files, in bytes; None for no limit.
+        reads: the table by which files are read, if its columns have other physical names there; None for ``snapshot``.
     """
 
     snapshot: Snapshot
@@ -68,11 +67,12 @@ class Rewriter:
     reads: Snapshot | None = None
 
     def rewrite(self, bin_: Bin) -> Group:
-        """Write the live rows of a bin's files into new ones, in the order of the files or of the curve.
+        """Write the live rows of a bin's files to new files, in the order of the files or of the curve.
 
         Raises:
             DataFileNotFoundError: a file that the log names is gone.
             DataFileError: a file is damaged or is not Parquet.
+            InvalidLogError: a file is in the bin twice.
             StoreError: the store refused or failed.
         """
         inputs = to_adds(bin_.files)
@@ -86,7 +86,7 @@ class Rewriter:
             tags |= {CUBE_TAG: str(uuid.uuid4()), CUBE_COLUMNS_TAG: cube_columns(self.columns)}
             provider = PROVIDER
         elif not self.columns and len(inputs) == 1 and inputs[0].clustering_provider is not None:
-            # Its rows lie as they were clustered.
+            # Its rows keep their clustered order.
             tags, provider = {**(inputs[0].tags or {}), **tags}, inputs[0].clustering_provider
         added = self._write(rows, tags, provider)
         outputs = tuple(Output(add, ()) for add in added) if self.columns else placed(inputs, source.rows, added)
@@ -110,7 +110,7 @@ class Rewriter:
             partition_columns=list(snapshot.partition_columns),
             properties=snapshot.properties,
             clustering=self._source.clustering_columns,
-            # A bin holds no more than the target, but its size is an estimate: no crumb is to be left behind for it.
+            # A bin has about the target size by an estimate; the margin avoids a second, tiny file.
             target_file_size=self.target + self.target // 8,
             data_change=False,
             workers=self.workers,
@@ -122,17 +122,17 @@ def _check_once(inputs: Sequence[Add]) -> None:
     paths = [same_path(add.path) for add in inputs]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise InvalidLogError(f"the file {twice!r} is live twice, with two deletion vectors; nobody can rewrite it so")
+        raise InvalidLogError(f"the file {twice!r} is live twice, with two deletion vectors, and cannot be rewritten")
 
 
 class _Source:
-    """The live rows of some files, file by file; it knows how many came from each.
+    """The live rows of some files, file by file, and the number of rows that were read from each.
 
-    Texts come as dictionaries where the files have them so, but for those of columns that are ``looked_at``.
+    Strings are read as dictionaries if the files have them so, except the columns ``looked_at``.
     """
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor, looked_at: Collection[str]):
-        # One partition is one value, however its writers spelled it: else rows would be split by the spelling.
+        # All files get the same spelling of the partition values, so that rows are not split by the spelling.
         same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
         index = files.schema.get_field_index("partitionValues")
         self._snapshot = snapshot.with_files(files.set_column(index, "partitionValues", same))
@@ -148,7 +148,7 @@ class _Source:
             yield batch
 
     def columns(self, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """Some columns; may be called again."""
+        """Some columns; can be called several times."""
         return (batch for _, batch in self._numbered(names))
 
     def _numbered(self, names: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -162,12 +162,12 @@ class _Source:
 
 
 def placed(inputs: Sequence[Add], rows: Sequence[int], added: Sequence[Add]) -> tuple[Output, ...]:
-    """The places of the rows of some files, written one after another.
+    """The places of the rows of some files, which were written one after the other.
 
     Args:
         inputs: the files.
-        rows: how many live rows each had.
-        added: the files that hold all these rows now, in order; their statistics say how many each.
+        rows: the number of live rows of each.
+        added: the new files with all of these rows, in order; their statistics have ``numRecords``.
     """
     outputs, index, start = [], 0, 0
     for add in added:

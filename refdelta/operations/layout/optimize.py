@@ -1,4 +1,4 @@
-"""OPTIMIZE, OPTIMIZE ZORDER BY and REORG: the same rows in other files. No data changes, and every action says so."""
+"""OPTIMIZE, OPTIMIZE ZORDER BY and REORG: the same rows in other files. All actions have ``dataChange`` false."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from refdelta.operations.layout.bins import Aim
     from refdelta.transaction.transaction import Transaction
 
-# Bins that are rewritten at once, unless said; each holds some hundred megabytes where its files are large.
+# The default number of bins that are rewritten at once; each takes a few hundred megabytes if its files are large.
 _TASKS = 4
 
 STATEMENTS: Mapping[Aim, str] = {
@@ -42,29 +42,29 @@ STATEMENTS: Mapping[Aim, str] = {
     "cluster": "cluster",
     "upgrade": "reorg_upgrade_uniform",
 }
-"""What users call it."""
+"""The names of the statements by their aim."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of bins that are done, and of all."""
+"""Called with the number of finished bins and the number of all bins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to rewrite, and how.
+    """The aim of a rewrite and its arguments; see :class:`refdelta.api.optimizer.TableOptimizer`.
 
     Attributes:
-        aim: why.
-        filters: which partitions, in any form that :func:`~refdelta.operations.layout.bins.partition_filter` takes;
-            None for all.
-        columns: what to sort by, where that is the aim.
-        target_size: about how many bytes a file should have; None for ``delta.targetFileSize``, or else 128 MiB.
-        min_size: files of so many bytes are left alone unless many of their rows are deleted; None for the target.
-        tasks: how many bins are rewritten at once; None for one a processor, at most 4.
-        memory: how many bytes are sorted at once; None for 256 MiB.
-        disk: how many bytes of temporary files each task may take to sort; None for no limit.
-        full: whether to cluster files as well that were clustered otherwise.
-        auto: whether a write has set it off.
-        progress: is told how far it is.
+        aim: the aim of the rewrite.
+        filters: the partitions, as :func:`~refdelta.operations.layout.bins.partition_filter` takes them; None for all.
+        columns: the columns to sort by, for the aim ``sort``.
+        target_size: the approximate size of a file, in bytes; None for ``delta.targetFileSize``, or 128 MiB.
+        min_size: the size in bytes from which a file is rewritten only if many of its rows are deleted; None for the
+            target.
+        tasks: the number of bins that are rewritten at once; None for one per processor, at most 4.
+        memory: the number of bytes that are sorted at once; None for 256 MiB.
+        disk: the maximum size of the temporary files of a task, in bytes; None for no limit.
+        full: also cluster files that were clustered by other columns.
+        auto: whether it is an auto-compaction.
+        progress: called with the progress of the rewrite.
     """
 
     aim: Aim
@@ -92,13 +92,13 @@ class Request:
 
 @dataclass
 class Work:
-    """What is left to do of a rewrite that is committed in several parts.
+    """The state of a rewrite that is committed in several parts.
 
     Attributes:
-        seconds: for how long a part goes on taking bins; it takes one at least. None for all of them.
-        plan: what there was to do, once the first part has begun.
-        left: the bins that no part has taken.
-        done: those that the parts have committed.
+        seconds: the time after which a part begins no further bin; it takes at least one. None for all bins.
+        plan: the plan; None before the first part.
+        left: the bins that no part has taken yet.
+        done: the bins that were committed, with their groups.
     """
 
     seconds: float | None = None
@@ -107,32 +107,32 @@ class Work:
     done: list[tuple[Bin, Group]] = field(default_factory=list)
 
     def skip(self) -> None:
-        """Leave nothing to do: the application's version was recorded already."""
+        """Drop the rest of the work, since the application's version is recorded already."""
         self.plan = self.plan or Plan([], 0)
         self.left.clear()
 
 
 Report = Callable[[Sequence["Group"]], dict[str, Any]]
-"""Called after the commit with the groups that came to it: what the caller is told, by deltalake's names."""
+"""Called after the commit with its kept groups; returns the metrics of the result, by deltalake's names."""
 
 
 def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work | None = None) -> Report:
-    """Stage a rewrite of files. Nothing is staged where nothing is worth it.
+    """Stage a rewrite of files; nothing if no file needs it.
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        request: what to rewrite.
-        work: what earlier transactions left to do, and what this one leaves; None to do all.
+        snapshot: the snapshot that it reads.
+        request: the aim of the rewrite and its arguments.
+        work: the work that earlier transactions left, which this one continues; None to rewrite all.
 
     Returns:
-        What gives the metrics once it is committed, with ``txn.kept_groups``.
+        A function that returns the metrics after the commit, for ``txn.kept_groups``.
 
     Raises:
-        InvalidArgumentError: a filter over columns that are no partition columns, a column to sort by that does not
-            exist, partitions the table, has no order or no statistics, sizes that are not positive.
+        InvalidArgumentError: the filter uses a column that is not a partition column; a column to sort by does not
+            exist, is a partition column, or has no order or no statistics; a size is not positive.
         PredicateError: the filter cannot be parsed or bound.
-        DataFileError: a file that cannot be read.
+        DataFileError: a file cannot be read.
     """
     columns, filters, target = _settled(request, snapshot)
     work = Work() if work is None else work
@@ -140,7 +140,7 @@ def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work 
         work.plan = planned(snapshot, request)
         work.left.extend(work.plan.bins)
     else:
-        # What others have changed meanwhile is not what was planned any more.
+        # Bins with files that other writers changed since the plan are left out.
         work.left = deque(live(work.left, snapshot))
     done = _rewrite(txn, snapshot, request, work, columns, target)
     txn.replace_files([group for _, group in done], _operation_metrics)
@@ -155,7 +155,7 @@ def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work 
 
 
 def planned(snapshot: Snapshot, request: Request) -> Plan:
-    """What a rewrite would take, by the log alone. Errors are those of :func:`optimize`, but for files."""
+    """The plan of a rewrite, by the log alone. Errors are those of :func:`optimize`, except ``DataFileError``."""
     _, filters, target = _settled(request, snapshot)
     if request.aim == "cluster":
         return plan_clusters(snapshot, target, full=request.full)
@@ -164,7 +164,7 @@ def planned(snapshot: Snapshot, request: Request) -> Plan:
 
 
 def _settled(request: Request, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
-    """What to sort by, which partitions, and up to which size."""
+    """The columns to sort by, the partition filter and the target size of a request."""
     columns: tuple[Column, ...] = ()
     if request.aim == "sort":
         columns = sort_columns(snapshot, _listed(request.columns))
@@ -175,11 +175,11 @@ def _settled(request: Request, snapshot: Snapshot) -> tuple[tuple[Column, ...], 
 
 
 def sort_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[Column, ...]:
-    """The paths of columns to sort by, spelled as in the schema; fields of structs too.
+    """The paths of the columns to sort by, spelled as in the schema; they may be fields of structs.
 
     Raises:
-        InvalidArgumentError: the table is clustered; there is no column; one is named twice, does not exist, partitions
-            the table, has no order, or has no statistics, without which sorted files are no better than others.
+        InvalidArgumentError: the table is clustered; there is no column; one is named twice, does not exist, is a
+            partition column, has no order, or has no statistics, so that no file could be skipped by it.
     """
     check_not_clustered(snapshot.protocol, snapshot.clustering_columns)
     if not names:
@@ -199,13 +199,13 @@ def _sort_column(snapshot: Snapshot, name: str) -> Column:
         raise ColumnNotFoundError(name, snapshot.schema.names)
     path, here = found
     if path[0] in snapshot.partition_columns:
-        raise InvalidArgumentError(f"cannot sort by {name!r}: it is a partition column, and each file has one value")
+        raise InvalidArgumentError(f"cannot sort by {name!r}: it is a partition column, with one value in each file")
     if isinstance(here, (StructType, ArrayType, MapType)) or here == VARIANT:
         raise InvalidArgumentError(f"cannot sort by {name!r}: it is {_article(here)}, which has no order")
     if path not in {leaf.path for leaf in _leaves(snapshot)}:
         raise InvalidArgumentError(
-            f"cannot sort by {name!r}: the table keeps no statistics of it, so that no file could be skipped for it; "
-            "delta.dataSkippingStatsColumns or delta.dataSkippingNumIndexedCols say of which columns it does"
+            f"cannot sort by {name!r}: it has no statistics, so that no file could be skipped by it; "
+            "delta.dataSkippingStatsColumns or delta.dataSkippingNumIndexedCols set the columns with statistics"
         )
     return path
 
@@ -228,9 +228,9 @@ def _rewrite(
     cores = os.cpu_count() or 1
     tasks = min(request.tasks or min(_TASKS, cores), max(1, len(work.left)))
     executor = txn.executor or ThreadExecutor(tasks)
-    # Where another than this decides how many bins are rewritten at once, each takes what threads there are.
+    # With an executor of the user, which decides how many bins are rewritten at once, each bin uses all processors.
     workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
-    # A bin has its own files: of the list of all, which may be long, no task needs more.
+    # A bin has its own files, so that no task needs the whole file list, which may be long.
     bare = snapshot.tracked().without_files()
     clusters = request.aim == "cluster"
     rewriter = Rewriter(bare, target, workers, columns, clusters, memory=request.memory, disk=request.disk)
@@ -252,7 +252,7 @@ def _rewrite(
 
 
 def _taken(work: Work) -> Iterator[Bin]:
-    """The bins that are left, until the time is over."""
+    """The bins that are left, until the time of the part is over."""
     started = time.monotonic()
     while work.left:
         yield work.left.popleft()
@@ -260,7 +260,7 @@ def _taken(work: Work) -> Iterator[Bin]:
             return
 
 
-# --- what the commit says ----------------------------------------------------------------------------------------
+# --- the description of the commit -------------------------------------------------------------------------------
 
 
 def _describe(txn: Transaction, request: Request, filters: RowFilter | None, columns: tuple[Column, ...]) -> None:
@@ -276,7 +276,7 @@ def _describe(txn: Transaction, request: Request, filters: RowFilter | None, col
 
 
 def _files(groups: Iterable[Group]) -> tuple[list[Add], list[Add]]:
-    """The files that came, and those that went."""
+    """The added files and the removed files."""
     groups = list(groups)
     added = [output.add for group in groups for output in group.outputs]
     return added, [each.add for group in groups for each in group.inputs]
@@ -300,7 +300,7 @@ def _metrics(request: Request, work: Work) -> dict[str, Any]:
 
 
 def _operation_metrics(groups: Sequence[Group]) -> dict[str, int]:
-    """What the history is told, by Spark's names."""
+    """The ``operationMetrics`` of the history, by Spark's names."""
     added, removed = _files(groups)
     vectors = [add.deletion_vector for add in removed if add.deletion_vector is not None]
     counts = {
@@ -322,7 +322,7 @@ def _operation_metrics(groups: Sequence[Group]) -> dict[str, int]:
 
 
 def _sizes(files: list[Add]) -> dict[str, Any]:
-    """What deltalake says of the sizes of some files, in bytes."""
+    """The sizes of some files in bytes, by deltalake's names."""
     sizes = [add.size for add in files]
     total = sum(sizes)
     return {
@@ -344,6 +344,6 @@ def combined(results: Sequence[CommitResult]) -> CommitResult:
         attempts=sum(result.attempts for result in results),
         rebased_over=tuple(version for result in results for version in result.rebased_over),
         fallbacks=tuple(dict.fromkeys(reason for result in results for reason in result.fallbacks)),
-        # The last one counts what the parts before it did too.
+        # The metrics of the last part include those of the parts before.
         metrics={**results[-1].metrics, **times},
     )

@@ -1,7 +1,7 @@
-"""REORG TABLE APPLY (UPGRADE UNIFORM): a table that can be read as Iceberg's from one version on.
+"""REORG TABLE APPLY (UPGRADE UNIFORM): make a table readable as Iceberg's.
 
-Every file is written anew, since the old ones lack ids, partition columns, or have deletion vectors. It is no
-compaction that others' writes could be brought into: it passes over nobody who added or removed a file.
+Every file is rewritten, since old files lack ids or partition columns, or have deletion vectors. Other than a
+compaction, it conflicts with every concurrent commit that adds or removes a file.
 """
 
 from __future__ import annotations
@@ -35,44 +35,45 @@ _VECTORS = "delta.enableDeletionVectors"
 
 
 def upgrade_uniform(txn: Transaction, snapshot: Snapshot, version: int) -> None:
-    """Stage that a table has ``icebergCompatV2`` (PROTOCOL.md, "Iceberg Compatibility V2"), and its files what that
-    asks for. Where it has it already, and no file a deletion vector, nothing is staged.
+    """Stage ``icebergCompatV2`` (PROTOCOL.md, "Iceberg Compatibility V2") and the rewrite of the table's files.
+
+    Nothing is staged if the table has it already and no file has a deletion vector.
 
     Args:
         txn: the transaction. All rows of the table count as read.
-        snapshot: what it sees.
-        version: of the compatibility: 2.
+        snapshot: the snapshot that it reads.
+        version: the version of the compatibility: 2.
 
     Raises:
-        InvalidArgumentError: another version, or a table that Iceberg cannot have, such as for a type.
+        InvalidArgumentError: another version, or Iceberg cannot represent the table, for example the type of a column.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
     if version != 2:
-        raise InvalidArgumentError(f"there is no compatibility {version!r} to upgrade to: it is 2")
+        raise InvalidArgumentError(f"iceberg_compat_version is {version!r}; only 2 is supported")
     metadata = completed(_compatible(snapshot.metadata), snapshot.metadata)
     protocol = settled(snapshot.protocol, metadata, before=snapshot.metadata, keeps_files=False)
     txn.read_whole_table()
     after = dataclasses.replace(snapshot, metadata=metadata, protocol=protocol)
-    # Of files that were written for it, those with vectors alone have to go.
+    # If the files were written for it already, only those with deletion vectors are rewritten.
     was = version_of(snapshot.metadata.configuration) == version
     removed, added = files_anew(txn, snapshot, after, "purge" if was else "upgrade")
     stage_table(txn, snapshot, protocol, metadata)
     figures = rewrite_figures(removed, added)
-    told = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
-    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, told)
+    metrics = {"numFilesAdded": len(added), "numFilesRemoved": len(removed)}
+    txn.describe("REORG", {"predicate": "[]", "applyPurge": "false", "icebergCompatVersion": "2"}, figures, metrics)
 
 
 def files_anew(txn: Transaction, before: Snapshot, after: Snapshot, aim: Aim) -> tuple[list[Add], list[Add]]:
-    """Write files anew, under the schema that a snapshot has by now, and stage that they take the old ones' place.
+    """Rewrite files for new metadata of the table, and stage the replacement.
 
     Args:
         txn: the transaction.
-        before: the table, as its files are read.
-        after: the same with the metadata that it gets, as they are written. Rows keep their ids where it tracks them.
-        aim: which of the files: all for ``upgrade``, those with deletion vectors for ``purge``.
+        before: the table by which files are read.
+        after: the table with its new metadata, by which files are written. If it tracks rows, they keep their ids.
+        aim: the files to rewrite: ``upgrade`` for all, ``purge`` for those with deletion vectors.
 
     Returns:
-        The entries of those that went, and of those that came.
+        The entries of the removed files, and of the added files.
     """
     target = after.properties.target_file_size or TARGET_FILE_SIZE
     bins = plan_bins(before, aim, filters=None, target=target, min_size=0).bins
@@ -97,7 +98,7 @@ def files_anew(txn: Transaction, before: Snapshot, after: Snapshot, aim: Aim) ->
 
 
 def rewrite_figures(removed: list[Add], added: list[Add]) -> dict[str, int]:
-    """What :func:`files_anew` did, as ``operationMetrics`` have it."""
+    """The ``operationMetrics`` of :func:`files_anew`."""
     return {
         "numAddedFiles": len(added),
         "numRemovedFiles": len(removed),

@@ -1,4 +1,4 @@
-"""What a table is made of: DESCRIBE DETAIL, and the list of live files in the shapes that users ask for."""
+"""DESCRIBE DETAIL, and the list of live files in several forms."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:
-    """The columns of Spark's DESCRIBE DETAIL, and what deletion vectors hide. Times in milliseconds since 1970 (UTC),
-    sizes in bytes.
+    """The columns of Spark's DESCRIBE DETAIL, and the numbers of deletion vectors and deleted rows.
+
+    Times are in milliseconds since 1970 (UTC), sizes in bytes.
     """
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
@@ -48,8 +49,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def files(snapshot: Snapshot) -> pa.Table:
-    """One row a live file: path, partition values, size in bytes, modification time, physical rows, rows deleted by
-    a vector.
+    """The live files, a row each: path, partition values, size in bytes, modification time, number of physical rows,
+    number of rows that a deletion vector hides.
     """
     return pa.table(
         {
@@ -64,12 +65,12 @@ def files(snapshot: Snapshot) -> pa.Table:
 
 
 def _deleted(snapshot: Snapshot) -> pa.ChunkedArray:
-    """Of each live file, how many rows a vector hides."""
+    """For each live file, the number of rows that a deletion vector hides."""
     return pc.fill_null(pc.struct_field(snapshot.files.column("deletionVector"), "cardinality"), 0)
 
 
 def file_uris(snapshot: Snapshot) -> list[str]:
-    """The live files as paths where the table is local, else as URIs."""
+    """The live files as paths if the table is local, else as URIs."""
     store = snapshot.store
     keys = (data_key(path, store.uri) for path in snapshot.files.column("path").to_pylist())
     with store_errors("name the table's files"):
@@ -108,7 +109,7 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
 
 
 def partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """The distinct partitions of the live files, in no order; none where the table has no partition columns."""
+    """The distinct partitions of the live files, in no order; empty if the table has no partition columns."""
     if not snapshot.partition_columns:
         return []
     typed = partition_table(snapshot.files, snapshot.schema, snapshot.partition_columns)

@@ -1,4 +1,4 @@
-"""DESCRIBE HISTORY: who did what, from the commitInfo of each version that the log still has."""
+"""DESCRIBE HISTORY: the commitInfo of each version whose commit is in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
 
 _AT_ONCE = 100
-"""Commits fetched in one go: a few round trips for a long history, and memory bounded by as many commits."""
+"""The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -31,11 +31,19 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """One mapping a version, newest first: the fields of its commitInfo where it has one, and its ``version``.
+    """The versions, newest first: a mapping each, with the fields of its commitInfo, if it has one, and ``version``.
 
-    ``timestamp`` is the time by which time travel finds the version, in milliseconds since 1970 (UTC), as in Spark's
-    history: the in-commit timestamp where the table has them, else the time of the file. Where a compaction's rows went
-    is left out: it is long, and for the conflict check alone.
+    ``timestamp`` is the time of the version for time travel, in milliseconds since 1970 (UTC), as in Spark's history:
+    the in-commit timestamp if the table has it, else the time of the file. The field with the new places of a
+    compaction's rows is left out, since it is long and only for conflict checks.
+
+    Args:
+        snapshot: the newest version.
+        limit: the maximum number of versions; None for all.
+
+    Raises:
+        TableNotFoundError: the log is gone.
+        InvalidLogError: a commit is not valid JSON.
     """
     listing = list_log(snapshot.store)
     if not listing:

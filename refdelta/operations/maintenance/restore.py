@@ -1,6 +1,6 @@
-"""RESTORE: the table as an earlier version had it, in a new version.
+"""RESTORE: the state of an earlier version as a new version.
 
-Nothing is written but the log: files that left the table since are named again, and those that came since are removed.
+Only the log is written: files that were removed since are added again, and files that were added since are removed.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-_NAMED = 5  # so many missing files an error names
+_NAMED = 5  # the number of missing files that an error names
 _WORKERS = 16
 
 
 def restore(
     txn: Transaction, snapshot: Snapshot, then: Snapshot, *, parameters: Mapping[str, Any], ignore_missing_files: bool
 ) -> None:
-    """Stage that the table becomes what it was: rows, schema, partition and clustering columns, properties.
+    """Stage the rows, schema, partition and clustering columns and properties of an earlier version.
 
-    A file that has another deletion vector now gets the one that it had: rows come back, or go. The protocol never
-    loses a feature, since the versions in between need it. Application ids stay, since what they recorded has happened.
+    Each file gets the deletion vector that it had. The protocol keeps all of its features, since the versions in
+    between need them. Application transactions stay, since their writes have happened.
 
     Args:
         txn: the transaction. All rows of the table count as read.
-        snapshot: what it sees.
-        then: the version to go back to.
-        parameters: ``version`` or ``timestamp``, as the caller named it.
-        ignore_missing_files: whether to go back without the files that are gone, instead of raising.
+        snapshot: the snapshot that it reads.
+        then: the version to restore.
+        parameters: ``version`` or ``timestamp``, as the caller gave it.
+        ignore_missing_files: leave out files that are gone, instead of raising.
 
     Raises:
-        InvalidArgumentError: ``then`` is newer than what the transaction sees; it is partitioned, and the table is
-            clustered by now; it had other columns than the rows that the transaction has appended.
-        DataFileNotFoundError: files of that version are gone, as VACUUM removes them.
-        ConcurrentDeleteReadException: a VACUUM that has begun may remove them.
-        ConstraintViolationError: the table is append-only, and rows would go.
+        InvalidArgumentError: ``then`` is newer than the transaction's snapshot; it is partitioned, and the table is
+            clustered now; it has other columns than rows that the transaction has appended.
+        DataFileNotFoundError: files of that version are gone; VACUUM removes them.
+        ConcurrentDeleteReadException: a VACUUM is in progress, and may remove them.
+        ConstraintViolationError: the table is append-only, and rows would be removed.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
     if then.version > snapshot.version:
         raise InvalidArgumentError(
-            f"cannot restore version {then.version}: the transaction sees version {snapshot.version}"
+            f"cannot restore version {then.version}: the transaction reads version {snapshot.version}, which is older"
         )
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
-    # Numbers of identity columns that were given since are not given again.
+    # The marks of identity columns stay, so that no number is given twice.
     metadata = with_marks(metadata, marks_of(snapshot.schema))
     protocol = settled(snapshot.protocol, metadata, requested)
     check_not_partitioned(features_of(protocol), then.partition_columns)
@@ -83,7 +83,7 @@ def restore(
     txn.read_whole_table()
     back = without_shared(then.files, snapshot.files)
     if back.num_rows:
-        # Before the look whether they are there, so that a VACUUM which begins after it is a conflict.
+        # This is recorded before the files are looked up, so that a VACUUM that begins afterwards is a conflict.
         since_ms = _unreferenced_since(snapshot, back)
         txn.rest_on_files(since_ms)
         check_no_vacuum_in_progress(snapshot, since_ms)
@@ -110,8 +110,8 @@ def restore(
 
 
 def _unreferenced_since(snapshot: Snapshot, files: pa.Table) -> int:
-    """The earliest time, in milliseconds since 1970, at which one of these files left the table; 0 where a tombstone
-    is gone, as checkpoints leave out those that have expired.
+    """The earliest time at which one of these files was removed, in milliseconds since 1970; 0 if a tombstone is gone,
+    since checkpoints leave out expired ones.
     """
     removed = snapshot.tombstones().select(["path", "deletionTimestamp"])
     times = files.select(["path"]).join(removed, "path", join_type="left outer")["deletionTimestamp"]
@@ -123,7 +123,7 @@ def _same_columns(one: Metadata, other: Metadata) -> bool:
 
 
 def _metrics(figures: dict[str, int]) -> dict[str, int]:
-    """The columns of Spark's result, and the two figures of deltalake's under its names."""
+    """The metrics by the names of Spark's result, and two of them also by deltalake's names."""
     return {
         "table_size_after_restore": figures["tableSizeAfterRestore"],
         "num_of_files_after_restore": figures["numOfFilesAfterRestore"],
@@ -137,14 +137,14 @@ def _metrics(figures: dict[str, int]) -> dict[str, int]:
 
 
 def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_files: bool) -> pa.Table:
-    """Those of the files that can be read: the data file is there, and the file of its deletion vector."""
+    """The files that can be read: the data file and the file of its deletion vector exist."""
     missing = _missing(store, referenced_keys(files, store.uri).unique().to_pylist())
     if not missing:
         return files
     if not ignore_missing_files:
         named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
         raise DataFileNotFoundError(
-            f"version {version} cannot be restored: {len(missing)} of its files are gone, as VACUUM removes them: "
+            f"version {version} cannot be restored: {len(missing)} of its files are gone, probably removed by VACUUM: "
             f"{named}; ignore_missing_files=True restores the rest",
             file=missing[0],
         )
@@ -167,7 +167,7 @@ def _missing(store: Store, keys: list[str]) -> list[str]:
 
 
 LONGEST_MS: Final = 24 * 3_600_000
-"""A VACUUM that began longer ago than this, in milliseconds, was interrupted: it deletes nothing any more."""
+"""The time in milliseconds after which a VACUUM without an end is taken for interrupted, and deletes nothing more."""
 
 _ADVICE: Final = (
     "Repeat the operation when that VACUUM has ended; if it was interrupted, run VACUUM once more, which ends it."
@@ -175,7 +175,7 @@ _ADVICE: Final = (
 
 
 def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
-    """Refuse to bring back files that a VACUUM may be deleting.
+    """Refuse to add files again that a VACUUM in progress may delete.
 
     Args:
         snapshot: the snapshot of the transaction.
@@ -185,7 +185,7 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
         ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
     """
     if snapshot.timestamp_ms <= since_ms:
-        return  # no VACUUM of the log can reach the files
+        return  # no VACUUM in the log is later than the removal of the files
     oldest = now_ms() - LONGEST_MS
     for entry in history(snapshot):
         operation = entry.get("operation")

@@ -1,7 +1,7 @@
 """VACUUM: remove the files that no retained version needs.
 
-Deleting is not part of a commit. Two entries of the history stand around it, VACUUM START and VACUUM END, as Spark
-writes them: commits without actions, which conflict with nothing.
+The deletion is not part of a commit. It is enclosed by two commits, VACUUM START and VACUUM END, as in Spark: they have
+no actions, and conflict with nothing.
 """
 
 from __future__ import annotations
@@ -49,27 +49,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("refdelta")
 
 Progress = Callable[[int, int], None]
-"""Called with how many files are removed by now, and how many there are to remove."""
+"""Called with the number of files removed so far, and the number of all files to remove."""
 
 _MS_PER_HOUR = 3_600_000
-# So many keys make one request, where a store deletes in bulk.
+# The number of keys in one request, if a store deletes in bulk.
 _KEYS_AT_ONCE = 1000
 _WORKERS = 8
-# END reports what has happened already: where others change the table in the same moment, it is told again.
+# VACUUM END reports a fact, so it is repeated after a conflict, up to so many attempts.
 _END_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vacuum:
-    """What is asked for.
-
-    Attributes:
-        retention_hours: for how long a file stays after it was removed; None for the table's
-            ``delta.deletedFileRetentionDuration``.
-        enforce_retention_duration: whether a retention below the table's is refused.
-        full: whether files go that no entry of the log names, too.
-        keep_versions: versions whose files stay, however old.
-    """
+    """A request for VACUUM; see :meth:`refdelta.DeltaTable.vacuum` for the attributes."""
 
     retention_hours: float | None = None
     enforce_retention_duration: bool = True
@@ -77,24 +69,24 @@ class Vacuum:
     keep_versions: Sequence[int] | None = None
 
     def retention_ms(self, snapshot: Snapshot) -> int:
-        """The retention in milliseconds. Raises ``InvalidArgumentError``."""
+        """The retention in milliseconds. Raises ``InvalidArgumentError`` if it is not valid, or below the table's."""
         least = snapshot.properties.deleted_file_retention_ms
         hours = self.retention_hours
         if hours is None:
             return least
         if isinstance(hours, bool) or not isinstance(hours, int | float) or not math.isfinite(hours) or hours < 0:
-            raise InvalidArgumentError(f"retention_hours is a number of hours that is not negative, not {hours!r}")
+            raise InvalidArgumentError(f"retention_hours must be a number of hours that is not negative, not {hours!r}")
         asked = round(hours * _MS_PER_HOUR)
         if self.enforce_retention_duration and asked < least:
             raise InvalidArgumentError(
                 f"retention_hours={hours} is below the {least / _MS_PER_HOUR:g} hours of the table's "
-                "delta.deletedFileRetentionDuration: readers of older versions and writers in flight may still need "
-                "files that would go; where there are none, enforce_retention_duration=False allows it"
+                "delta.deletedFileRetentionDuration: readers of older versions and concurrent writers may need files "
+                "that would be removed; if there are none, pass enforce_retention_duration=False"
             )
         return asked
 
     def versions(self) -> list[int]:
-        """The versions to keep. Raises ``InvalidArgumentError``."""
+        """The versions to keep. Raises ``InvalidArgumentError`` for something else than a list of whole numbers."""
         return arguments.wholes("keep_versions", self.keep_versions) or []
 
 
@@ -107,25 +99,25 @@ def vacuum(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> tuple[VacuumResult, Snapshot]:
-    """Remove what no retained version needs, or tell what that would be.
+    """Remove the files that no retained version needs, or only list them.
 
     Args:
         snapshot: the table.
-        request: what to remove.
-        dry_run: whether to tell only.
-        commit_properties: what to note in the entries of the history.
+        request: the retention and the kinds of files to remove.
+        dry_run: only list the files.
+        commit_properties: notes in the two commits.
         progress: see :data:`Progress`.
-        executor: who removes the files; None for threads of this process.
+        executor: removes the files; None for threads of this process.
 
     Returns:
-        What was removed, and the newest snapshot.
+        The files that were removed, or would be, and the newest snapshot.
 
     Raises:
-        InvalidArgumentError: a retention that is too short, or no retention at all.
-        UnsupportedFeatureError: the table needs a feature that this engine cannot write (PROTOCOL.md, "VACUUM Protocol
-            Check": whoever does not know all of them does not know which files are needed).
+        InvalidArgumentError: the retention is not valid, or below the table's.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write, so it cannot know which files
+            are needed (PROTOCOL.md, "VACUUM Protocol Check").
         VersionNotFoundError: a version to keep cannot be read.
-        StoreError: the store refused or failed; what was not removed yet stays.
+        StoreError: the store refused or failed; files that are not removed yet stay.
     """
     check_writable(snapshot.protocol, snapshot.metadata)
     executor = checked(executor) or ThreadExecutor(_WORKERS)
@@ -142,7 +134,7 @@ def vacuum(
     run = _Run(snapshot.store, checked_properties(commit_properties), executor)
     snapshot, others_committed = run.start(snapshot, candidates, request, retention_ms)
     if others_committed:
-        # As a RESTORE, which brings files back. What is committed from now on finds VACUUM START in the history.
+        # Another commit, such as a RESTORE, may need files again. Later ones find VACUUM START in the history.
         candidates = look(snapshot)
     end, snapshot = run.delete(snapshot, candidates, progress)
     return _result(candidates, dry_run=False, version=end.version), snapshot
@@ -160,7 +152,7 @@ def _result(candidates: VacuumCandidates, *, dry_run: bool, version: int | None)
 
 @dataclass(frozen=True)
 class _Run:
-    """The two entries of the history, and the deleting between them."""
+    """The two commits of a VACUUM, and the deletion between them."""
 
     store: Store
     properties: CommitProperties
@@ -169,13 +161,13 @@ class _Run:
     def start(
         self, snapshot: Snapshot, candidates: VacuumCandidates, request: Vacuum, retention_ms: int
     ) -> tuple[Snapshot, bool]:
-        """Commit VACUUM START; the snapshot behind it, and whether others committed meanwhile."""
+        """Commit VACUUM START. Returns the snapshot after it, and whether others committed meanwhile."""
         parameters: dict[str, Any] = {"retentionCheckEnabled": request.enforce_retention_duration}
         if request.retention_hours is not None:
             parameters["specifiedRetentionMillis"] = retention_ms
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
         metrics = {"numFilesToDelete": candidates.objects.num_rows, "sizeOfDataToDelete": candidates.size_bytes}
-        # The application's version is recorded once, at the end. Where it cannot be, no file may be deleted.
+        # The application's version is recorded by VACUUM END. If that is not allowed, no file may be deleted.
         Transaction(self.store, snapshot, commit_properties=self.properties, age=None)
         noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
         done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
@@ -184,7 +176,7 @@ class _Run:
     def delete(
         self, snapshot: Snapshot, candidates: VacuumCandidates, progress: Progress | None
     ) -> tuple[CommitResult, Snapshot]:
-        """Delete, and commit VACUUM END, whether or not it went well; that commit, and the snapshot behind it."""
+        """Delete files and commit VACUUM END, also after a failure. Returns its result and the snapshot after it."""
         try:
             count = self._delete(candidates, progress)
         except BaseException:
@@ -226,7 +218,7 @@ class _Run:
         metrics: dict[str, int],
         properties: CommitProperties,
     ) -> tuple[CommitResult, Snapshot]:
-        # Listing and deleting may have taken long.
+        # To list and delete files may have taken long, so the age of the snapshot is not known.
         txn = Transaction(self.store, snapshot, commit_properties=properties, age=None)
         txn.describe(operation, parameters, metrics, always=True)
         return txn.commit(), txn.result_snapshot or snapshot.advance()
@@ -243,29 +235,29 @@ def _delete(store: Store, keys: list[str]) -> int:
 OBJECT_SCHEMA = pa.schema(
     [("key", pa.string()), ("size", pa.int64()), ("mtime", pa.int64()), ("temporary", pa.bool_())]
 )
-"""Objects of the store: key, size in bytes, modification time in milliseconds since 1970, and whether it is no object
-but the temporary file of a write.
+"""Objects of the store: key, size in bytes, modification time in milliseconds since 1970, and whether it is the
+temporary file of a write.
 """
 
 _ROWS = 65_536
 
-# Names beginning so belong to others, as in Spark: at any depth, and whatever is below.
+# Names that begin like this belong to other programs, as in Spark: at any depth, with all that is below.
 _HIDDEN = r"(^|/)[._]"
-# Except for these, which are Delta's own.
+# Exceptions: Delta's own folders.
 _OWN_FOLDERS = ("_change_data/", "_delta_index/")
-# Nobody but an engine gives such names: what no version needs of these is a leftover, whether or not the log names it.
+# Names that only engines give: such files are leftovers if no version needs them, even if the log does not name them.
 _OWN = r"^_change_data/|(^|/)deletion_vector_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin$"
-# A table within the folder of this one. Its files are its own business.
+# A table within the folder of this one, whose files are not touched.
 _OTHER_TABLE = r"^(?P<root>.+?)/_delta_log/"
 
 
 @dataclass(frozen=True)
 class VacuumCandidates:
-    """What may go.
+    """The files that VACUUM may remove.
 
     Attributes:
-        objects: of :data:`OBJECT_SCHEMA`, in the order of their keys.
-        untracked: how many objects only ``full`` would add to them.
+        objects: a table of :data:`OBJECT_SCHEMA`, in the order of the keys.
+        untracked: the number of further objects that ``full`` would add.
     """
 
     objects: pa.Table
@@ -273,12 +265,12 @@ class VacuumCandidates:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the objects."""
+        """The size of the objects, in bytes."""
         return pc.sum(self.objects.column("size")).as_py() or 0
 
 
 def list_objects(store: Store) -> pa.Table:
-    """All objects of the table's folder and the temporary files of writes, of :data:`OBJECT_SCHEMA`; the log's too."""
+    """All objects of the table's folder, with the log, and temporary files of writes, in :data:`OBJECT_SCHEMA`."""
     with store_errors("list the table's folder"):
         return pa.concat_tables([_table(store.list(), temporary=False), _table(store.leftovers(), temporary=True)])
 
@@ -286,14 +278,15 @@ def list_objects(store: Store) -> pa.Table:
 def find_candidates(
     snapshot: Snapshot, objects: pa.Table, *, expired_ms: int, full: bool, keep_versions: Sequence[int] = ()
 ) -> VacuumCandidates:
-    """Tell what may go from what is needed.
+    """The objects that no retained version needs.
 
     Args:
-        snapshot: the newest version: an older one does not know which files a RESTORE has brought back.
-        objects: :func:`list_objects`.
-        expired_ms: when the retention began, in milliseconds since 1970. What was written or removed later stays.
-        full: whether to take what no entry of the log names, too.
-        keep_versions: versions whose files stay, however old.
+        snapshot: the newest version; an older one lacks files that a RESTORE has added again.
+        objects: the result of :func:`list_objects`.
+        expired_ms: the beginning of the retention, in milliseconds since 1970. Files that were written or removed later
+            stay.
+        full: also choose files that the log does not name.
+        keep_versions: versions whose files stay.
 
     Raises:
         VersionNotFoundError: a version to keep cannot be read.
@@ -302,7 +295,7 @@ def find_candidates(
         StoreError: the store refused or failed.
     """
     store = snapshot.store
-    # Of commits that are older than the retention, all removals have expired; they only tell what the log names.
+    # The removals of commits older than the retention have expired; they only show which files the log names.
     gone = pa.concat_tables(
         [
             snapshot.tombstones().select(REMOVAL_SCHEMA.names),
@@ -328,13 +321,13 @@ def find_candidates(
 
 
 def _keys_of_version(store: Store, version: int) -> Iterator[pa.ChunkedArray]:
-    """What a version needs: its live files, and the change data that it wrote."""
+    """The keys that a version needs: its live files, and the change files of its commit."""
     yield referenced_keys(load_snapshot(store, version).files, store.uri)
     key = commit_key(version)
     try:
         actions = decode_commit(store.get(key), key)
     except ObjectNotFoundError:
-        return  # a checkpoint stands for it; its changes can no longer be read
+        return  # the version is in a checkpoint only, and its changes can no longer be read
     except StorageError as error:
         raise StoreError(f"cannot read {key}: {error}") from error
     changes = [data_key(action.path, store.uri, file=key) for action in actions if isinstance(action, Cdc)]
@@ -342,7 +335,7 @@ def _keys_of_version(store: Store, version: int) -> Iterator[pa.ChunkedArray]:
 
 
 def _is_hidden(keys: pa.ChunkedArray, snapshot: Snapshot) -> pa.ChunkedArray:
-    # The folder of a partition may begin so because its column does.
+    # The folder of a partition is not hidden if its column's name begins with "_" or ".".
     partitions = [f"{_folder_name(name)}=" for name in _column_names(snapshot)]
     shown = [re.escape(name[1:]) for name in (*_OWN_FOLDERS, *partitions) if name[0] in "_."]
     bare = pc.replace_substring_regex(keys, rf"(^|/)[._]({'|'.join(shown)})", r"\1-\2")

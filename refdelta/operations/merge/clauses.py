@@ -1,4 +1,4 @@
-"""The clauses of a MERGE: as they are asked for, and bound to the schemas of both sides."""
+"""The clauses of a MERGE, unbound and bound to the schemas of both sides."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Clause:
     """One WHEN clause.
 
     Attributes:
-        when: of which rows.
-        kind: what becomes of them.
-        predicate: for which of them; None for all.
+        when: the rows of the clause.
+        kind: the action on these rows.
+        predicate: a further condition, as SQL; None for all rows of the clause.
         values: SQL by column; None for ``*``, all columns by name.
         except_columns: columns that ``*`` leaves out.
     """
@@ -49,7 +49,7 @@ class Clause:
 
     @property
     def star(self) -> bool:
-        """Whether it is one of the ``*`` forms."""
+        """True for UPDATE * and INSERT *."""
         return self.kind != "delete" and self.values is None
 
 
@@ -58,8 +58,8 @@ class BoundClause:
     """A clause whose expressions are bound.
 
     Attributes:
-        clause: what was asked for.
-        condition: for which rows; None for all.
+        clause: the unbound clause.
+        condition: its condition; None for all rows of the clause.
         assignments: the new values.
     """
 
@@ -69,12 +69,12 @@ class BoundClause:
 
     @property
     def condition_columns(self) -> frozenset[tuple[str, ...]]:
-        """The columns that the condition looks at, aliases first."""
+        """The columns of the condition, as paths that begin with the alias."""
         return frozenset() if self.condition is None else columns(self.condition)
 
     @property
     def value_columns(self) -> frozenset[tuple[str, ...]]:
-        """The columns that the new values are made of, aliases first."""
+        """The columns that the new values depend on, as paths that begin with the alias."""
         return frozenset().union(*(a.columns for a in self.assignments))
 
 
@@ -83,10 +83,10 @@ class Sides:
     """The two relations of a MERGE.
 
     Attributes:
-        target_alias: the table's.
-        target: its schema as the MERGE finds it.
-        source_alias: the source's.
-        source: its schema.
+        target_alias: the alias of the table.
+        target: the schema of the table before the MERGE.
+        source_alias: the alias of the source.
+        source: the schema of the source.
         now: the time of the statement, in microseconds since 1970 (UTC).
     """
 
@@ -98,11 +98,11 @@ class Sides:
 
     @property
     def both(self) -> Scope:
-        """What ON and WHEN MATCHED may name."""
+        """The columns that ON and WHEN MATCHED may name."""
         return Scope.of_two(self.target_alias, self.target, self.source_alias, self.source)
 
     def scope(self, when: When) -> Scope:
-        """What a clause may name: the side that is missing has no columns."""
+        """The columns that a clause may name: those of both sides, or of the only one that has a row."""
         if when == "matched":
             return self.both
         if when == "not matched":
@@ -111,9 +111,10 @@ class Sides:
 
 
 def check_clauses(clauses: Sequence[Clause]) -> None:
-    """Hold the clauses to SQL's rules.
+    """Check the clauses by SQL's rules.
 
-    Raises ``InvalidArgumentError``: no clause at all, or one behind another of its kind that takes all rows.
+    Raises:
+        InvalidArgumentError: there is no clause, or one follows a clause of its kind that applies to all rows.
     """
     if not clauses:
         raise InvalidArgumentError("a MERGE needs at least one clause: when_matched_..., when_not_matched_...")
@@ -123,14 +124,14 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
             if clause.predicate is None:
                 raise InvalidArgumentError(
                     f"of several WHEN {when.upper()} clauses only the last may be without a predicate: "
-                    "the ones behind it would never be reached"
+                    "the ones after it would never apply"
                 )
 
 
 def evolved(clauses: Sequence[Clause], sides: Sides) -> StructType:
-    """The table's schema with the source's columns that ``*`` or a clause by name brings in.
+    """The table's schema after schema evolution: with columns of the source that ``*`` or a clause by name sets.
 
-    Columns of both keep the table's type; structs of both grow by the fields that only the source has.
+    Columns of both sides keep the table's type; structs of both get the fields that only the source has.
     """
     wanted: dict[str, StructField] = {}
     for clause in clauses:
@@ -160,15 +161,15 @@ def bind_clause(clause: Clause, sides: Sides, schema: StructType, *, merge_schem
     """Bind a clause.
 
     Args:
-        clause: as it was asked for.
+        clause: the clause.
         sides: both relations.
         schema: the table's schema after the MERGE.
-        merge_schema: whether ``*`` may leave out columns that the source does not have.
+        merge_schema: whether ``*`` leaves out columns that the source lacks, instead of raising.
 
     Raises:
-        PredicateError: SQL that cannot be parsed or bound, or a value that its column cannot hold.
-        ColumnNotFoundError: a column that does not exist on the side where it is looked for.
-        InvalidArgumentError: a column that is assigned twice.
+        PredicateError: SQL cannot be parsed or bound, or a column cannot hold its value.
+        ColumnNotFoundError: a side lacks a column.
+        InvalidArgumentError: a column is assigned twice, or none is.
     """
     scope = sides.scope(clause.when)
     condition = None if clause.predicate is None else parse_predicate(clause.predicate, scope, now=sides.now)
@@ -193,7 +194,7 @@ def bind_clause(clause: Clause, sides: Sides, schema: StructType, *, merge_schem
     for field, source in pairs:
         if source is not None:
             if clause.kind == "insert" and merge_schema and not _same_fields(field.type, source.type):
-                # There is no row whose other fields would stay, so that a struct that is null is inserted as null.
+                # A new row has no other fields to keep, so a null struct of the source is inserted as null.
                 made.append(_fitted((field.name,), field, (sides.source_alias, source.name), source))
             else:
                 made += _by_name(field, source, (), sides, scope, merge_schema=merge_schema)
@@ -209,8 +210,9 @@ def _by_name(
     *,
     merge_schema: bool,
 ) -> list[Assignment]:
-    """``field = source`` of a ``*`` form. Structs of different fields are set field by field, so that a field which
-    only the table has stays as it is.
+    """The assignments for ``field = source`` of a ``*`` form.
+
+    Structs with different fields are set field by field, so that a field that only the table has does not change.
     """
     here = (*parents, (field.name, source.name))
     path = tuple(name for name, _ in here)
@@ -224,7 +226,7 @@ def _by_name(
                 made += _by_name(inner, twin, here, sides, scope, merge_schema=merge_schema)
             elif not merge_schema:
                 whole = ".".join((*path, inner.name))
-                raise ColumnNotFoundError(whole, other.names, "the source, but all columns are asked for")
+                raise ColumnNotFoundError(whole, other.names, "the source, but * sets all columns")
         return made
     if own != other and _nested(own):
         return [_fitted(path, field, place, source)]
@@ -235,7 +237,7 @@ def _by_name(
 
 
 def _same_fields(one: DataType, other: DataType) -> bool:
-    """Whether two types have fields of the same names at every depth of structs."""
+    """True if two types have fields of the same names at every depth of structs."""
     if not isinstance(one, StructType) or not isinstance(other, StructType):
         return True
     twins = [(field, other.find(field.name)) for field in one]
@@ -245,7 +247,7 @@ def _same_fields(one: DataType, other: DataType) -> bool:
 
 
 def _chain(path: tuple[str, ...], field: StructField) -> StructField:
-    """A schema in which ``path`` leads to the field."""
+    """A field within structs, so that ``path`` leads to it."""
     made = field
     for name in reversed(path[:-1]):
         made = StructField(name, StructType((made,)))
@@ -253,7 +255,7 @@ def _chain(path: tuple[str, ...], field: StructField) -> StructField:
 
 
 def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], source: StructField) -> Assignment:
-    """Arrays and maps of structs, matched by name as data that are appended."""
+    """The assignment of arrays and maps of structs, whose fields are matched by name as in appended data."""
     given = pa.schema([arrow_field(dataclasses.replace(source, name=field.name))])
     fitter = plan_fit(given, StructType((dataclasses.replace(field, type=as_nullable(field.type), nullable=True),)))
 
@@ -265,7 +267,7 @@ def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], s
 
 
 def recorded(clauses: Sequence[Clause], when: When) -> str:
-    """The clauses of a kind as the history shows them."""
+    """The clauses of a kind as JSON for the history."""
     shown: list[dict[str, Any]] = []
     for clause in clauses:
         if clause.when == when:

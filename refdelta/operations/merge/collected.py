@@ -1,7 +1,7 @@
-"""A MERGE whose source is held in memory.
+"""The strategy of a MERGE whose source is held in memory.
 
-The table is read in pieces about as large, so that memory is bounded by the source and a piece, whatever the table's
-size.
+The table is read in pieces of about the source's size, so that memory is bounded by the source and a piece, for tables
+of any size.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Collected:
     """The whole source in memory; a :class:`~refdelta.operations.merge.execution.MergeStrategy`.
 
     Attributes:
-        pieces: the clauses, and what finds the pairs.
+        pieces: the clauses, and the matcher of rows.
     """
 
     pieces: Pieces
 
     @classmethod
     def of(cls, plan: MergePlan, reader: pa.RecordBatchReader) -> Collected:
-        """With all rows of a stream, which is read now."""
+        """The strategy with all rows of a stream, which is read to its end."""
         fitter = plan_fit(reader.schema, plan.source)
         rows = pa.Table.from_batches([fitter.apply(batch) for batch in reader], to_arrow(plan.source))
         return cls(Pieces.of(plan, rows))
@@ -60,11 +60,11 @@ class Collected:
         return self.pieces.matcher.source
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """Whether some of these rows match a row of the source."""
+        """True if one of these rows matches a row of the source."""
         return self.pieces.matches_any(rows)
 
-    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - the join leaves out the rest
-        """The first pass."""
+    def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - the join is as exact
+        """The first pass; see :class:`~refdelta.operations.merge.execution.MergeStrategy`."""
         found, plan = MergeMatches(), self.pieces.plan
         names = table.schema.names
         needed = plan.columns_to_find(plan.target_alias)
@@ -77,7 +77,7 @@ class Collected:
         return found
 
     def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
-        """The second pass."""
+        """The second pass; see :class:`~refdelta.operations.merge.execution.MergeStrategy`."""
         feed = needs_feed(txn, found)
         some = found.acting if feed else found.updated
         rows = some if txn.vectors else dict.fromkeys(found.acting)
@@ -95,7 +95,7 @@ class Collected:
         return write_anew(txn, table, work, functools.partial(_anew, self.pieces, txn.vectors, feed), feed=feed)
 
     def _inserts(self, txn: Transaction, found: MergeMatches) -> Iterator[pa.Array]:
-        """The numbers of the source's rows that match none, for each task that inserts rows."""
+        """For each task that inserts rows, the numbers of the source's rows that match no row of the table."""
         source = self._source
         if not self.pieces.plan.of_source:
             return
@@ -107,7 +107,7 @@ class Collected:
         most = group_limit(txn.executor)
         length = len(rows) if most is None else max(1, most * source.num_rows // max(1, source.nbytes))
         for start in range(0, len(rows), length):
-            # Taken, for a slice is pickled with all that it is a slice of.
+            # Copied, since a slice is pickled with its whole array.
             yield rows.take(pa.arange(start, min(len(rows), start + length)))
 
 

@@ -1,9 +1,8 @@
-"""One MERGE under way.
+"""The execution of a MERGE, in two passes.
 
-A first pass reads the columns that the conditions look at and finds the rows in which anything changes. A second one
-reads these rows alone, where deletion vectors hide the old ones, or else all rows of their files, which are written
-anew. What was read is recorded here, and what goes is staged; how the rows of both sides come together is another
-matter, see :class:`MergeStrategy`.
+The first pass reads the columns of the conditions, and finds the rows that change. With deletion vectors, the second
+pass reads only these rows, and the old ones are hidden; without, it reads all rows of their files and rewrites these.
+This module records the reads and stages the removals. The join of both sides is a :class:`MergeStrategy`.
 """
 
 from __future__ import annotations
@@ -39,46 +38,49 @@ if TYPE_CHECKING:
 
 
 class MergeStrategy(Protocol):
-    """How the rows of a MERGE's source and those of the table come together."""
+    """The join of a MERGE's source with the table: in this process, or in others."""
 
     @property
     def keys(self) -> KeyValues:
         """The keys of the source."""
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """Whether some of these rows, of the table's schema, match a row of the source."""
+        """True if one of these rows, of the table's schema, matches a row of the source."""
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:
         """The first pass.
 
         Args:
             txn: the transaction.
-            table: with the files that are looked at, by whose places in it they are numbered.
-            read: what every row satisfies that matters.
+            table: the table with the files to read; files are numbered by their places in its list.
+            read: a predicate that is true for all rows that can match or change.
         """
 
     def write(self, txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
-        """The second pass: write rows that change and are inserted, without deletion vectors also those that stay of
-        files in which anything changes, and stage the files. How many are inserted is noted in ``found``.
+        """The second pass: write and stage the updated and the inserted rows; without deletion vectors, also the
+        unchanged rows of rewritten files. The number of inserted rows is put into ``found``.
 
         Args:
             txn: the transaction.
-            table: as for :meth:`find`, with the schema to come.
-            found: by the first pass.
+            table: as for :meth:`find`, with the new schema.
+            found: the result of the first pass.
+
+        Returns:
+            The data files.
         """
 
 
 @dataclass
 class MergeExecution:
-    """One MERGE under way.
+    """The state of a MERGE's execution.
 
     Attributes:
         txn: the transaction.
-        snapshot: what it sees.
-        plan: what is asked for.
-        strategy: how the sides come together.
-        candidates: the files that may hold rows which match.
-        found: what the first pass found in them.
+        snapshot: the snapshot that it reads.
+        plan: the bound MERGE.
+        strategy: the join of both sides.
+        candidates: the files that may have matching rows.
+        found: the result of the first pass.
     """
 
     txn: Transaction
@@ -90,11 +92,11 @@ class MergeExecution:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many rows there are, by what becomes of them."""
+        """The numbers of rows by the action on them."""
         return self.found.counts
 
     def find(self) -> None:
-        """Find out which rows match and in which rows something changes, and record what was read."""
+        """The first pass: find the rows that match and those that change, and record the reads."""
         snapshot = self.snapshot
         read: Predicate = TRUE
         if self.plan.of_rest:
@@ -104,7 +106,7 @@ class MergeExecution:
             flt = informed(BoundFilter(read), snapshot)
             keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
             self.candidates = snapshot.files.filter(keep)
-        # Had a row been there that matches, the MERGE would have gone otherwise.
+        # A row that matches would have changed the result, so the absence of such rows is recorded by the matcher.
         finer = None if self.plan.of_rest else self.strategy.matches_any
         with self.txn.reading(read, lambda: to_adds(self.candidates), finer):
             self.found = found = self.strategy.find(self.txn, snapshot.with_files(self.candidates), read)
@@ -115,7 +117,11 @@ class MergeExecution:
             self.txn.read_rows(add, found.matching[number])
 
     def write(self, snapshot: Snapshot) -> RewriteResult:
-        """Write the rows that change and those that are inserted; ``snapshot`` has the schema to come."""
+        """The second pass: write the rows that change and the rows that are inserted.
+
+        Args:
+            snapshot: the snapshot with the new schema.
+        """
         numbers = sorted(self.found.acting)
         touched = chosen(self.candidates, numbers)
         if self.txn.vectors:
@@ -136,8 +142,8 @@ class MergeExecution:
 
 
 def needs_feed(txn: Transaction, found: MergeMatches) -> bool:
-    """Whether a MERGE has to write change files: else what it does would seem to be something else.
+    """True if a MERGE must write change files, since readers cannot derive its changes from data files.
 
-    Rows that are only inserted, or hidden by deletion vectors, need none.
+    If rows are only inserted, or hidden by deletion vectors, no change files are needed.
     """
     return txn.is_fed and bool(found.updated if txn.vectors else found.acting)

@@ -1,7 +1,7 @@
-"""Which rows of a MERGE's source match which rows of its target.
+"""The join of a MERGE: pairs of matching rows of the source and the target.
 
-The source is held in memory, the target comes in pieces. Equalities of ON are joined by Arrow's hash join; what else ON
-says is asked of the pairs that it finds. Without an equality every row is paired with every other, some at a time.
+The source is held in memory, and the target is read in pieces. Equalities of ON are joined by Arrow's hash join, and
+the other conditions filter its pairs. Without an equality every row is paired with every other, in blocks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
 
 PAIRS_AT_ONCE = 256 * 1024
-"""How many pairs are looked at in one go."""
+"""The number of pairs in a block."""
 
 _POSITION = "position\n"  # no column of a table can have this name
 
 
 @dataclass(frozen=True)
 class Key:
-    """An equality between something of the target and something of the source; ``<=>`` where ``nulls`` match."""
+    """An equality between an expression of the target and one of the source; ``<=>`` if ``nulls`` is true."""
 
     target: Value
     source: Value
@@ -35,7 +35,7 @@ class Key:
 
 @dataclass(frozen=True)
 class On:
-    """The condition of a MERGE, taken apart.
+    """The condition of a MERGE, split into its conjuncts.
 
     Attributes:
         keys: its equalities between the two sides.
@@ -51,7 +51,7 @@ class On:
 
     @classmethod
     def of(cls, predicate: Predicate, target_alias: str) -> On:
-        """Take a bound predicate apart."""
+        """Split a bound predicate."""
         keys: list[Key] = []
         parts: dict[str, list[Predicate]] = {"target": [], "source": [], "rest": []}
         for part in _conjuncts(predicate):
@@ -65,7 +65,7 @@ class On:
 
     @property
     def columns(self) -> frozenset[tuple[str, ...]]:
-        """The columns that the condition looks at, aliases first."""
+        """The columns of the condition, as paths that begin with the alias."""
         values = [value for key in self.keys for value in (key.target, key.source)]
         return frozenset().union(
             *(columns(node) for node in (*values, *self.target_only, *self.source_only, *self.rest))
@@ -92,12 +92,17 @@ def _key(part: Predicate, target_alias: str) -> Key | None:
 
 
 def side(alias: str, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-    """Rows of one relation as its expressions are evaluated over them: one struct column, named by the alias."""
+    """Rows of one relation as the input of its expressions: one struct column, named by the alias."""
     return joined({alias: rows}, rows.num_rows)
 
 
 def joined(relations: dict[str, pa.RecordBatch | pa.Table], count: int) -> pa.RecordBatch:
-    """As many rows of several relations, side by side."""
+    """Rows of several relations side by side: a struct column for each, named by its alias.
+
+    Args:
+        relations: rows by alias, ``count`` of each.
+        count: the number of rows.
+    """
     columns: dict[str, pa.Array] = {_POSITION: pa.arange(0, count)}
     for alias, rows in relations.items():
         if rows.num_columns:
@@ -115,11 +120,11 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows that match, by their numbers, in the order of the target's rows.
+    """Pairs of matching rows, by their numbers, in the order of the target's rows.
 
     Attributes:
-        target: within the piece of the target that was asked about.
-        source: within the source.
+        target: numbers of rows within the piece of the target.
+        source: numbers of rows within the source.
     """
 
     target: pa.Array
@@ -129,19 +134,19 @@ class Pairs:
         return len(self.target)
 
     def filter(self, mask: pa.BooleanArray) -> Pairs:
-        """Those for which the mask is true."""
+        """The pairs for which the mask is true."""
         return Pairs(self.target.filter(mask), self.source.filter(mask))
 
 
 @dataclass(frozen=True)
 class Matcher:
-    """Finds the pairs of one MERGE.
+    """Finds the pairs of a MERGE.
 
     Attributes:
         on: its condition.
-        target_alias: the table's alias.
-        source_alias: the source's.
-        source: all its rows.
+        target_alias: the alias of the table.
+        source_alias: the alias of the source.
+        source: the rows of the source.
     """
 
     on: On
@@ -164,7 +169,7 @@ class Matcher:
         """The pairs of some rows of the target with all rows of the source.
 
         Args:
-            rows: with at least the columns that the condition looks at.
+            rows: the rows of the target, with at least the columns of the condition.
         """
         numbers = pa.arange(0, rows.num_rows)
         own = self._side(self.target_alias, rows, numbers, "target")
@@ -181,7 +186,13 @@ class Matcher:
         return Pairs(_whole(table.column("target")), _whole(table.column("source")))
 
     def rows(self, pairs: Pairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
-        """The rows of pairs side by side, with the columns that are needed; aliases lead their paths."""
+        """The rows of pairs side by side.
+
+        Args:
+            pairs: the pairs.
+            rows: the piece of the target.
+            needed: the columns that are needed, as paths that begin with the alias.
+        """
         relations = {}
         for alias, table, numbers in (
             (self.target_alias, rows, pairs.target),
@@ -192,7 +203,9 @@ class Matcher:
         return joined(relations, len(pairs))
 
     def _side(self, alias: str, rows: Any, numbers: pa.Array, name: str) -> pa.Table:
-        """The keys of some rows and their numbers; rows that the side's own conditions refuse are left out."""
+        """The keys of some rows and their numbers, without rows for which the conditions on this side alone are not
+        true.
+        """
         batch = side(alias, rows)
         own = self.on.target_only if name == "target" else self.on.source_only
         if own:
@@ -210,8 +223,12 @@ class Matcher:
 
 
 def joinable(on: On, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
-    """The keys of rows of one relation, as :func:`side` gives them: they are equal just where Spark takes the keys for
-    equal, but for nulls where these are equal to nothing.
+    """The keys of rows of one relation as columns that the join can compare, with Spark's equality.
+
+    Args:
+        on: the condition.
+        rows: the rows, as :func:`side` returns them.
+        target: whether they are rows of the target.
     """
     found: dict[str, pa.Array] = {}
     for index, key in enumerate(on.keys):
@@ -221,14 +238,14 @@ def joinable(on: On, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Arra
 
 
 def _joinable(name: str, values: pa.Array, *, nulls: bool) -> dict[str, pa.Array]:
-    """Columns that are equal just where Spark takes the values for equal, and that the join can take."""
+    """One key as columns that the join can compare: equal if and only if the values are equal in Spark."""
     kind = values.type
     found: dict[str, pa.Array] = {}
     if nulls:
         found[f"{name}null"] = values.is_null()
     if pa.types.is_floating(kind):
         wide = values.cast(pa.float64())
-        # Zero has two forms and NaN many; Spark takes all of them for one. NaN gets a flag beside it.
+        # Spark treats both zeros as equal, and all NaNs as equal. A flag column marks NaN.
         missing = pc.fill_null(pc.is_nan(wide), False)
         found[f"{name}nan"] = missing
         values = pc.if_else(missing, 0.0, pc.add(wide, 0.0))
@@ -243,7 +260,7 @@ def _joinable(name: str, values: pa.Array, *, nulls: bool) -> dict[str, pa.Array
 
 
 def _filled(values: pa.Array) -> pa.Array:
-    """Some value in the place of nulls, whose flag stands beside it."""
+    """The values with nulls replaced by a constant; a flag column marks the nulls."""
     return pc.fill_null(values, pa.array([_zero(values.type)], values.type)[0])
 
 
@@ -261,7 +278,7 @@ def _slices(table: pa.Table, most: int) -> Iterator[pa.Table]:
 
 
 def _products(target: Any, source: Any) -> Iterator[pa.Table]:
-    """Every number of one column with every number of another, in the order of the first."""
+    """All pairs of numbers of two columns, in blocks, in the order of the first column."""
     target, source = _whole(target), _whole(source)
     if not len(source):
         return

@@ -1,4 +1,4 @@
-"""MERGE: rows of a source update, delete and join the rows of the table."""
+"""MERGE: update, delete and insert rows by a join of the table with a source."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Merge:
-    """What is asked for.
+    """A request for MERGE; see :meth:`refdelta.DeltaTable.merge` for the attributes.
 
     Attributes:
-        predicate: ON, SQL in Spark's dialect.
-        source_alias: the source's name in all expressions.
-        target_alias: the table's.
-        clauses: in their order.
-        merge_schema: whether the table takes on columns that only the source has.
+        predicate: the ON condition, SQL in Spark's dialect.
+        source_alias: the name of the source in all expressions.
+        target_alias: the name of the table in all expressions.
+        clauses: the clauses, in order.
+        merge_schema: whether columns that only the source has are added to the table.
     """
 
     predicate: str
@@ -51,25 +51,25 @@ class Merge:
 
 
 class DistributedSource(Protocol):
-    """Rows to merge that are not in this process."""
+    """A source whose rows are not in this process."""
 
     def version_of(self, uri: str) -> int | None:
-        """The version of the table at ``uri`` from which they are made; None where they are not."""
+        """The version of the table at ``uri`` from which the rows are made; None if they are not made from it."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Their Arrow schema."""
+        """The Arrow schema of the rows."""
 
     def strategy(self, plan: MergePlan) -> MergeStrategy:
-        """How they come together with those of the table."""
+        """The join with the table."""
 
 
 @runtime_checkable
 class DistributedExecutor(Protocol):
-    """An executor that has rows to merge elsewhere."""
+    """An executor with sources in other processes."""
 
     def source_of(self, data: Any) -> DistributedSource | None:
-        """The data as rows that stay where they are; None for what is to be read here."""
+        """The data as a source in other processes; None for data that is read in this process."""
 
 
 def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> None:
@@ -77,17 +77,17 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> No
 
     Args:
         txn: the transaction.
-        snapshot: what it sees.
-        data: the rows to merge, as :func:`refdelta.write_deltalake` takes them, all held in memory; or rows that the
-            transaction's executor has elsewhere.
-        request: what to do with them.
+        snapshot: the snapshot that it reads.
+        data: the source, as :func:`refdelta.write_deltalake` takes it, which is held in memory; or a source of the
+            transaction's executor.
+        request: the condition and the clauses.
 
     Raises:
-        InvalidArgumentError: clauses that SQL does not allow.
-        PredicateError: SQL that cannot be parsed or bound.
-        ConstraintViolationError: a row of the table that several rows of the source match, a null where the table has
-            none, or a table that is append-only; nothing stays written.
-        ExpressionError: a value that cannot be computed, or does not fit its column; nothing stays written.
+        InvalidArgumentError: SQL does not allow these clauses.
+        PredicateError: SQL cannot be parsed or bound.
+        ConstraintViolationError: several rows of the source match one row of the table, a row breaks a rule of the
+            table, or the table is append-only; the written files are removed.
+        ExpressionError: a value cannot be computed, or does not fit its column; the written files are removed.
     """
     started = time.monotonic()
     source = _open_source(txn, data)

@@ -1,6 +1,6 @@
-"""What a MERGE does with pieces of its target: which of their rows match, and what becomes of them.
+"""A MERGE over pieces of its target: the rows that match, the actions on them, and the new rows.
 
-It runs where the files are read, which may be another process than the one that commits.
+It runs in the process that reads the files, which may be another one than the one that commits.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _INSERT_ROWS = 64 * 1024
 
 @dataclass
 class MergeMatches:
-    """What the first pass finds in some files, which are told by their numbers.
+    """The result of the first pass over some files, which have numbers.
 
     Attributes:
-        matching: the rows that match a row of the source.
-        acting: the rows in which anything changes.
-        updated: those of them that are not deleted.
+        matching: the rows that match a row of the source, by file.
+        acting: the rows that change, by file.
+        updated: the rows that are updated, by file.
         matched: the numbers of the source's rows that match.
-        counts: of rows, by what becomes of them.
-        marks: the numbers that identity columns of inserted rows were given last, by physical name.
+        counts: the numbers of rows by the action on them.
+        marks: the last numbers of the identity columns of inserted rows, by physical name.
     """
 
     matching: RowsByFile = field(default_factory=RowsByFile)
@@ -60,11 +60,11 @@ class MergeMatches:
     marks: Mapping[str, int] = field(default_factory=dict)
 
     def take_in(self, other: MergeMatches, numbers: Sequence[int]) -> None:
-        """Add what was found in files of which there was nothing yet.
+        """Add the result over other files.
 
         Args:
-            other: what was found.
-            numbers: the numbers that its files have here.
+            other: the result, with files that are not in this one.
+            numbers: the numbers of its files in this one.
         """
         for own, more in (
             (self.matching, other.matching),
@@ -76,18 +76,18 @@ class MergeMatches:
         self.counts.update(other.counts)
 
     def hit(self, rows: pa.Array) -> None:
-        """Note rows of the source that match."""
+        """Add rows of the source that match."""
         self.matched = pc.unique(pa.concat_arrays([self.matched, rows]))
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What one task of the second pass writes.
+    """The work of one task of the second pass.
 
     Attributes:
-        share: the files, and the rows of them that are read; None for none.
+        share: the files and their rows to read; None for no files.
         inserts: the numbers of the source's rows that may be inserted.
-        first: how many may be inserted by the tasks before.
+        first: the number of rows that earlier tasks may insert.
     """
 
     share: Share | None
@@ -100,8 +100,8 @@ class Pieces:
     """A MERGE's clauses over pieces of the table.
 
     Attributes:
-        plan: the MERGE.
-        matcher: finds the pairs, of the rows of the source that are here.
+        plan: the bound MERGE.
+        matcher: finds the pairs with the rows of the source in this process.
     """
 
     plan: MergePlan
@@ -109,23 +109,24 @@ class Pieces:
 
     @classmethod
     def of(cls, plan: MergePlan, source: pa.Table) -> Pieces:
-        """With some rows of the source: all that match a row of these pieces."""
+        """A MERGE with some rows of the source, with at least those that match a row of the pieces."""
         return cls(plan, Matcher(plan.on, plan.target_alias, plan.source_alias, source))
 
     # --- the first pass ---
 
     def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """Whether some row matches a row of the source."""
+        """True if a row matches a row of the source."""
         return any(len(self.matcher.pairs(piece)) for piece in gathered(rows, self.piece_bytes))
 
     def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> MergeMatches:
-        """Which rows match and in which rows something changes.
+        """The rows that match and the rows that change.
 
         Args:
-            located: pieces of the table with the columns that the conditions look at; for each row the number of its
-                file, ascending within the piece, and its position in it.
+            located: pieces of the table with the columns of the conditions; for each row, the number of its file,
+                ascending within the piece, and its position in the file.
 
-        Raises ``ConstraintViolationError`` for a row of the table that several rows of the source match.
+        Raises:
+            ConstraintViolationError: several rows of the source match one row of the table.
         """
         found = MergeMatches()
         may_repeat = self.plan.may_repeat
@@ -157,12 +158,12 @@ class Pieces:
 
     @property
     def piece_bytes(self) -> int:
-        """How large a piece of the table is, in Arrow's memory."""
-        # The join builds its table of the source anew for each piece; pieces of the source's size make up for that.
+        """The size of a piece of the table in Arrow's memory, in bytes."""
+        # The join builds a hash table of the source for each piece; pieces of the source's size bound that cost.
         return min(_LARGEST_PIECE, max(_LEAST_PIECE, int(self.matcher.source.nbytes)))
 
     def _check_single(self, rows: pa.Table, pairs: Pairs) -> None:
-        """Raise for a row of the table that several rows of the source match."""
+        """Raise ``ConstraintViolationError`` if several rows of the source match one row of the table."""
         if len(pairs) < 2:
             return
         twice = pc.equal(pairs.target.slice(1), pairs.target.slice(0, len(pairs) - 1))
@@ -174,14 +175,14 @@ class Pieces:
         keys = {path[1] for path in self.matcher.on.columns if path[0] == self.matcher.target_alias}
         row = rows.slice(number, 1).select([name for name in rows.column_names if name in keys]).to_pylist()[0]
         raise ConstraintViolationError(
-            f"{count} rows of the source match one row of the table ({shown(row)}), so that what becomes of it is not "
-            "defined; leave one row of the source for each, for example by its key"
+            f"{count} rows of the source match one row of the table ({shown(row)}), so the result is not defined; "
+            "remove duplicates from the source, for example by its key"
         )
 
-    # --- what becomes of rows ---
+    # --- actions on rows ---
 
     def _actions(self, rows: pa.Table, pairs: Pairs) -> list[_Action]:
-        """What becomes of the rows of a piece that change, by clause; each row is in one of them at most."""
+        """The actions on the rows of a piece, by clause; each row is in at most one of them."""
         found: list[_Action] = []
         of_rest = self.plan.of_rest
         left = pairs
@@ -218,11 +219,11 @@ class Pieces:
         """The rows that one task writes.
 
         Args:
-            snapshot: the table with the schema to come.
-            portion: what the task has.
+            snapshot: the table with the new schema.
+            portion: the work of the task.
             vectors: whether the old rows are hidden, so that only the changed ones are written.
-            feed: whether the rows are to say what becomes of them, in the column ``engine.write.CHANGE``, and those
-                that go are to be among them.
+            feed: whether the rows get the column :data:`refdelta.engine.parquet.write.CHANGE`, the kind of each change,
+                and the old rows are among them.
         """
         change = _setters(self.plan, snapshot)
         made = self._changed if vectors else self._rewritten
@@ -233,13 +234,17 @@ class Pieces:
         yield from (marked(batch, INSERT) for batch in inserted) if feed else inserted
 
     def changed(self, snapshot: Snapshot, rows: pa.Table, *, feed: bool = False) -> Iterator[pa.RecordBatch]:
-        """The new values of rows that are updated, of those of the table, all of whose columns are there; ``feed`` as
-        for :meth:`anew`.
+        """The new values of the updated rows among rows of the table.
+
+        Args:
+            snapshot: as for :meth:`anew`.
+            rows: rows of the table, with all columns.
+            feed: as for :meth:`anew`.
         """
         return self._changed(rows, _setters(self.plan, snapshot), feed)
 
     def _changed(self, rows: pa.Table, change: dict[int, Setter], feed: bool) -> Iterator[pa.RecordBatch]:
-        """The new values of rows that are updated; none of those that are deleted."""
+        """The new values of the updated rows."""
         for action in self._actions(rows, self.matcher.pairs(rows)):
             if feed:
                 yield from self._old(action, rows)
@@ -248,7 +253,7 @@ class Pieces:
                 yield marked(new, AFTER_UPDATE) if feed else new
 
     def _old(self, action: _Action, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """The rows as they were, for the change data feed."""
+        """The old values of rows, for the change data feed."""
         kind = DELETE if action.deletes else BEFORE_UPDATE
         return (marked(batch, kind) for batch in rows.take(action.rows).to_batches())
 
@@ -257,7 +262,7 @@ class Pieces:
         return change[id(action.clause)](_one_batch(rows.take(action.pairs.target)), inputs)
 
     def _rewritten(self, rows: pa.Table, change: dict[int, Setter], feed: bool) -> Iterator[pa.RecordBatch]:
-        """All rows that are left of files that are written anew."""
+        """The rows of rewritten files: unchanged and updated ones."""
         place = own = pa.arange(0, rows.num_rows)
         pieces = [_marked(rows, None) if feed else rows]
         size = rows.num_rows
@@ -283,19 +288,19 @@ class Pieces:
 
 @dataclass(frozen=True)
 class _Action:
-    """What one clause does to rows of a piece."""
+    """The action of one clause on rows of a piece."""
 
     clause: BoundClause
     pairs: Pairs
 
     @property
     def deletes(self) -> bool:
-        """Whether the rows go without another in their place."""
+        """True if the rows are deleted."""
         return self.clause.clause.kind == "delete"
 
     @property
     def rows(self) -> pa.Array:
-        """Their numbers in the piece, ascending, each once."""
+        """The numbers of the rows in the piece, ascending and distinct."""
         return pc.unique(self.pairs.target)
 
 
@@ -303,10 +308,10 @@ def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int =
     """The rows that a MERGE inserts.
 
     Args:
-        plan: the MERGE.
-        snapshot: the table with the schema to come.
-        source: rows of the source that match none, with the columns that the clauses look at.
-        first: how many rows are numbered before these.
+        plan: the bound MERGE.
+        snapshot: the table with the new schema.
+        source: rows of the source that match no row of the table, with the columns of the clauses.
+        first: the number of rows that were numbered before these.
     """
     change = _setters(plan, snapshot)
     schema = pa.schema([field.with_nullable(True) for field in to_arrow(snapshot.schema)])
@@ -317,14 +322,14 @@ def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int =
 
 
 def count_inserted(plan: MergePlan, source: pa.Table, numbers: pa.Array) -> int:
-    """How many rows of the source are inserted, of those with these numbers, which match none."""
+    """The number of inserted rows among the source's rows ``numbers``, which match no row of the table."""
     if any(clause.condition is None for clause in plan.of_source):
         return len(numbers)
     return sum(rows.num_rows for _, rows in _inserted(plan, source.take(numbers)))
 
 
 def _inserted(plan: MergePlan, source: pa.Table) -> Iterator[tuple[BoundClause, pa.RecordBatch]]:
-    """Rows of the source that are inserted, and by which clause."""
+    """The inserted rows of the source, by clause."""
     of_source = plan.of_source
     if not of_source:
         return
@@ -358,7 +363,7 @@ def _piece(held: list[tuple[int, pa.RecordBatch]]) -> tuple[pa.Table, pa.Array, 
 
 
 def gathered(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in pieces of at least so many bytes, but for the last one."""
+    """The same rows in pieces of at least ``size`` bytes, except the last one."""
     pieces = at_least(batches, lambda batch: batch.nbytes, size)
     return (pa.Table.from_batches(held).combine_chunks() for held in pieces)
 

@@ -1,4 +1,4 @@
-"""What a MERGE reads of its target: the rows that could match, by the target's own conditions and the source's keys."""
+"""The read of a MERGE: the rows of the target that could match, by the condition and the keys of the source."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from refdelta.operations.merge.join import Key, On
 
 _TUPLES, _VALUES = 64, 256
-"""How many combinations of keys, and how many values of one key, are named one by one; for more, their range is."""
+"""The maximum numbers of combinations of keys, and of values of one key, that a predicate lists; else it has their
+range.
+"""
 
 
 @dataclass(frozen=True)
 class KeyValues:
-    """The keys of a source's rows, as far as a predicate names them; those of parts of a source can be put together.
+    """The keys of a source's rows in bounded form, for a predicate. The keys of parts of a source can be combined.
 
-    Rows of which a key is null match nothing, and do not count.
+    Rows with a null key match nothing, and have no part in the keys.
 
     Attributes:
-        rows: how many rows the source has, all of them counted.
-        tuples: the distinct combinations of keys, one column each; None where they are too many.
-        values: of each key its distinct values, or where they are too many the least and the greatest.
+        rows: the number of all rows of the source.
+        tuples: the distinct combinations of keys, with a column for each key; None if there are too many.
+        values: for each key, its distinct values, or the least and the greatest if there are too many.
     """
 
     rows: int
@@ -42,7 +44,7 @@ class KeyValues:
 
     @classmethod
     def of(cls, on: On, alias: str, rows: pa.Table) -> KeyValues:
-        """The keys of some rows of the source. Those that the source's own conditions refuse do no harm."""
+        """The keys of some rows of the source. Conditions on the source alone are ignored; further keys do no harm."""
         keys = bounded_keys(on)
         columns = {str(i): _evaluated(alias, key, rows) for i, key in enumerate(keys)}
         values = pa.table(columns).drop_null() if keys else pa.table({})
@@ -50,7 +52,7 @@ class KeyValues:
         return cls(rows.num_rows, tuples, tuple(_Values(pc.unique(column)).bounded() for column in values.columns))
 
     def and_of(self, other: KeyValues) -> KeyValues:
-        """The keys of both."""
+        """The keys of both parts."""
         tuples = None
         if self.tuples is not None and other.tuples is not None:
             tuples = _distinct(pa.concat_tables([self.tuples, other.tuples]))
@@ -60,7 +62,7 @@ class KeyValues:
 
 @dataclass(frozen=True)
 class _Values:
-    """The values of one key; ``ends`` where they are the least and the greatest of more."""
+    """The values of one key; if ``ends`` is true, only the least and the greatest."""
 
     found: pa.Array
     ends: bool = False
@@ -77,7 +79,7 @@ class _Values:
 
 
 def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
-    """A predicate over the table's columns that every row satisfies which matches a row of the source, now or later.
+    """A predicate over the table's columns that is true for every row, present or future, that matches the source.
 
     Args:
         on: the condition.
@@ -98,7 +100,7 @@ def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
 
 
 def bounded_keys(on: On) -> list[Key]:
-    """The keys whose values a predicate can name."""
+    """The keys whose values a predicate can list."""
     return [key for key in on.keys if not key.nulls and is_plain(key.target.type)]
 
 
@@ -136,7 +138,7 @@ def _tuples(keys: list[Key], tuples: pa.Table, alias: str) -> Predicate:
 
 
 def without_alias(node: Any, alias: str) -> Any:
-    """The same expression without the alias in front of its columns' paths."""
+    """The same expression without the alias at the beginning of its columns' paths."""
     if isinstance(node, Column):
         return msgspec.structs.replace(node, path=node.path[1:]) if node.path[0] == alias else node
     if isinstance(node, tuple):

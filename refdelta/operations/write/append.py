@@ -1,4 +1,6 @@
-"""INSERT: new rows, as new files. Without reads of the table it is a blind append, which conflicts with no data."""
+"""INSERT: new rows as new files. Without reads of the table it is a blind append, which conflicts with no change of
+rows.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ class Written:
 
     Attributes:
         adds: their actions.
-        rows: how many rows they hold.
-        ours: whether they were written for this commit, and go where it fails; else they are the caller's.
-        marks: the numbers that identity columns were given last, by physical name.
-        changes: change files that were written with them.
+        rows: the number of rows in them.
+        ours: whether they were written for this commit, and are removed if it fails; else they are the caller's.
+        marks: the last numbers of the identity columns, by physical name.
+        changes: the change files that were written with them.
     """
 
     adds: list[Add]
@@ -49,15 +51,15 @@ class Written:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes rows as files of a table. It can be pickled: other processes write parts of the rows.
+    """Writes rows as files of a table. It can be pickled, since other processes may write parts of the rows.
 
     Attributes:
         store: the table's folder.
-        target: what the table will be.
-        target_file_size: in bytes; None for the table's own.
-        check: called with every batch in the table's schema before it is written; raises what it objects to.
-        feed: whether the rows say what becomes of them, in the column ``engine.write.CHANGE``, and change files are
-            written, too.
+        target: the table after the write.
+        target_file_size: the size in bytes at which a file is completed; None for the table's own.
+        check: called with each batch, in the table's schema, before it is written; raises to refuse it.
+        feed: whether the rows have the column :data:`refdelta.engine.parquet.write.CHANGE`, the kind of each change, so
+            that change files are written, too.
     """
 
     store: Store
@@ -70,13 +72,13 @@ class FileWriter:
         """Write batches; nothing is staged.
 
         Args:
-            schema: of the batches; columns are found by name, and may come in any order.
+            schema: the schema of the batches; columns are matched by name, in any order.
             batches: the rows.
             unique: a part of the files' names; None for a new UUID.
 
         Raises:
-            SchemaMismatchError: before a byte is written, with all that does not fit.
-            ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
+            SchemaMismatchError: columns do not fit the table; the message names all of them, and nothing was written.
+            ConstraintViolationError: a row breaks a rule of the table; the files are removed.
         """
         target = self.target
         own = self._own(schema)
@@ -111,20 +113,20 @@ class FileWriter:
         return Written(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
 
     def of_task(self, number: int) -> FileWriter:
-        """That of one of several tasks, each of which writes a part of the rows and knows nothing of the others."""
+        """The writer for one of several tasks, each of which writes a part of the rows independently of the others."""
         return replace(self, target=replace(self.target, rules=self.target.rules.of_task(number)))
 
     def check_fits(self, schema: pa.Schema) -> None:
-        """Refuse data that could not be written. Raises as :func:`refdelta.engine.parquet.fit.plan_fit`."""
+        """Refuse data that cannot be written. Raises as :meth:`refdelta.operations.write.target.Target.check_fits`."""
         self.target.check_fits(self._own(schema))
 
     def _own(self, schema: pa.Schema) -> pa.Schema:
-        """Those columns of the rows that are the table's."""
+        """The columns of the rows without the column of changes."""
         return pa.schema([field for field in schema if not self.feed or field.name != CHANGE.name])
 
 
 class Rows(ABC):
-    """Rows to write, in whichever process they are written.
+    """Rows to write, in this process or in others.
 
     Attributes:
         schema: their Arrow schema.
@@ -134,7 +136,7 @@ class Rows(ABC):
 
     @abstractmethod
     def write(self, writer: FileWriter) -> Written:
-        """Write them, once, by ``writer``: all of them here, or parts of them in other processes."""
+        """Write the rows with ``writer``, once: all of them in this process, or parts of them in others."""
 
 
 def append(
@@ -149,14 +151,13 @@ def append(
 
     Args:
         txn: the transaction.
-        source: the rows; their columns are found by name, and may come in any order.
-        target: what the table will be.
+        source: the rows; columns are matched by name, in any order.
+        target: the table after the write.
         target_file_size: see :class:`FileWriter`.
         check: see :class:`FileWriter`.
 
     Raises:
-        SchemaMismatchError: before a byte is written, with all that does not fit.
-        ConstraintViolationError: a row that the table's rules refuse; the files are removed again.
+        SchemaMismatchError, ConstraintViolationError: as :meth:`FileWriter.write`.
     """
     if target.rules.numbered:
         check_numbers_once(txn)
@@ -167,6 +168,6 @@ def append(
     else:
         txn.stage(written.adds)
         if written.adds:
-            # No version has named them, so they are as old for VACUUM as they are.
+            # No version has named these files, so VACUUM takes their modification time for their age.
             txn.rest_on_files(min(add.modification_time for add in written.adds))
     return written

@@ -1,4 +1,4 @@
-"""SHALLOW CLONE: a new table whose log names the files of another one, where they are."""
+"""SHALLOW CLONE: a new table whose log refers to the files of another one."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
 
-# What the properties say of the history that the clone does not have.
+# Properties about the history, which the clone does not have.
 _OF_THE_HISTORY = (PROTECTED, *ENABLEMENT)
 
 
 def clone(txn: Transaction, source: Snapshot) -> None:
     """Stage version 0 of the clone: protocol, metadata, domains and files of a version of another table.
 
+    If rows are tracked, they get new ids, as in delta-spark. The ids of the source, in its log and in columns of its
+    files, are not used.
+
     Args:
         txn: the transaction, of a folder without a log.
         source: the version that is cloned.
 
-    Where rows are tracked, they get ids of the clone's own, as delta-spark gives them: those of the source, in its log
-    and in columns of its files, are not taken over.
-
     Raises:
         UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
-        DataFileNotFoundError, DataFileError: a file of which the number of rows is not known, where rows are tracked.
+        DataFileNotFoundError, DataFileError: rows are tracked, and a file whose number of rows the log lacks cannot be
+            read.
     """
     left = (*_OF_THE_HISTORY, ID_COLUMN, VERSION_COLUMN)
     configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in left}

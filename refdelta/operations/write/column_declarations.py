@@ -1,7 +1,6 @@
-"""Columns with values of the table's own, as a user declares them: generated, with a default, identity.
+"""Declarations of generated columns, column defaults and identity columns.
 
-What is declared stands in the metadata of the column, whoever puts it there; a new table is held to what delta-spark
-asks of it.
+They are stored in the metadata of the column. For a new table they are checked by the rules of delta-spark.
 """
 
 from __future__ import annotations
@@ -39,13 +38,18 @@ _LATER = 10**15  # in microseconds: another day, month and year
 
 @dataclass(frozen=True)
 class Identity:
-    """An identity column, as a user declares it: new rows get numbers in it that no row has had.
+    """The declaration of an identity column: new rows get numbers in it that no row had before.
 
     Attributes:
         start: the first number.
-        step: from one number to the next; not 0. Numbers may be left out.
-        always: whether the numbers are always the table's. Else writers may give them themselves, and have to know that
-            no others are the same.
+        step: the difference of successive numbers; not 0. Numbers may be skipped.
+        always: whether the table always gives the numbers. If False, writers may give numbers themselves, and must make
+            sure that they are unique.
+
+    Example::
+
+        schema = pa.schema({"id": pa.int64(), "town": pa.string()})
+        DeltaTable.create(uri, schema, identity={"id": Identity(start=1000, step=10)})
     """
 
     start: int = 1
@@ -56,7 +60,8 @@ class Identity:
         start, step = arguments.whole("start", self.start), arguments.whole("step", self.step)
         if start is None or not step or not all(-(2**63) <= number < 2**63 for number in (start, step)):
             raise InvalidArgumentError(
-                "start and step of an identity column are whole numbers of 64 bits, and step not 0"
+                f"start and step of an identity column must be whole numbers of 64 bits, and step not 0; they are "
+                f"{self.start!r} and {self.step!r}"
             )
 
 
@@ -67,27 +72,27 @@ def declared(
     defaults: Mapping[str, str] | None = None,
     identity: Mapping[str, Identity] | None = None,
 ) -> StructType:
-    """A schema with values of the table's own for some of its columns.
+    """A schema with declarations in the metadata of its columns.
 
     Args:
         schema: the columns.
-        generated: of columns, the SQL that their values are made by, in Spark's dialect.
-        defaults: of columns, the SQL of the values that they have where a writer gives none.
-        identity: which columns are identity columns, and how.
+        generated: see :meth:`refdelta.DeltaTable.create`, like the next two.
+        defaults: see ``generated``.
+        identity: see ``generated``.
 
     Raises:
-        ColumnNotFoundError: a column that the schema lacks.
-        InvalidArgumentError: something else than SQL as text, or than an :class:`Identity`.
+        ColumnNotFoundError: the schema lacks a column.
+        InvalidArgumentError: a value is not a string of SQL, or not an :class:`Identity`.
     """
     for what, key, given in (("generated", GENERATION, generated), ("defaults", DEFAULT, defaults)):
         for name, sql in (arguments.mapping(what, given) or {}).items():
             if not isinstance(sql, str):
-                raise InvalidArgumentError(f"{what} has SQL for each column, as text; for {name!r} it has {sql!r}")
+                raise InvalidArgumentError(f"{what} must have a string of SQL for each column; {name!r} has {sql!r}")
             schema = with_mark(schema, name, key, sql)
     for name, numbering in (arguments.mapping("identity", identity) or {}).items():
         if not isinstance(numbering, Identity):
             raise InvalidArgumentError(
-                f"identity has a refdelta.Identity for each column; for {name!r} it has {numbering!r}"
+                f"identity must have a refdelta.Identity for each column; {name!r} has {numbering!r}"
             )
         marks = {START: numbering.start, STEP: numbering.step, EXPLICIT: not numbering.always}
         for key, value in marks.items():
@@ -96,7 +101,7 @@ def declared(
 
 
 def with_mark(schema: StructType, name: str, key: str, value: Any) -> StructType:
-    """A schema with something in the metadata of a column; None takes it away. Raises ``ColumnNotFoundError``."""
+    """A schema with an entry in the metadata of a column; None removes the entry. Raises ``ColumnNotFoundError``."""
     column = schema.field(name)
     metadata = {**column.metadata, key: value}
     if value is None:
@@ -105,37 +110,40 @@ def with_mark(schema: StructType, name: str, key: str, value: Any) -> StructType
 
 
 def check_declared(schema: StructType, partition_columns: Collection[str]) -> None:
-    """Hold what is declared of a new table's columns to what such columns can be.
+    """Check the declarations of a new table's columns.
 
     Raises:
-        InvalidArgumentError: a declaration within another column, two for one column, an identity column of another
-            type than long or by which the table is partitioned, an expression that is no SQL of this engine.
+        InvalidArgumentError: a declaration is on a part of a column, or there are two for one column; an identity
+            column is not of type long, or is a partition column; this engine cannot parse or bind an expression.
     """
     others = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
     for field in schema:
         own = [key for key in (GENERATION, DEFAULT, START) if key in field.metadata]
         if len(own) > 1:
-            raise InvalidArgumentError(f"column {field.name!r} has a value from {' and from '.join(own)}; one is to be")
+            raise InvalidArgumentError(
+                f"column {field.name!r} has a value from {' and from '.join(own)}; declare only one of them"
+            )
         if START in field.metadata and field.type != LONG:
-            raise InvalidArgumentError(f"column {field.name!r} is {field.type}, and identity columns are long")
+            raise InvalidArgumentError(f"column {field.name!r} is {field.type}; an identity column must be long")
         if START in field.metadata and field.name in partition_columns:
             raise InvalidArgumentError(f"column {field.name!r} is an identity column, and cannot partition the table")
         if GENERATION in field.metadata:
             _check_readable(field, others)
         if _declares_within(field.type):
             raise InvalidArgumentError(
-                f"only whole columns have values of the table's own, not parts of {field.name!r}"
+                f"a part of column {field.name!r} is declared as generated, identity or with a default; only whole "
+                "columns can be"
             )
 
 
 def check_expressions(schema: StructType) -> None:
-    """Hold the expressions of a new table's columns to what delta-spark asks of them.
+    """Check the expressions of a new table's columns by the rules of delta-spark.
 
-    They can be read and bound: :class:`~refdelta.operations.write.row_rules.RowRules` has done it.
+    They can be parsed and bound: :class:`~refdelta.operations.write.row_rules.RowRules` has done it.
 
     Raises:
-        InvalidArgumentError: one of another type than its column, or one that is not the same at all times; a default
-            that the column cannot hold.
+        InvalidArgumentError: an expression has another type than its column, or depends on the time; a column cannot
+            hold its default.
     """
     for field in schema:
         if GENERATION in field.metadata:
@@ -145,10 +153,10 @@ def check_expressions(schema: StructType) -> None:
 
 
 def check_default(field: StructField) -> None:
-    """Hold a column's default to being a constant that the column can hold.
+    """Check that a column's default is a constant that the column can hold.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: it is not.
     """
     sql = str(field.metadata[DEFAULT])
     try:
@@ -158,18 +166,20 @@ def check_default(field: StructField) -> None:
             rows = pa.record_batch({field.name: found})
             plan_fit(rows.schema, StructType((field,))).apply(rows)
     except (InvalidArgumentError, SchemaMismatchError, ExpressionError, ConstraintViolationError) as error:
-        raise InvalidArgumentError(f"{sql} is no default for column {field.name!r}, a {field.type}: {error}") from None
+        raise InvalidArgumentError(
+            f"{sql} cannot be the default of column {field.name!r}, a {field.type}: {error}"
+        ) from None
 
 
 def _check_readable(field: StructField, others: StructType) -> None:
-    """Tell who declares an expression that it cannot be one, rather than that nobody can write the table then."""
+    """Check that an expression can be parsed and bound: the error names the column, before the table exists."""
     sql = str(field.metadata[GENERATION])
     try:
         store_assign(parse_expression(sql, others, now=0), as_nullable(field.type), field.name)
     except ColumnNotFoundError:
         raise InvalidArgumentError(
-            f"column {field.name!r} cannot be generated by {sql}: an expression is about other columns of the table, "
-            f"and none that is generated itself: {', '.join(others.names)}"
+            f"column {field.name!r} cannot be generated by {sql}: the expression must use columns that are not "
+            f"generated themselves: {', '.join(others.names)}"
         ) from None
     except (InvalidArgumentError, SchemaMismatchError) as error:
         raise InvalidArgumentError(f"column {field.name!r} cannot be generated: {error}") from error
@@ -179,7 +189,9 @@ def _check_generated(field: StructField, others: StructType) -> None:
     sql = field.metadata[GENERATION]
     value, later = (parse_expression(sql, others, now=now) for now in (0, _LATER))
     if value != later:
-        raise InvalidArgumentError(f"the expression of column {field.name!r} ({sql}) is another one at another time")
+        raise InvalidArgumentError(
+            f"the expression of column {field.name!r} ({sql}) depends on the time; a generated column must not"
+        )
     if value.type != as_nullable(field.type):
         raise InvalidArgumentError(
             f"column {field.name!r} is {field.type}, and its expression ({sql}) is {value.type}; cast it"

@@ -1,7 +1,7 @@
-"""CONVERT: a folder of Parquet files becomes a table as it is. No file is moved or written but the log's first.
+"""CONVERT: create a table from a folder of Parquet files. Only the log is written.
 
-The schema is that of all files together, and the values of partition columns are what the names of folders say. As
-in delta-spark, names that begin with ``_`` or ``.`` are passed over, unless they are a partition's.
+The schema is the union of the files' schemas, and partition values come from the names of folders. As in delta-spark,
+names that begin with ``_`` or ``.`` are ignored, except folders of partitions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SourceFile:
 
     Attributes:
         info: its key, size and time.
-        values: of the partition columns, as its folders say them.
+        values: the partition values by column, from the names of its folders.
     """
 
     info: ObjectInfo
@@ -62,38 +62,40 @@ def convert(
     description: str | None = None,
     collect_stats: bool = True,
 ) -> None:
-    """Stage version 0 of a table whose files are there already.
+    """Stage version 0 of a table whose files exist already.
 
     Args:
         txn: the transaction, of a folder without a log.
         partition_by: the partition columns, in the order of the folders.
-        strategy: whether folders are ``column=value``, or the values alone.
-        configuration: properties of the table.
-        name: its name.
-        description: its description.
-        collect_stats: whether all files are read for the bounds and null counts of their columns; else only how many
-            rows they have is known.
+        strategy: ``hive`` for folders ``column=value``, ``directory`` for the values alone.
+        configuration: table properties.
+        name: the table's name.
+        description: the table's description.
+        collect_stats: read all files for the minimum, maximum and null count of their columns; else only the numbers of
+            rows are collected.
 
     Raises:
-        InvalidArgumentError: there is no file; folders that do not fit the partition columns; mapped columns.
-        DataFileError: a file that is not Parquet.
-        SchemaMismatchError: files whose columns do not go together, or whose names Delta cannot store.
-        UnsupportedFeatureError: a property needs a feature that this engine cannot honour.
+        InvalidArgumentError: there is no file; folders do not fit the partition columns; a property asks for column
+            mapping or for a constraint.
+        DataFileError: a file is not Parquet.
+        SchemaMismatchError: the files' schemas cannot be merged, or Delta cannot store the name of a column.
+        UnsupportedFeatureError: a property needs a feature that this engine does not support.
     """
     store = txn.store
     found = [SourceFile(info, _values(info.key, partition_by, strategy)) for info in _data_files(store)]
     if not found:
-        raise InvalidArgumentError(f"there is no Parquet file at {store.uri}")
+        raise InvalidArgumentError(f"there is no Parquet file at {store.uri} to convert")
     footers = list(ThreadExecutor.for_store(store).map(lambda file: _footer(store, file.info), found))
     schema = _merged(found, [schema for schema, _ in footers], partition_by)
     names = [item.name for item in partition_by]
     target = new_table(schema, partition_by=names, configuration=configuration, name=name, description=description)
     if target.rules.features:
-        raise InvalidArgumentError("a constraint is added with add_constraint, which looks into the files")
+        raise InvalidArgumentError(
+            "a constraint cannot be set by the conversion; add it afterwards with add_constraint, which checks the rows"
+        )
     if target.properties.column_mapping_mode != "none":
         raise InvalidArgumentError(
-            "files that are there have their columns by name: a converted table begins with delta.columnMapping.mode "
-            "= none, and can be mapped later"
+            "the conversion cannot set delta.columnMapping.mode, since the files name their columns; set it afterwards"
         )
     adds = list(_adds(store, found, [rows for _, rows in footers], target, collect_stats=collect_stats))
     txn.stage([*target.changes, *adds])
@@ -121,21 +123,21 @@ def _data_files(store: Store) -> Iterator[ObjectInfo]:
 
 
 def _values(key: str, columns: Sequence[StructField], strategy: Strategy) -> dict[str, str | None]:
-    """The values of the partition columns, by the folders of a file."""
+    """The partition values by column, from the folders of a file."""
     folders = key.split("/")[:-1]
     if strategy == "hive":
         parts = [folder.partition("=") for folder in folders if "=" in folder]
         named, texts = [unquote(name) for name, _, _ in parts], [text for _, _, text in parts]
         if [name.lower() for name in named] != [item.name.lower() for item in columns]:
             raise InvalidArgumentError(
-                f"{key!r} is in folders of the partition columns {named}, and partition_by names "
+                f"{key!r} is in folders of the partition columns {named}, but partition_by names "
                 f"{[item.name for item in columns]}"
             )
     else:
         texts = folders
         if len(texts) != len(columns):
             raise InvalidArgumentError(
-                f"{key!r} is in {len(texts)} folders, and partition_by names {len(columns)} columns"
+                f"{key!r} is in {len(texts)} folders, but partition_by names {len(columns)} columns"
             )
     return {item.name: _value(text, item, key) for item, text in zip(columns, texts, strict=True)}
 
@@ -148,7 +150,7 @@ def _value(text: str, column: StructField, key: str) -> str | None:
         parse_value(value, column.type)
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{key!r}: {value!r} is no {column.type} for column {column.name!r}: {error}"
+            f"{key!r}: the value {value!r} of column {column.name!r} is not a valid {column.type}: {error}"
         ) from None
     return value
 
@@ -157,7 +159,7 @@ def _value(text: str, column: StructField, key: str) -> str | None:
 
 
 def _footer(store: Store, info: ObjectInfo) -> tuple[StructType, int]:
-    """The schema of a file, and how many rows it has."""
+    """The schema of a file, and its number of rows."""
     with data_errors(info.key), open_parquet(store, info.key, info.size, footer_only=True) as parquet:
         described = parquet.schema
         columns = iter([described.column(number) for number in range(len(described))])
@@ -170,7 +172,7 @@ def _footer(store: Store, info: ObjectInfo) -> tuple[StructType, int]:
 
 
 def _type(kind: pa.DataType, columns: Iterator[Any]) -> pa.DataType:
-    """The type of a column; the oldest form of timestamps, INT96, has a zone for all engines, but does not say so."""
+    """The type of a column. INT96 timestamps have no zone in their type, but all engines read them as UTC."""
     if pa.types.is_struct(kind):
         return pa.struct([item.with_type(_type(item.type, columns)) for item in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -192,15 +194,15 @@ def _merged(
         except SchemaMismatchError as error:
             key = next(files)[1].info.key
             raise SchemaMismatchError(
-                f"the columns of {key!r} do not go with those of the files before: {error}"
+                f"the columns of {key!r} cannot be merged with those of the files before it: {error}"
             ) from None
-    # What the files have of a partition column, the folders say.
+    # A partition column's values come from the folders, even if the files have the column.
     by_name = {item.name.lower(): item for item in partition_by}
     kept = [by_name.pop(item.name.lower(), item) for item in merged.fields]
     return StructType((*kept, *by_name.values()))
 
 
-# --- what they hold ---
+# --- statistics ---
 
 
 def _adds(
@@ -217,10 +219,10 @@ def _adds(
         return collector.json()
 
     sizes = pa.chunked_array([pa.array([file.info.size for file in found], pa.int64())])
-    told: Iterator[str] = (f'{{"numRecords":{count}}}' for count in rows)
+    texts: Iterator[str] = (f'{{"numRecords":{count}}}' for count in rows)
     if leaves:
-        told = ThreadExecutor.for_store(store, sizes).map(stats, found)
-    for file, text in zip(found, told, strict=True):
+        texts = ThreadExecutor.for_store(store, sizes).map(stats, found)
+    for file, text in zip(found, texts, strict=True):
         yield Add(
             path=encode_path(file.info.key),
             partition_values=dict(file.values),

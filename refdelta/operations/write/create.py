@@ -1,4 +1,4 @@
-"""CREATE TABLE and REPLACE TABLE: a version that holds the metadata, and no rows."""
+"""CREATE TABLE and REPLACE TABLE: a version with metadata and without rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def create(txn: Transaction, target: Target, *, or_replace: bool = False) -> Non
 
     Args:
         txn: the transaction.
-        target: the table to be.
-        or_replace: whether it would have replaced a table that there was.
+        target: the new table.
+        or_replace: whether the statement is CREATE OR REPLACE, for the history.
     """
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     txn.stage(target.changes)
@@ -37,17 +37,17 @@ def create(txn: Transaction, target: Target, *, or_replace: bool = False) -> Non
 
 
 def replace(txn: Transaction, snapshot: Snapshot, target: Target) -> None:
-    """Stage another table in the place of this one, in the same history. The protocol never loses a feature.
+    """Stage the replacement of a table, in the same history. The protocol keeps all of its features.
 
     Args:
         txn: the transaction.
         snapshot: the table that is replaced; all of it counts as read.
-        target: the table to be.
+        target: the new table.
 
     Raises:
         UnsupportedFeatureError: the table's protocol has a feature that this engine cannot write.
-        ConstraintViolationError: the table that is there is append-only.
-        InvalidArgumentError: the new one is partitioned, but the old one clustered.
+        ConstraintViolationError: the old table is append-only.
+        InvalidArgumentError: the new table is partitioned, and the old one is clustered.
     """
     metadata = still_protected(next(a for a in target.changes if isinstance(a, Metadata)), snapshot.metadata)
     asked = next(action for action in target.changes if isinstance(action, Protocol))
@@ -57,7 +57,7 @@ def replace(txn: Transaction, snapshot: Snapshot, target: Target) -> None:
     remove_files(txn, to_adds(snapshot.files))
     txn.stage([metadata] if protocol == snapshot.protocol else [protocol, metadata])
     if target.clustering_columns or DOMAIN in snapshot.domains:
-        # A table that once was clustered says so as long as its protocol has the feature: it has no such columns now.
+        # A table whose protocol has the feature keeps the domain, even without clustering columns.
         txn.stage([clustering_domain(target.clustering_columns, target.schema)])
     txn.describe("CREATE OR REPLACE TABLE", _parameters(metadata, target), {})
 

@@ -1,8 +1,7 @@
-"""Identity columns: each new row gets a number that no row has had (PROTOCOL.md, "Identity Columns").
+"""Identity columns: each new row gets a number that no row had before (PROTOCOL.md, "Identity Columns").
 
-The number that was given last stands in the column's metadata. Whoever gives numbers changes it in the same commit, so
-that a table with identity columns has one writer at a time: of two, one fails. Values that writers give themselves
-leave it as it is, as in delta-spark.
+The last number is in the column's metadata, the high watermark. A commit that numbers rows changes it, so that of two
+concurrent writers to such a table one fails. Numbers that writers give themselves do not change it, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ STEP = "delta.identity.step"
 MARK = "delta.identity.highWaterMark"
 EXPLICIT = "delta.identity.allowExplicitInsert"
 _LEAST, _MOST = -(2**63), 2**63 - 1
-# So many rows of a task have numbers one behind the other.
+# The number of rows of a task that are numbered without a gap.
 _BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """How an identity column is numbered.
+    """The numbering of an identity column.
 
     Attributes:
         field: the column.
         start: the first number.
-        step: from one number to the next.
-        mark: the number that was given last; None where none was.
+        step: the difference of successive numbers.
+        mark: the high watermark: the last number; None if no row is numbered yet.
         explicit: whether writers may give numbers themselves.
-        task: which of several tasks numbers rows, that know nothing of each other; None where all is one.
+        task: the number of this task, if several tasks number rows independently; None if there is only one.
     """
 
     field: StructField
@@ -57,10 +56,10 @@ class Numbering:
 
     @classmethod
     def of(cls, field: StructField) -> Numbering | None:
-        """That of a column; None where it is no identity column.
+        """The numbering of a column; None if it is not an identity column.
 
         Raises:
-            InvalidLogError: its metadata is not what an identity column has.
+            InvalidLogError: its metadata is not valid for an identity column.
         """
         metadata = field.metadata
         keys = [key for key in (START, STEP, EXPLICIT) if key in metadata]
@@ -71,37 +70,42 @@ class Numbering:
             type(value) is int and _LEAST <= value <= _MOST for value in (start, step, 0 if mark is None else mark)
         )
         if not whole or step == 0 or not isinstance(explicit, bool) or field.type != LONG:
-            raise InvalidLogError(f"column {field.name!r}, a {field.type}, is no identity column by {metadata}")
+            raise InvalidLogError(
+                f"column {field.name!r}, a {field.type}, has invalid metadata for an identity column: {metadata}"
+            )
         return cls(field, start, step, mark, explicit)  # type: ignore[arg-type]
 
     def number(self, row: int) -> int:
-        """The number of a row, by how many are numbered before it; it grows with that, in the step's direction.
+        """The number of a row.
+
+        Args:
+            row: the row's index among the new rows, from 0. A later row has a further number, in the step's direction.
 
         Raises:
-            ConstraintViolationError: it does not fit into 64 bits.
+            ConstraintViolationError: the number does not fit into 64 bits.
         """
         first = self.start if self.mark is None else self.mark + self.step
         found: int = first + self._place(row) * self.step
         if not _LEAST <= found <= _MOST:
-            raise ConstraintViolationError(f"the identity column {self.field.name!r} has no numbers left")
+            raise ConstraintViolationError(f"the identity column {self.field.name!r} has no numbers of 64 bits left")
         return found
 
     def numbers(self, first: int, count: int) -> pa.Array:
-        """The numbers of so many rows from one on. Raises as :meth:`number`."""
+        """The numbers of ``count`` rows, from the row ``first`` on. Raises as :meth:`number`."""
         if not count:
             return pa.array([], pa.int64())
         begin = self.number(first)
         self.number(first + count - 1)
         places = self._place(np.arange(first, first + count, dtype=np.int64))
-        # What overflows in between comes out right again, as both ends fit.
+        # An intermediate overflow cancels out, since the first and the last number fit.
         return pa.array((places - places[0]) * np.int64(self.step) + np.int64(begin))
 
     def _place(self, row: Any) -> Any:
-        """The place of a row, or of an array of them, among the numbers to come.
+        """The place of a row, or of an array of rows, in the sequence of further numbers.
 
-        A task does not know how many others there are, nor how many rows these have. So the numbers are dealt in
-        blocks, by Cantor's pairing of tasks and blocks: no two tasks get the same one, and where they have about as
-        many blocks as there are tasks, about half of all are used.
+        A task knows neither the number of other tasks nor the number of their rows. So the sequence is divided into
+        blocks, which are assigned by Cantor's pairing function of task and block: no block belongs to two tasks. If the
+        tasks use about as many blocks each as there are tasks, about half of the numbers are used.
         """
         if self.task is None:
             return row
@@ -110,20 +114,20 @@ class Numbering:
         return (diagonal * (diagonal + 1) // 2 + block) * _BLOCK + within
 
     def at_or_behind(self, number: int) -> int | None:
-        """The first of the column's numbers that does not lie before this one; None where this one lies before the
-        start.
+        """The first number of the column that is equal to ``number`` or after it, in the step's direction; None if
+        ``number`` is before the start.
         """
         if (number - self.start) * self.step < 0:
             return None
         return self.start - (self.start - number) // self.step * self.step
 
     def behind(self, mark: int) -> bool:
-        """Whether a mark lies behind that of this column, in the direction of its numbers."""
+        """True if ``mark`` is after the column's own mark, in the step's direction."""
         return self.mark is None or (mark - self.mark) * self.step > 0
 
 
 def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
-    """A table's metadata with other marks for some of its identity columns, by physical name; none goes back."""
+    """A table's metadata with new marks of identity columns, by physical name. A mark never moves back."""
     schema = parse_schema(metadata.schema_string)
     fields = []
     for field in schema:
@@ -138,12 +142,12 @@ def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
 def changes_with_marks(
     changes: Iterable[AnyAction], metadata: Metadata | None, marks: Mapping[str, int]
 ) -> Sequence[AnyAction]:
-    """The changes of a table, and with them its new marks.
+    """The changes of a table, with its new marks.
 
     Args:
-        changes: what else changes.
-        metadata: the table's so far; None where ``changes`` has that of a new table.
-        marks: the numbers that were given last, by physical name.
+        changes: the other changes.
+        metadata: the table's metadata so far; None if ``changes`` has the metadata of a new table.
+        marks: the last numbers of the identity columns, by physical name.
     """
     listed = list(changes)
     if not marks:
@@ -154,19 +158,20 @@ def changes_with_marks(
 
 
 def check_numbers_once(txn: Transaction) -> None:
-    """Refuse a second statement that may number rows: it would begin where the first one did.
+    """Refuse a second statement that may number rows, since it would use the same numbers.
 
-    Raises ``InvalidArgumentError``.
+    Raises:
+        InvalidArgumentError: the transaction has numbered rows already.
     """
     if any(isinstance(action, Metadata) for action in txn.staged):
         raise InvalidArgumentError(
-            "this transaction has numbered rows of the table's identity columns already, and each transaction does it "
-            "once; commit it and begin another one"
+            "this transaction has numbered rows of the table's identity columns already, and can do it only once; "
+            "commit it and begin another one"
         )
 
 
 def without_marks(metadata: Metadata) -> Metadata:
-    """A table's metadata as it would be, had no row been numbered."""
+    """A table's metadata without the marks of identity columns."""
     if MARK not in metadata.schema_string:
         return metadata
     fields = []

@@ -39,9 +39,16 @@ if TYPE_CHECKING:
 def overwrite(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, RewriteResult]:
-    """Replace all rows.
+    """Replace all rows. The whole table counts as read, so every concurrent append conflicts.
 
-    Reads the whole table by definition: nothing that another writer adds meanwhile may stay or go unseen.
+    Args:
+        txn: the transaction.
+        source: the new rows.
+        target: the table after the write.
+        target_file_size: the size in bytes at which a file is completed; None for the table's own.
+
+    Returns:
+        The files that were written, and those that were removed.
     """
     removed = to_adds(txn.snapshot.files) if txn.snapshot else []
     txn.read_whole_table()
@@ -52,18 +59,19 @@ def overwrite(
 def replace_where(
     txn: Transaction, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
 ) -> tuple[Written, RewriteResult]:
-    """Replace the rows for which ``sql`` is true.
+    """Replace the rows for which ``sql`` is true. The other arguments are those of :func:`overwrite`.
 
-    Every new row must satisfy it too: the first that does not is an error, and nothing is written.
+    Raises:
+        ConstraintViolationError: ``sql`` is not true for a new row; the files are removed.
     """
     predicate = parse_predicate(sql, target.schema, now=txn.now)
     written = append(txn, source, target, target_file_size=target_file_size, check=requires(predicate, sql))
     if txn.snapshot is None:
         return written, RewriteResult([], [], 0)
-    # Under the schema that the write leaves behind: a column that it adds is null in the old rows.
+    # Rows are deleted under the new schema: a column that the write adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
     to_come = dataclasses.replace(txn.snapshot, metadata=changed)
-    # It conflicts with writers whose files lack such a column, too: any who has another schema conflicts anyway.
+    # Files that lack such a column are of the old schema; a writer that changed the schema conflicts anyway.
     gone = delete_where(txn, to_come, predicate, reads=with_nulls(predicate, txn.snapshot.schema))
     record_inserts(txn, written.adds)
     return written, gone
@@ -72,9 +80,10 @@ def replace_where(
 def overwrite_partitions(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[Written, RewriteResult]:
-    """Replace the partitions that the data has rows of, and leave the others.
+    """Replace the partitions of which the data has rows. The arguments are those of :func:`overwrite`.
 
-    Raises ``InvalidArgumentError`` without partition columns.
+    Raises:
+        InvalidArgumentError: the table has no partition columns.
     """
     if not target.partition_columns:
         raise InvalidArgumentError('partition_overwrite="dynamic" needs a table with partition columns')
@@ -87,7 +96,7 @@ def overwrite_partitions(
 
 
 def _partitions_of(adds: list[Add], target: Target) -> Predicate:
-    """A predicate for the rows of the partitions that these files are in."""
+    """A predicate that is true for the rows of these files' partitions."""
     columns = [target.schema.field(name) for name in target.partition_columns]
     typed = partition_table(adds_table(adds), target.schema, target.partition_columns)
     distinct = typed.group_by(typed.column_names).aggregate([])
@@ -105,7 +114,7 @@ def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType)
     if not adds or snapshot.files.num_rows == 0:
         return []
     columns = list(snapshot.partition_columns)
-    # Typed values are compared, not the log's strings: writers spell the same timestamp in several ways.
+    # Typed values are compared, since the log can have the same timestamp in several spellings.
     new = partition_table(adds_table(adds), schema, columns)
     old = partition_table(snapshot.files, schema, columns)
     codes = functools.reduce(_combined, (_codes(old[c], new[c]) for c in columns))

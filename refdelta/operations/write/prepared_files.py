@@ -26,16 +26,24 @@ _FIELDS = ("path", "size", "partition_values", "modification_time", "data_change
 
 @dataclass(frozen=True)
 class AddAction:
-    """A data file that is there already, by the names of deltalake's class, which is accepted in its place.
+    """A data file that exists already. The attributes have deltalake's names; deltalake's class is accepted, too.
 
     Attributes:
-        path: where it is, relative to the table's folder, as the store spells it (not percent-encoded).
+        path: its path relative to the table's folder, as the store spells it (not percent-encoded).
         size: its size in bytes.
-        partition_values: of each partition column the value, serialized as PROTOCOL.md, "Partition Value
-            Serialization" has it; None for null.
-        modification_time: when it was written, in milliseconds since 1970.
-        data_change: whether it brings rows that the table did not have.
+        partition_values: by partition column, the value, serialized by PROTOCOL.md, "Partition Value Serialization";
+            None for null.
+        modification_time: the time at which it was written, in milliseconds since 1970.
+        data_change: whether its rows are new in the table.
         stats: its statistics as JSON (PROTOCOL.md, "Per-file Statistics"), or None.
+
+    Example::
+
+        write_deltalake(uri, rows)
+        file = Path(uri, "more.parquet")
+        pq.write_table(rows, file)
+        action = AddAction(file.name, file.stat().st_size, {}, int(file.stat().st_mtime * 1000))
+        DeltaTable(uri).create_write_transaction([action], "append", rows.schema)
     """
 
     path: str
@@ -47,23 +55,23 @@ class AddAction:
 
 
 class PreparedFiles(Rows):
-    """Rows that are in files of the table's folder already; they can be written as often as the log is tried.
+    """Rows in files that are in the table's folder already. ``write`` can be repeated.
 
     Args:
-        actions: each an :class:`AddAction` or something with its attributes.
-        schema: of all the files, with the partition columns or without them.
+        actions: objects of :class:`AddAction`, or with the same attributes.
+        schema: the schema of all files, with or without the partition columns.
 
     Attributes:
         schema: their Arrow schema.
 
     Raises:
-        InvalidArgumentError: something else than a list of files.
-        UnsupportedTypeError: a type that Delta cannot store.
+        InvalidArgumentError: ``actions`` is not a list.
+        UnsupportedTypeError: Delta cannot store a type.
     """
 
     def __init__(self, actions: Iterable[Any], schema: Any):
         if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, Mapping)):
-            raise InvalidArgumentError(f"the files are a list of AddAction, not a {type(actions).__name__}")
+            raise InvalidArgumentError(f"actions must be a list of AddAction, not a {type(actions).__name__}")
         self._actions = list(actions)
         self._struct = struct_of(schema)
         self.schema = to_arrow(self._struct)
@@ -72,9 +80,10 @@ class PreparedFiles(Rows):
         """The files as actions of the table that ``writer`` writes to.
 
         Raises:
-            SchemaMismatchError: the files lack a column that may not be null, or have one of another type or none of
-                the table's.
-            InvalidArgumentError: a file that cannot be one of the table.
+            SchemaMismatchError: the files lack a column that may not be null, have a column of another type, or one
+                that the table lacks.
+            InvalidArgumentError: a file cannot belong to the table.
+            UnsupportedFeatureError: the table has column mapping, or rules that must be checked row by row.
         """
         target = writer.target
         _check_fits(self._struct, target)
@@ -87,12 +96,12 @@ def _check_fits(files: StructType, target: Target) -> None:
         raise UnsupportedFeatureError(("columnMapping",), "commit files that others wrote to")
     made = target.rules.left_out(files.names) - {*target.partition_columns}
     if features := target.rules.features or (("allowColumnDefaults",) if made else ()):
-        hint = "its rules are held when rows are written, and these are"
+        hint = "its rules are checked when rows are written, and these rows are written already"
         raise UnsupportedFeatureError(features, "commit files that others wrote to", hint)
     partitioning = {name.lower() for name in target.partition_columns}
     if target.properties.requires_partition_columns and not partitioning <= {name.lower() for name in files.names}:
         raise InvalidArgumentError(
-            "the table has its partition columns in the data files, too, and by their schema these files lack them"
+            "the data files of this table must contain its partition columns, and the schema of these files lacks them"
         )
     found = {field.name.lower(): field for field in files.fields}
     wrong = []
@@ -113,16 +122,16 @@ def _check_fits(files: StructType, target: Target) -> None:
 
 
 def _add(action: Any, target: Target, table_uri: str) -> tuple[Add, int]:
-    """The action of a file, and how many rows its statistics tell."""
+    """The action of a file, and its number of rows by its statistics, or 0."""
     missing = [name for name in _FIELDS if not hasattr(action, name)]
     if missing:
         raise InvalidArgumentError(
-            f"a file to commit is an AddAction, with {', '.join(_FIELDS)}; a {type(action).__name__} has no "
+            f"a file to commit must be an AddAction, with {', '.join(_FIELDS)}; a {type(action).__name__} has no "
             f"{', '.join(missing)}"
         )
     name = arguments.text("path", action.path)
     if not name:
-        raise InvalidArgumentError("a file to commit has a path")
+        raise InvalidArgumentError("a file to commit has an empty path")
     path = encode_path(name)
     try:
         inside = data_key(path, table_uri)
@@ -136,11 +145,11 @@ def _add(action: Any, target: Target, table_uri: str) -> tuple[Add, int]:
     if size is None or size < 0 or modified is None:
         raise InvalidArgumentError(f"a size and a modification time {what} are missing, or the size is negative")
     if not isinstance(action.data_change, bool):
-        raise InvalidArgumentError(f"data_change {what} is True or False, not {action.data_change!r}")
+        raise InvalidArgumentError(f"data_change {what} must be True or False, not {action.data_change!r}")
     stats = arguments.text(f"stats {what}", action.stats)
     parsed = parse_stats(stats)
     if stats and parsed is None:
-        raise InvalidArgumentError(f"stats {what} are not the JSON of statistics")
+        raise InvalidArgumentError(f"stats {what} are not valid JSON of statistics (PROTOCOL.md, Per-file Statistics)")
     add = Add(
         path=path,
         partition_values=_partition_values(action.partition_values, target, what),

@@ -1,4 +1,4 @@
-"""INSERT in all its forms, which are one operation of the history, ``WRITE``: its request and its description."""
+"""The request of a write, and its description in the history: the operation ``WRITE`` for all kinds of INSERT."""
 
 from __future__ import annotations
 
@@ -58,17 +58,18 @@ class WriteRequest:
                 raise InvalidArgumentError(f'{what} goes with mode="overwrite", not with mode="{self.mode}"')
         if self.predicate is not None and self.partition_overwrite is not None:
             raise InvalidArgumentError(
-                "predicate and partition_overwrite are two ways to say what is replaced: give one"
+                "predicate and partition_overwrite exclude each other: both choose the rows that are replaced"
             )
         if self.schema_mode == "overwrite" and (self.predicate is not None or self.partition_overwrite is not None):
             raise InvalidArgumentError(
-                'schema_mode="overwrite" replaces the whole table: it takes no predicate or partitions'
+                'schema_mode="overwrite" replaces the whole table: leave out predicate and partition_overwrite'
             )
 
     def goes_ahead(self, snapshot: Snapshot | None) -> bool:
-        """Whether there is something to write: not where the mode is ``ignore`` and the table exists.
+        """True if there is something to write; False if the table exists and the mode is ``ignore``.
 
-        Raises ``TableAlreadyExistsError`` where the mode is ``error`` and the table exists.
+        Raises:
+            TableAlreadyExistsError: the table exists and the mode is ``error``.
         """
         if snapshot is not None and self.mode == "error":
             raise TableAlreadyExistsError(
@@ -77,7 +78,12 @@ class WriteRequest:
         return snapshot is None or self.mode != "ignore"
 
     def target(self, snapshot: Snapshot | None, schema: pa.Schema) -> Target:
-        """What the table will be, with data of this schema. Raises what :func:`write_deltalake` does, but for rows."""
+        """The table after the write of data with this schema.
+
+        Raises:
+            As :func:`~refdelta.operations.write.target.new_table` and
+            :func:`~refdelta.operations.write.target.existing_table`.
+        """
         data = from_arrow(schema)
         if snapshot is None:
             return new_table(
@@ -113,13 +119,13 @@ def describe_write(
 
     Args:
         txn: the transaction.
-        target: what the table will be.
+        target: the table after the write.
         written: the new rows.
         rewritten: the rows that they replace.
         mode: a key of :data:`MODES`.
-        predicate: replaceWhere.
+        predicate: the predicate of replaceWhere.
         dynamic: whether the partitions of the data were replaced.
-        always: commit even without a row, as deltalake does (spec_notes/divergences.md, "Statements").
+        always: commit even without rows, as deltalake does (spec_notes/divergences.md, "Statements").
     """
     parameters = {"mode": MODES[mode], "partitionBy": _json(list(target.partition_columns))}
     if predicate is not None:
@@ -135,7 +141,7 @@ def describe_write(
         noted["numRemovedFiles"] = len(rewritten.removed)
         noted["numRemovedBytes"] = rewritten.removed_bytes
     if predicate is not None:
-        # As in Spark, what is written counts together, whether it is new or what remains of files.
+        # As in Spark, the figures include both new rows and rows copied from rewritten files.
         noted["numFiles"] += len(rewritten.added)
         noted["numOutputRows"] += rewritten.copied_rows
         noted["numOutputBytes"] += rewritten.added_bytes

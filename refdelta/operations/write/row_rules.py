@@ -1,8 +1,8 @@
-"""What a table asks of its rows beyond their types: CHECK constraints, invariants, generated columns; and the values
-that it gives where a writer gives none: those of generated columns, defaults, and the numbers of identity columns.
+"""The rules of a table's rows: CHECK constraints, invariants and generated columns; and the values that the table gives
+if a writer does not: generated values, defaults, and the numbers of identity columns.
 
-Rules are SQL that somebody wrote into the log. They are read against the schema by which rows are written. One that
-this engine cannot read is one that it cannot hold rows to, so it writes no row then.
+Rules are SQL in the log, bound to the schema by which rows are written. If this engine cannot parse or bind a rule, it
+refuses to write rows to the table.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class Check:
-    """What must be true of every row; null is not true.
+    """A predicate that must be true for every row; null is not true.
 
     Attributes:
-        feature: the table feature that asks for it.
+        feature: the table feature of the rule.
         what: its kind and name, for errors.
-        sql: as the log has it.
+        sql: its SQL in the log.
         predicate: the same, bound to the table's schema.
-        column: the generated column whose value it is about, if it is about one.
+        column: the generated column whose value it checks; None for other rules.
     """
 
     feature: str
@@ -76,7 +76,7 @@ class Check:
     column: str | None = None
 
     def hold(self, rows: pa.RecordBatch) -> None:
-        """Raise ``ConstraintViolationError`` for the first row of which it is not true."""
+        """Check rows. Raises ``ConstraintViolationError``, with the first row for which the predicate is not true."""
         broken = pc.invert(pc.fill_null(row_mask(self.predicate, rows), False))
         count = pc.sum(broken).as_py() or 0
         if count:
@@ -94,12 +94,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Made:
-    """A column that the table gives a value where a writer gives none.
+    """A column to which the table gives a value if a writer does not.
 
     Attributes:
         field: the column.
-        value: of its type, for each row of the others.
-        generated: whether it follows other columns, so that it changes with them; else it is a default.
+        value: the expression of its value, of the column's type.
+        generated: True for a generated column, whose value depends on other columns; False for a default.
     """
 
     field: StructField
@@ -109,11 +109,11 @@ class Made:
 
 @dataclass(frozen=True)
 class RowRules:
-    """The rules of a table's rows. They can be pickled: other processes write rows, too.
+    """The rules of a table's rows. They can be pickled, since other processes may write rows.
 
     Attributes:
-        checks: what must be true of every row.
-        made: the columns that the table may give values itself, in an order in which they can be computed.
+        checks: the predicates that must be true for every row.
+        made: the columns with generated values or defaults, in an order in which they can be computed.
         numbered: the identity columns.
     """
 
@@ -128,18 +128,18 @@ class RowRules:
         """The rules of a table.
 
         Implements PROTOCOL.md, "CHECK Constraints", "Column Invariants", "Generated Columns", "Default Columns" and
-        "Identity Columns". The first two are held whether or not the protocol has their features, as by delta-spark.
+        "Identity Columns". The first two are checked even if the protocol lacks their features, as in delta-spark.
 
         Args:
-            schema: by which rows are written.
-            configuration: the table's.
-            protocol: the table's.
-            now: what ``current_timestamp`` is, in microseconds since 1970 (UTC).
+            schema: the schema by which rows are written.
+            configuration: the table's properties.
+            protocol: the table's protocol.
+            now: the value of ``current_timestamp``, in microseconds since 1970 (UTC).
 
         Raises:
-            UnsupportedFeatureError: a rule that this engine cannot read; it is named.
-            InvalidLogError: an invariant that is none, or an identity column.
-            InvalidArgumentError: a rule about a column that the schema lacks.
+            UnsupportedFeatureError: this engine cannot parse or bind a rule; the message names it.
+            InvalidLogError: the metadata of an invariant or an identity column is not valid.
+            InvalidArgumentError: a rule uses a column that the schema lacks.
         """
         checks = [
             _check("checkConstraints", f"the CHECK constraint {name!r}", sql, schema, now)
@@ -158,7 +158,7 @@ class RowRules:
 
     @classmethod
     def after(cls, snapshot: Snapshot, changes: Iterable[AnyAction] = (), now: int | None = None) -> RowRules:
-        """The rules of a table after some changes of it. Raises as :meth:`of`."""
+        """The rules of a table after changes of its metadata or protocol. Raises as :meth:`of`."""
         metadata, protocol = snapshot.metadata, snapshot.protocol
         for action in changes:
             if isinstance(action, Metadata):
@@ -171,35 +171,42 @@ class RowRules:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The table features whose rules nobody can say of a file that they hold there, but who has looked into it."""
+        """The table features with rules that can be checked only by reading the rows of a file."""
         return tuple(
             sorted({*(check.feature for check in self.checks), *(["identityColumns"] if self.numbered else [])})
         )
 
     def left_out(self, names: Iterable[str]) -> frozenset[str]:
-        """The columns that the table gives values where new rows have these."""
+        """The columns to which the table gives values in new rows with the columns ``names``."""
         given = {name.lower() for name in names}
         fields = [*(one.field for one in self.numbered), *(one.field for one in self.made)]
         return frozenset(field.name for field in fields if field.name.lower() not in given)
 
     def check_given(self, names: Iterable[str], *, update: bool = False) -> None:
-        """Refuse to give identity columns values where that is not allowed: to rows that are there, and to new ones of
-        a column whose numbers are always the table's. Raises ``ConstraintViolationError``.
+        """Refuse values for identity columns where they are not allowed.
+
+        Args:
+            names: the columns that have values.
+            update: whether the rows exist already: then no identity column may change. Else only columns with
+                ``always`` are refused.
+
+        Raises:
+            ConstraintViolationError: one of the columns is such an identity column.
         """
         given = {name.lower() for name in names}
         for one in self.numbered:
             if one.field.name.lower() in given and (update or not one.explicit):
                 raise ConstraintViolationError(
-                    f"{one.field.name!r} is an identity column, whose values "
-                    + ("never change" if update else "are the table's own: leave it out")
+                    f"{one.field.name!r} is an identity column: "
+                    + ("its values cannot change" if update else "the table gives its values; leave it out")
                 )
 
     def of_task(self, number: int) -> RowRules:
-        """These rules for one of several tasks, that number rows of identity columns apart from each other."""
+        """The rules for one of several tasks, which number rows of identity columns independently of each other."""
         return replace(self, numbered=tuple(replace(one, task=number) for one in self.numbered))
 
     def furthest(self, parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-        """The last of the numbers that several tasks have given last, each as :meth:`marks` has them."""
+        """The furthest marks of several tasks, each as :meth:`marks` returns them."""
         last: dict[str, int] = {}
         steps = {physical_name(one.field): one.step for one in self.numbered}
         for name, mark in (item for part in parts for item in part.items()):
@@ -207,27 +214,25 @@ class RowRules:
         return last
 
     def marks(self, made: Collection[str], count: int) -> dict[str, int]:
-        """The numbers that are given last where so many rows are numbered, by the physical names of those
-        identity columns that are among ``made``.
-        """
+        """The last numbers of the identity columns among ``made`` after ``count`` rows, by physical name."""
         numbered = self.numbered if count else ()
         return {physical_name(one.field): one.number(count - 1) for one in numbered if one.field.name in made}
 
     def following(self, names: Collection[str]) -> frozenset[str]:
-        """The generated columns among those that are not set where these are."""
+        """The generated columns that are not among ``names``, and so are computed anew if these are set."""
         return self.left_out(names) & {one.field.name for one in self.made if one.generated}
 
     def complete(self, rows: pa.RecordBatch, made: Collection[str], first: int = 0) -> pa.RecordBatch:
-        """Give some columns their values.
+        """Set the values of the columns that the table gives.
 
         Args:
-            rows: of the table's schema; whatever they have in these columns.
+            rows: rows of the table's schema; their values in these columns are replaced.
             made: the names of the columns.
-            first: how many rows are numbered before these.
+            first: the number of rows that were numbered before these.
 
         Raises:
-            ConstraintViolationError: a null where the table has none, or no number is left.
-            ExpressionError: a value that cannot be computed.
+            ConstraintViolationError: a null in a column without nulls, or no number is left.
+            ExpressionError: a value cannot be computed.
         """
         for numbering in self.numbered if made else ():
             if numbering.field.name in made:
@@ -247,11 +252,11 @@ class RowRules:
 
         Args:
             rows: the rows.
-            made: the names of those columns that :meth:`complete` has made.
+            made: the names of the columns that :meth:`complete` has set.
 
         Raises:
-            ConstraintViolationError: a rule that does not hold.
-            ExpressionError: a rule that has no value for some row.
+            ConstraintViolationError: a row breaks a rule.
+            ExpressionError: a rule cannot be computed for a row.
         """
         for check in self.checks:
             if check.column is None or check.column not in made:
@@ -271,7 +276,7 @@ def constraints(configuration: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _made(schema: StructType, features: Collection[str], now: int | None) -> Iterator[Made]:
-    """Defaults, which are the same for all rows, and generated columns, which may rest on all others."""
+    """Defaults first, then generated columns, which can depend on all others."""
     if "allowColumnDefaults" in features:
         for field in schema:
             if DEFAULT in field.metadata:
@@ -291,13 +296,15 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
     try:
         return store_assign(parse_expression(sql, scope, now=now), as_nullable(field.type), field.name)
     except ColumnNotFoundError as error:
-        raise InvalidArgumentError(f"{what} is about a column that is not there or generated itself: {error}") from None
+        raise InvalidArgumentError(
+            f"{what} uses a column that does not exist or is generated itself: {error}"
+        ) from None
     except (PredicateError, SchemaMismatchError) as error:
         raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}") from None
 
 
 def _follows(one: Made) -> Check:
-    """That a generated column has the value of its expression."""
+    """The check that a generated column has the value of its expression."""
     field = one.field
     same = Comparison("<=>", Column((field.name,), field.type), one.value)
     sql = str(field.metadata[GENERATION])
@@ -308,9 +315,9 @@ def _check(feature: str, what: str, sql: str, schema: StructType, now: int | Non
     try:
         return Check(feature, what, sql, parse_predicate(sql, schema, now=now))
     except ColumnNotFoundError as error:
-        raise InvalidArgumentError(f"{what} ({sql}) is about a column that is not there: {error}") from None
+        raise InvalidArgumentError(f"{what} ({sql}) uses a column that does not exist: {error}") from None
     except PredicateError as error:
-        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be held: {error}") from None
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be checked: {error}") from None
 
 
 def _invariant(field: StructField, path: str) -> str:
@@ -318,7 +325,7 @@ def _invariant(field: StructField, path: str) -> str:
     try:
         return str(json.loads(field.metadata[INVARIANTS])["expression"]["expression"])
     except (ValueError, TypeError, KeyError):
-        raise InvalidLogError(f"the invariant of column {path} is not one: {field.metadata[INVARIANTS]!r}") from None
+        raise InvalidLogError(f"the invariant of column {path} is not valid: {field.metadata[INVARIANTS]!r}") from None
 
 
 def _marked(schema: StructType, above: str = "") -> Iterator[tuple[str, StructField]]:
@@ -330,11 +337,13 @@ def _marked(schema: StructType, above: str = "") -> Iterator[tuple[str, StructFi
         if isinstance(field.type, StructType):
             yield from _marked(field.type, f"{path}.")
         elif _hides_marks(field.type):
-            raise UnsupportedFeatureError(["invariants"], "write to", f"there is one within the elements of {path}")
+            raise UnsupportedFeatureError(
+                ["invariants"], "write to", f"there is an invariant within the elements of {path}"
+            )
 
 
 def _hides_marks(kind: DataType) -> bool:
-    """Whether there are invariants within arrays or maps, where PROTOCOL.md gives them no meaning."""
+    """True if there are invariants within arrays or maps, where PROTOCOL.md does not define them."""
     match kind:
         case ArrayType():
             return _has_marks(kind.element)

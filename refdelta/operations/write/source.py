@@ -1,4 +1,4 @@
-"""Where the rows of a write come from: anything that speaks Arrow, as one stream of record batches."""
+"""The source of a write's rows: any Arrow data as one stream of record batches."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ _ACCEPTED = (
 
 @dataclass
 class TablesRead:
-    """The versions of Delta tables that rows come from, as far as they were opened: an iterable names its tables one
-    after the other.
+    """The versions of Delta tables that rows come from. An iterable of tables opens them one after the other.
 
     Attributes:
-        known: those that were opened.
-        note: called with each that is opened later, before its rows are read; what it raises ends the write.
+        known: the snapshots that were opened so far.
+        note: called with each snapshot that is opened later, before its rows are read; its errors end the write.
     """
 
     known: list[Snapshot] = field(default_factory=list)
     note: Callable[[Snapshot], None] | None = None
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take note of one that is opened."""
+        """Add a snapshot that is opened."""
         self.known.append(snapshot)
         if self.note is not None:
             self.note(snapshot)
 
     def each(self, note: Callable[[Snapshot], None]) -> None:
-        """Call ``note`` with each that was opened, and with each that will be."""
+        """Call ``note`` with each snapshot that was opened, and with each that will be opened."""
         for snapshot in self.known:
             note(snapshot)
         self.note = note
 
     def of(self, store: Store) -> Snapshot | None:
-        """The first that is of the table in this store, as far as they were opened."""
+        """The first opened snapshot of the table in this store, or None."""
         return next((snapshot for snapshot in self.known if same_place(snapshot.store.uri, store.uri)), None)
 
 
@@ -73,46 +72,45 @@ class Source(Rows):
 
 
 def open_source(data: Any) -> Source:
-    """Open ``data`` as a stream. Raises ``InvalidArgumentError`` for what is not Arrow."""
+    """Open ``data``, as :func:`refdelta.write_deltalake` takes it. Raises ``InvalidArgumentError`` for other data."""
     tables = TablesRead()
     return Source(_reader(data, tables), tables)
 
 
 def record_reads(txn: Transaction, tables: TablesRead) -> None:
-    """Record that a transaction writes rows which come from these versions of tables: of its own table, it has read
-    all rows.
+    """Record that a transaction writes rows of these tables. Rows of its own table count as a read of the whole table.
 
     Raises:
-        InvalidArgumentError: rows of its own table in another version than it sees.
+        InvalidArgumentError: rows are of the transaction's own table in another version than it reads.
     """
 
     def note(read: Snapshot) -> None:
         if same_place(read.store.uri, txn.store.uri):
             rest_on(txn, read.version)
         elif txn.snapshot is not None and read.metadata.id == txn.snapshot.metadata.id:
-            # A copy of the table, or the table itself under a name that does not show it.
+            # A copy of the table, or the table itself by another URI.
             txn.read_whole_table()
 
     tables.each(note)
 
 
 def rest_on(txn: Transaction, version: int) -> None:
-    """Record that the rows to write are made from those of a version of the transaction's table.
+    """Record that the rows to write are made from a version of the transaction's own table.
 
     Raises:
-        InvalidArgumentError: it is not the version that the transaction sees.
+        InvalidArgumentError: it is not the version that the transaction reads.
     """
     seen = txn.snapshot.version if txn.snapshot else -1
     if version != seen:
         raise InvalidArgumentError(
-            f"the data are of version {version} of this table, but the transaction sees version {seen}; read() gives "
-            "what it sees"
+            f"the data are of version {version} of this table, but the transaction reads version {seen}; its read() "
+            "returns rows of that version"
         )
     txn.read_whole_table()
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether two URIs of stores name one folder; on local disk also by other paths, through symbolic links."""
+    """True if two URIs of stores name one folder; on local disk symbolic links are followed."""
     return one == other or (_is_local(one) and _is_local(other) and _real(one) == _real(other))
 
 
@@ -130,7 +128,7 @@ def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(data, "newest_for_writing"):  # a DeltaTable
-        # A version that its user named never changes, and is not read of the transaction's snapshot.
+        # A pinned version never changes, so it does not count as a read of the transaction's snapshot.
         return data.scan().to_reader() if data.pinned else _reader(data.scan(), tables)
     from refdelta.engine.scan.scan import Scan
 
@@ -143,7 +141,7 @@ def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
         if hasattr(data, "__arrow_c_array__"):
             batch = pa.record_batch(data)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    except (pa.ArrowException, TypeError, OverflowError) as error:  # of a column that is no table, types of its own
+    except (pa.ArrowException, TypeError, OverflowError) as error:  # such as a single column, or unknown types
         raise InvalidArgumentError(f"the {type(data).__name__} cannot be read as an Arrow table: {error}") from error
     if hasattr(data, "scanner") and hasattr(data, "schema"):
         return data.scanner().to_reader()

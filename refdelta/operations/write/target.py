@@ -1,6 +1,4 @@
-"""What a table will be after a write: its schema, partitioning, metadata and protocol, decided before a byte is
-written.
-"""
+"""The table after a write: its schema, partitioning, metadata and protocol, decided before a file is written."""
 
 from __future__ import annotations
 
@@ -54,16 +52,15 @@ _WIDENING = ("typeWidening", "typeWidening-preview")
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a write leaves behind.
+    """The table after a write.
 
     Attributes:
         schema: its schema.
         partition_columns: its partition columns, in order.
         properties: its properties.
         clustering_columns: its clustering columns, in order.
-        changes: the protocol, metaData and domainMetadata actions that lead there; empty where the table stays as
-            it is.
-        rules: what its rows must be.
+        changes: the protocol, metaData and domainMetadata actions of the change; empty if nothing changes.
+        rules: the rules of its rows.
     """
 
     schema: StructType
@@ -74,11 +71,11 @@ class Target:
     rules: RowRules = NO_RULES
 
     def check_fits(self, data: pa.Schema) -> None:
-        """Refuse data that could not be written, before anybody begins.
+        """Refuse data that cannot be written, by its schema.
 
         Raises:
-            SchemaMismatchError: the data do not fit.
-            ConstraintViolationError: they have what is for the table to give.
+            SchemaMismatchError: the data does not fit the table.
+            ConstraintViolationError: the data has an identity column whose values the table gives.
         """
         self.rules.check_given(data.names)
         plan_fit(data, self.schema, self.rules.left_out(data.names))
@@ -94,15 +91,24 @@ def new_table(
     description: str | None = None,
     replaced: Snapshot | None = None,
 ) -> Target:
-    """A table that does not exist yet. A clustered one has deletion vectors, and with them row tracking, unless the
-    configuration says otherwise or excludes them; one that Iceberg is to read is mapped.
+    """A table that does not exist yet.
 
-    ``replaced`` is a table that it takes the place of: ids of its columns are not given again.
+    A clustered table gets deletion vectors and row tracking, unless the configuration disables or excludes them. A
+    table with Iceberg compatibility gets column mapping.
+
+    Args:
+        schema: its schema.
+        partition_by: its partition columns, in order.
+        cluster_by: its clustering columns, in order.
+        configuration: its properties.
+        name: its name.
+        description: its description.
+        replaced: the table that it replaces, in the same history: ids of that table's columns are not used again.
 
     Raises:
-        InvalidArgumentError: a property that does not exist, a partition or clustering column that cannot be one, or
+        InvalidArgumentError: a property does not exist; a column cannot be a partition or clustering column; there are
             both kinds of columns.
-        SchemaMismatchError: column names that Delta cannot store.
+        SchemaMismatchError: Delta cannot store the name of a column, or there is no column.
     """
     arguments.text("name", name)
     arguments.text("description", description)
@@ -154,10 +160,10 @@ def _with_clustering_defaults(properties: dict[str, str]) -> dict[str, str]:
     """The properties of a new clustered table, with those that it has by default."""
     properties = dict(properties)
     if _VECTORS not in properties and not version_of(properties):
-        # Rows decide over conflicts only where there are vectors.
+        # Conflicts are detected by row only with deletion vectors.
         properties[_VECTORS] = "true"
     if get(properties, _VECTORS) and _TRACKING not in properties and not get(properties, SUSPENDED):
-        # Clustering permutes rows: only their ids say where each of them is, for those who change it meanwhile.
+        # Clustering permutes rows: concurrent changes of rows are located by row ids only.
         properties[_TRACKING] = "true"
     return properties
 
@@ -171,13 +177,20 @@ def existing_table(
     cluster_by: Sequence[str] | str | None = None,
     configuration: Mapping[str, str | None] | None = None,
 ) -> Target:
-    """A table that exists, with the schema that ``schema_mode`` gives it: None keeps it, ``merge`` adds columns,
-    ``overwrite`` replaces it, and may replace the partition or clustering columns.
+    """An existing table after a write.
+
+    Args:
+        snapshot: the table.
+        data: the schema of the data.
+        schema_mode: None keeps the table's schema, ``merge`` adds columns, ``overwrite`` replaces the schema.
+        partition_by: the partition columns; other ones than the table's need ``schema_mode="overwrite"``.
+        cluster_by: the clustering columns, likewise.
+        configuration: properties, which the table must have already.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: other partition columns, clustering columns or properties than the table has.
-        SchemaMismatchError: a schema that cannot be merged.
+        InvalidArgumentError: the table has other partition columns, clustering columns or properties.
+        SchemaMismatchError: the schemas cannot be merged.
     """
     snapshot.check_writable()
     _same_configuration(snapshot, configuration)
@@ -218,13 +231,18 @@ def with_schema(
     partition_columns: Sequence[str] | None = None,
     clustering: tuple[ColumnPath, ...] | None = None,
 ) -> tuple[AnyAction, ...]:
-    """The actions that give a table another schema, and perhaps other partition or clustering columns; none where it
-    has them.
+    """The actions that change the schema of a table; empty if nothing changes.
+
+    Args:
+        snapshot: the table.
+        schema: the new schema.
+        partition_columns: the new partition columns; None for the table's.
+        clustering: the new clustering columns; None for the table's.
 
     Raises:
         UnsupportedFeatureError: the schema needs a feature that this engine cannot write.
-        SchemaMismatchError: column names that Delta cannot store.
-        InvalidArgumentError: it would be clustered and partitioned.
+        SchemaMismatchError: Delta cannot store the name of a column.
+        InvalidArgumentError: the table would be clustered and partitioned.
     """
     partitioning = snapshot.partition_columns if partition_columns is None else list(partition_columns)
     same_clustering = clustering is None or clustering == snapshot.clustering_columns
@@ -255,7 +273,8 @@ def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | No
     for key, value in (arguments.mapping("configuration", configuration) or {}).items():
         if value is not None and current.get(key) != str(value):
             raise InvalidArgumentError(
-                f"configuration sets {key}={value} but the table has {current.get(key)}; it applies to a new table only"
+                f"configuration has {key}={value}, but the table has {current.get(key)}; configuration is for a new "
+                "table, alter.set_table_properties() changes an existing one"
             )
 
 
