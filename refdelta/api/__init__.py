@@ -1,1 +1,1 @@
-"""What users call: tables, writes, transactions by hand, and the builders of MERGE, ALTER and OPTIMIZE."""
+"""The public API: tables, writes, transactions by hand, and the builders of MERGE, ALTER and OPTIMIZE."""

@@ -156,7 +156,7 @@ def _opened(
 
 
 def existing(store: Store) -> Snapshot | None:
-    """The newest snapshot of a table, or None where there is no table."""
+    """The newest snapshot of a table, or None if there is no table."""
     try:
         return load_snapshot(store)
     except TableNotFoundError:

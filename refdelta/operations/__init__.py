@@ -1,1 +1,1 @@
-"""One operation a module: what it does to a snapshot becomes staged actions."""
+"""The operations, one in each module: they read a snapshot and stage actions in a transaction."""

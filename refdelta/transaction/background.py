@@ -33,7 +33,7 @@ def later(table_uri: str, work: Callable[[], None]) -> None:
     while len(others := _of(table_uri)) >= _OF_A_TABLE:
         wait(others, return_when=FIRST_COMPLETED)
     with _lock:
-        _pool = _pool or ThreadPoolExecutor(_WORKERS, "refdelta-behind")
+        _pool = _pool or ThreadPoolExecutor(_WORKERS, "refdelta-background")
         try:
             _under_way.setdefault(table_uri, set()).add(_pool.submit(work))
         except RuntimeError:  # the interpreter is ending, and accepts no more tasks

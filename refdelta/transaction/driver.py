@@ -54,8 +54,8 @@ class RetryPolicy(Limits):
         max_delay: the upper bound of all delays, in seconds.
         max_delay_nearby: the upper bound of the delays after a lost race on a local store, in seconds. A commit takes
             milliseconds there, so during a long delay other writers would win again.
-        eager_losses: the number of lost races after which the next attempt follows without delay; under light
-            contention a delay only costs time.
+        eager_losses: the number of lost races, from the first on, that are followed by the next attempt without delay;
+            under light contention a delay only costs time.
     """
 
     base_delay: float = 0.01

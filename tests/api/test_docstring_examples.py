@@ -17,7 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import refdelta
-from refdelta import CommitOptions, CommitProperties, CommitResult, DeltaTable, convert_to_deltalake, write_deltalake
+from refdelta import (
+    AddAction,
+    CommitOptions,
+    CommitProperties,
+    CommitResult,
+    DeltaTable,
+    Identity,
+    convert_to_deltalake,
+    write_deltalake,
+)
 from refdelta.api.alter import Alterations, TableAlterer
 from refdelta.api.handle import Handle
 from refdelta.api.merge_builder import TableMerger
@@ -31,7 +40,7 @@ FUNCTIONS = (write_deltalake, convert_to_deltalake)
 WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable)
 METHODS_ALONE = (Handle, Reading, Statements)
 """The bases of ``DeltaTable``; the example of the class is its own."""
-VALUES = (CommitOptions, CommitProperties, CommitResult)
+VALUES = (AddAction, CommitOptions, CommitProperties, CommitResult, Identity)
 """Classes of which the class alone has an example: they have attributes, and no methods but those of a mapping."""
 
 WITHOUT = {

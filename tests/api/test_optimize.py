@@ -308,7 +308,7 @@ def test_only_the_partitions_that_are_asked_for(parted, filters, partitions):
 @pytest.mark.parametrize("filters", ["n > 1", "p = 'a' AND n = 2", [("n", "=", 1)]])
 def test_a_filter_on_data_is_refused(parted, filters):
     for call in (DeltaTable(parted).optimize.compact, DeltaTable(parted).reorg_purge):
-        with pytest.raises(InvalidArgumentError, match=r"looks at n; the partition columns are: p"):
+        with pytest.raises(InvalidArgumentError, match=r"uses n; the partition columns are: p"):
             call(partition_filters=filters)
 
 

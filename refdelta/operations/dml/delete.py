@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def delete(txn: Transaction, snapshot: Snapshot, predicate: str | None) -> None:
-    """Stage the removal of the rows for which ``predicate`` is true; of all rows where it is None.
+    """Stage the removal of the rows for which ``predicate`` is true; None for all rows.
 
     Args:
         txn: the transaction.

@@ -1,1 +1,1 @@
-"""Files that are put together, sorted, clustered or freed of deleted rows."""
+"""OPTIMIZE and REORG: rewrites of files that merge, sort or cluster them, or remove deleted rows."""

@@ -1,1 +1,1 @@
-"""MERGE: its clauses, the join, and how the pieces are run."""
+"""MERGE: its clauses, its join and its execution."""

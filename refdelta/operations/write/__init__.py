@@ -1,1 +1,1 @@
-"""Rows that come in: appends, overwrites, new tables, clones, conversions, files of other programs."""
+"""New rows and new tables: appends, overwrites, CREATE, clones, conversions, files of other programs."""

@@ -87,7 +87,9 @@ class Numbering:
         first = self.start if self.mark is None else self.mark + self.step
         found: int = first + self._place(row) * self.step
         if not _LEAST <= found <= _MOST:
-            raise ConstraintViolationError(f"the identity column {self.field.name!r} has no numbers of 64 bits left")
+            raise ConstraintViolationError(
+                f"the identity column {self.field.name!r} has no numbers left: the next one does not fit into 64 bits"
+            )
         return found
 
     def numbers(self, first: int, count: int) -> pa.Array:

@@ -71,7 +71,8 @@ def replace_where(
     # Rows are deleted under the new schema: a column that the write adds is null in the old rows.
     changed = next((a for a in target.changes if isinstance(a, Metadata)), txn.snapshot.metadata)
     to_come = dataclasses.replace(txn.snapshot, metadata=changed)
-    # Files that lack such a column are of the old schema; a writer that changed the schema conflicts anyway.
+    # The read is recorded over the old schema, with null for new columns, so that it covers the files of concurrent
+    # writers, which lack these columns. A writer that changed the schema conflicts anyway.
     gone = delete_where(txn, to_come, predicate, reads=with_nulls(predicate, txn.snapshot.schema))
     record_inserts(txn, written.adds)
     return written, gone

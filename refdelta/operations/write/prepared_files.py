@@ -1,4 +1,4 @@
-"""Data files that somebody else has written, as rows to write: held to the table's schema, and not opened."""
+"""Data files of another program as rows to write: checked by the table's schema, and not opened."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class PreparedFiles(Rows):
 
 def _check_fits(files: StructType, target: Target) -> None:
     if target.properties.column_mapping_mode != "none":
-        raise UnsupportedFeatureError(("columnMapping",), "commit files that others wrote to")
+        raise UnsupportedFeatureError(("columnMapping",), "commit existing files to")
     made = target.rules.left_out(files.names) - {*target.partition_columns}
     if features := target.rules.features or (("allowColumnDefaults",) if made else ()):
         hint = "its rules are checked when rows are written, and these rows are written already"
-        raise UnsupportedFeatureError(features, "commit files that others wrote to", hint)
+        raise UnsupportedFeatureError(features, "commit existing files to", hint)
     partitioning = {name.lower() for name in target.partition_columns}
     if target.properties.requires_partition_columns and not partitioning <= {name.lower() for name in files.names}:
         raise InvalidArgumentError(

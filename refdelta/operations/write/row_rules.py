@@ -219,7 +219,7 @@ class RowRules:
         return {physical_name(one.field): one.number(count - 1) for one in numbered if one.field.name in made}
 
     def following(self, names: Collection[str]) -> frozenset[str]:
-        """The generated columns that are not among ``names``, and so are computed anew if these are set."""
+        """The generated columns that are not among ``names``, and so are computed again if these are set."""
         return self.left_out(names) & {one.field.name for one in self.made if one.generated}
 
     def complete(self, rows: pa.RecordBatch, made: Collection[str], first: int = 0) -> pa.RecordBatch:
