@@ -26,7 +26,7 @@ import pyarrow as pa
 import refdelta
 import refdelta.api.writer
 import refdelta.verifier.run
-from refdelta.operations.layout.optimize import Request, planned
+from refdelta.operations.layout.optimize import OptimizeRequest, planned
 
 ROWS = pa.table({"id": [1], "name": ["a"], "value": [0.5], "day": pa.array([0], pa.date32())})
 
@@ -68,7 +68,7 @@ def delete_nothing(table: str) -> dict[str, Any]:
 
 
 def optimize_plan(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: len(planned(t.newest_for_writing(), Request(aim="compact")).bins))
+    return _timed(table, lambda t: len(planned(t.newest_for_writing(), OptimizeRequest(aim="compact")).bins))
 
 
 def vacuum_dry(table: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import refdelta
 from refdelta.core.log.paths import commit_key
 from refdelta.demo.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
 from refdelta.demo.worker_pool import Crew, Shift
+from refdelta.engine.log.location import open_location
 from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
-from refdelta.transaction.location import open_location
 from refdelta_storage import Created
 
 Options = Mapping[str, str]

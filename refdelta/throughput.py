@@ -26,6 +26,7 @@ from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
 from refdelta.demo.mixes import ROWS, SCHEMA, Mix, check_rows, first_pieces, statement
 from refdelta.demo.worker_pool import Crew, Job, RaceFailedError, Shift
+from refdelta.engine.log.location import open_location
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
@@ -34,7 +35,6 @@ from refdelta.errors import (
     suggestion,
 )
 from refdelta.transaction import background
-from refdelta.transaction.location import open_location
 from refdelta.transaction.options import CommitProperties
 
 _NOTE = "refdelta-bench "

@@ -40,7 +40,7 @@ from refdelta.operations.alter.feature_removal import (
     used_by_metadata,
 )
 from refdelta.operations.alter.features import to_drop
-from refdelta.operations.layout.optimize import Request, optimize
+from refdelta.operations.layout.optimize import OptimizeRequest, optimize
 from refdelta.operations.layout.reorg_uniform import files_anew
 from refdelta.transaction.commit_info import now_ms
 
@@ -130,7 +130,7 @@ class _Drop:
             changed = True
         while removal.purge and removal.left(self._newest()):
             with self.begin() as txn:
-                txn.run("reorg_purge", optimize, Request(aim="purge"))
+                txn.run("reorg_purge", optimize, OptimizeRequest(aim="purge"))
                 txn.commit()
             changed = True
         return changed

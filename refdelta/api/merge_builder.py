@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.merge.clauses import Clause, Kind, When
+from refdelta.operations.merge.clauses import Kind, MergeClause, When
 
 Result = TypeVar("Result")
 
@@ -28,9 +28,9 @@ class TableMerger(Generic[Result]):
         )
     """
 
-    def __init__(self, run: Callable[[tuple[Clause, ...]], Result]):
+    def __init__(self, run: Callable[[tuple[MergeClause, ...]], Result]):
         self._run = run
-        self._clauses: list[Clause] = []
+        self._clauses: list[MergeClause] = []
         self._done = False
 
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
@@ -129,7 +129,7 @@ class TableMerger(Generic[Result]):
         """
         return self._add("not matched by source", "delete", predicate)
 
-    def add(self, clauses: Iterable[Clause]) -> Self:
+    def add(self, clauses: Iterable[MergeClause]) -> Self:
         """Add clauses that are built already."""
         self._clauses.extend(clauses)
         return self
@@ -170,5 +170,5 @@ class TableMerger(Generic[Result]):
         if values is not None and not isinstance(values, Mapping):
             raise InvalidArgumentError(f"updates must be a mapping of column names to SQL, not {values!r}")
         given: Any = None if values is None else dict(values)
-        self._clauses.append(Clause(when, kind, predicate, given, tuple(except_cols or ())))
+        self._clauses.append(MergeClause(when, kind, predicate, given, tuple(except_cols or ())))
         return self

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.layout.optimize import Progress, Request, Work, combined
+from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Progress, combined
 from refdelta.transaction.options import records_applications
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TableOptimizer:
 
             table.optimize.compact(partition_filters=None, target_size=64 << 20)
         """
-        request = Request(
+        request = OptimizeRequest(
             aim="compact",
             filters=partition_filters,
             target_size=target_size,
@@ -139,7 +139,7 @@ class TableOptimizer:
 
             table.optimize.z_order(["day", "amount"])
         """
-        request = Request(
+        request = OptimizeRequest(
             aim="sort",
             columns=columns,
             filters=partition_filters,
@@ -198,7 +198,7 @@ class TableOptimizer:
             table.alter.cluster_by("day")
             table.optimize.cluster()
         """
-        request = Request(
+        request = OptimizeRequest(
             aim="cluster",
             full=full,
             target_size=target_size,
@@ -225,7 +225,7 @@ class TableOptimizer:
 
             table.optimize.purge(min_commit_interval=60)
         """
-        request = Request(
+        request = OptimizeRequest(
             aim="purge",
             filters=partition_filters,
             target_size=target_size,
@@ -234,13 +234,15 @@ class TableOptimizer:
         )
         return self._run(request, min_commit_interval, options)
 
-    def _run(self, request: Request, interval: float | dt.timedelta | None, options: CommitOptions) -> CommitResult:
+    def _run(
+        self, request: OptimizeRequest, interval: float | dt.timedelta | None, options: CommitOptions
+    ) -> CommitResult:
         if interval is not None and records_applications(options):
             raise InvalidArgumentError(
                 "min_commit_interval makes several commits, and an application's version is recorded by one: "
                 "leave out min_commit_interval, or app_id and app_transactions"
             )
-        work, results = Work(_seconds(interval)), []
+        work, results = OptimizeWork(_seconds(interval)), []
         while work.plan is None or work.left:
             with self._begin(**options) as txn:
                 txn.optimize(request, work)

@@ -275,9 +275,9 @@ class Reading(Handle):
             changes = table.load_cdf(starting_version=deleted.version).read_all()
             changes.column("_change_type")
         """
-        from refdelta.operations.dml.change_feed import Range, changes
+        from refdelta.operations.dml.change_feed import FeedRange, changes
 
-        asked = Range(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
+        asked = FeedRange(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
         return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
     def count(self) -> int:

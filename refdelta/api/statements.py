@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
-    from refdelta.operations.merge.clauses import Clause
+    from refdelta.operations.merge.clauses import MergeClause
     from refdelta.transaction.options import CommitOptions, CommitProperties
     from refdelta.transaction.results import CommitResult, VacuumResult
     from refdelta.transaction.time_travel import Version
@@ -187,7 +187,7 @@ class Statements(Handle):
 
         check_options(options)
 
-        def run(clauses: tuple[Clause, ...]) -> CommitResult:
+        def run(clauses: tuple[MergeClause, ...]) -> CommitResult:
             with self.begin(**options) as txn:
                 txn.run_merge(clauses, source, predicate, source_alias, target_alias, merge_schema)
                 return txn.commit()
@@ -387,9 +387,9 @@ class Statements(Handle):
             table.vacuum()  # lists the files
             table.vacuum(retention_hours=720, dry_run=False)
         """
-        from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
+        from refdelta.operations.maintenance.vacuum import VacuumRequest, vacuum
 
-        request = Vacuum(
+        request = VacuumRequest(
             retention_hours=retention_hours,
             enforce_retention_duration=arguments.flag("enforce_retention_duration", enforce_retention_duration),
             full=arguments.flag("full", full),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.engine.log.listing import has_log
+from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import (
     InvalidArgumentError,
     ProtocolChangedException,
     TableAlreadyExistsError,
 )
-from refdelta.transaction.location import open_location, with_others
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from refdelta.operations.alter.unmapping import removes_mapping
 from refdelta.operations.dml.rewrite import record_inserts
 from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.layout.auto_compact import auto_compact
-from refdelta.operations.write.append import Rows, Written, append
+from refdelta.operations.write.append import Rows, WrittenFiles, append
 from refdelta.operations.write.request import WriteRequest, describe_write
 from refdelta.operations.write.source import Source, open_source, record_reads
 from refdelta.transaction.transaction import Transaction
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from refdelta.api.merge_builder import TableMerger
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.layout.optimize import Report, Request, Work
-    from refdelta.operations.merge.clauses import Clause
+    from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Report
+    from refdelta.operations.merge.clauses import MergeClause
     from refdelta.transaction.options import CommitOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
@@ -92,7 +92,7 @@ class WriteTransaction(Transaction, Alterations[None]):
     ):
         super().__init__(store, snapshot, age=age, **options)
         self._on_commit = on_commit
-        self._appended = Written([], 0)
+        self._appended = WrittenFiles([], 0)
         self._report: Report | None = None
 
     # --- reading ---
@@ -228,7 +228,7 @@ class WriteTransaction(Transaction, Alterations[None]):
             rows = self._rows(data)
             target = request.target(self.snapshot, rows.schema)
             written = append(self, rows, target, target_file_size=request.target_file_size)
-        self._appended = Written([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
+        self._appended = WrittenFiles([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
         if self._statement is None:
             describe_write(self, target, self._appended, RewriteResult([], [], 0), mode=request.mode, always=always)
 
@@ -318,7 +318,7 @@ class WriteTransaction(Transaction, Alterations[None]):
 
     def run_merge(
         self,
-        clauses: tuple[Clause, ...],
+        clauses: tuple[MergeClause, ...],
         source: Any,
         predicate: str,
         source_alias: str | None,
@@ -326,9 +326,9 @@ class WriteTransaction(Transaction, Alterations[None]):
         merge_schema: bool,
     ) -> None:
         """Run a MERGE of these clauses; the other arguments are those of :meth:`merge`."""
-        from refdelta.operations.merge.merge import Merge, merge
+        from refdelta.operations.merge.merge import MergeRequest, merge
 
-        request = Merge(
+        request = MergeRequest(
             predicate,
             arguments.text("source_alias", source_alias) or "s",
             arguments.text("target_alias", target_alias) or "t",
@@ -369,10 +369,10 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.compact()
                 txn.commit()
         """
-        from refdelta.operations.layout.optimize import Request
+        from refdelta.operations.layout.optimize import OptimizeRequest
 
         self.optimize(
-            Request(aim="compact", filters=partition_filters, target_size=target_size, min_size=min_file_size)
+            OptimizeRequest(aim="compact", filters=partition_filters, target_size=target_size, min_size=min_file_size)
         )
 
     def z_order(
@@ -386,9 +386,9 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.z_order(["day", "id"])
                 txn.commit()
         """
-        from refdelta.operations.layout.optimize import Request
+        from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(Request(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
+        self.optimize(OptimizeRequest(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
 
     def cluster(self, target_size: int | None = None, *, full: bool = False) -> None:
         """Cluster files by the table's clustering columns, as :meth:`refdelta.api.optimizer.TableOptimizer.cluster`.
@@ -400,9 +400,9 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.cluster()
                 txn.commit()
         """
-        from refdelta.operations.layout.optimize import Request
+        from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(Request(aim="cluster", target_size=target_size, full=full))
+        self.optimize(OptimizeRequest(aim="cluster", target_size=target_size, full=full))
 
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
         """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`.
@@ -413,11 +413,11 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.reorg_purge()
                 txn.commit()
         """
-        from refdelta.operations.layout.optimize import Request
+        from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(Request(aim="purge", filters=partition_filters, target_size=target_size))
+        self.optimize(OptimizeRequest(aim="purge", filters=partition_filters, target_size=target_size))
 
-    def optimize(self, request: Request, work: Work | None = None) -> None:
+    def optimize(self, request: OptimizeRequest, work: OptimizeWork | None = None) -> None:
         """Rewrite files without changing data: the statement of :attr:`refdelta.DeltaTable.optimize`.
 
         Args:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.api.table import DeltaTable
 from refdelta.api.transaction import WriteTransaction
+from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableNotFoundError
 from refdelta.operations.write.append import Rows
 from refdelta.operations.write.request import WriteRequest
 from refdelta.operations.write.source import open_source
-from refdelta.transaction.location import open_location, with_others
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:

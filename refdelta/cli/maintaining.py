@@ -11,7 +11,7 @@ import click
 from refdelta import DeltaTable
 from refdelta.cli.group import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
-from refdelta.operations.layout.optimize import Request, planned
+from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.status_line import StatusLine
 from refdelta.transaction.results import CommitResult, VacuumResult
 
@@ -68,7 +68,7 @@ def optimize(
     start = time.monotonic()
     handle = open_table(table, storage_options)
     with StatusLine() as line:
-        request = Request(
+        request = OptimizeRequest(
             aim="purge" if purge else "cluster" if cluster else "compact" if columns is None else "sort",
             full=full,
             filters=predicate,
@@ -104,7 +104,7 @@ def _rewritten(result: CommitResult, seconds: float) -> str:
     return f"version {result.version}{moved_over(result.rebased_over)}: {old} rewritten as {new}, {seconds:.1f} s"
 
 
-def _as_planned(handle: DeltaTable, request: Request) -> dict[str, Any]:
+def _as_planned(handle: DeltaTable, request: OptimizeRequest) -> dict[str, Any]:
     plan = planned(handle.newest_for_writing(), request)
     bins = [
         {"files": one.files.column("path").to_pylist(), "size_bytes": sum(one.files.column("size").to_pylist())}

@@ -28,10 +28,10 @@ import pyarrow.feather
 
 from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.status_line import StatusLine
-from refdelta.transaction.location import open_location
 from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.time_travel import Version
 

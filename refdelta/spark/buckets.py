@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from refdelta.core.expressions.expression import Value
     from refdelta.core.table.types import StructType
     from refdelta.engine.parquet.fit import Fitter
-    from refdelta.operations.merge.join import On
+    from refdelta.operations.merge.join import JoinCondition
     from refdelta.operations.merge.plan import MergePlan
 
 # Names that no column of a table has: these may not contain line breaks.
@@ -174,7 +174,7 @@ def _key(name: str) -> str:
     return f"{name}\n"
 
 
-def _in_spark(on: On) -> bool:
+def _in_spark(on: JoinCondition) -> bool:
     return all(_plain(key.source) is not None and _plain(key.target) is not None for key in on.keys)
 
 

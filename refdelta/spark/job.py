@@ -19,16 +19,16 @@ from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.operations.dml.rewrite import requires
-from refdelta.operations.write.append import FileWriter, Rows, Written
+from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 from refdelta.spark import options as source_options
 from refdelta.spark import tasks
 from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.leftovers import attempt, remove_leftovers, watched
 from refdelta.spark.types import delta_schema
-from refdelta.transaction.location import open_location
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class FrameRows(Rows):
         self.schema = to_arrow(delta_schema(df.schema))
         self._df = df
 
-    def write(self, writer: FileWriter) -> Written:
+    def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in one Spark job. The files of a failed job, and of attempts without a result, are removed."""
         writer.check_fits(self.schema)
         with watched(self._df.sparkSession, writer.store) as watch:
@@ -83,11 +83,11 @@ class FrameRows(Rows):
         return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
 
 
-def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> Written:
+def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
     """On a worker: write one partition of a DataFrame, under names that are unique to this attempt."""
     first = next(batches, None)
     if first is None:
-        return Written([], 0)
+        return WrittenFiles([], 0)
 
     def all_batches() -> Iterator[pa.RecordBatch]:
         yield first
@@ -97,10 +97,10 @@ def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]
         return writer.of_task(tasks.number()).write(first.schema, all_batches(), unique=attempt(token))
 
 
-def together(writer: FileWriter, parts: Iterable[Written]) -> Written:
+def together(writer: FileWriter, parts: Iterable[WrittenFiles]) -> WrittenFiles:
     """The files of several tasks as those of one writer."""
     listed = list(parts)
-    return Written(
+    return WrittenFiles(
         [add for part in listed for add in part.adds],
         sum(part.rows for part in listed),
         marks=writer.target.rules.furthest(part.marks for part in listed),
@@ -126,7 +126,7 @@ class TaskFiles:
         again: whether there was an earlier attempt.
     """
 
-    written: Written
+    written: WrittenFiles
     attempt: str
     again: bool
 
@@ -194,9 +194,9 @@ class WrittenRows(Rows):
     """
 
     schema: pa.Schema
-    written: Written
+    written: WrittenFiles
 
-    def write(self, writer: FileWriter) -> Written:  # noqa: ARG002 - the same writer wrote them
+    def write(self, writer: FileWriter) -> WrittenFiles:  # noqa: ARG002 - the same writer wrote them
         """The files."""
         return self.written
 

@@ -33,7 +33,7 @@ from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.dml.rewrite import Share, chosen, shares, write_anew
+from refdelta.operations.dml.rewrite import FileShare, chosen, shares, write_anew
 from refdelta.operations.merge.collected import Collected
 from refdelta.operations.merge.execution import needs_feed
 from refdelta.operations.merge.join import Matcher
@@ -257,14 +257,14 @@ def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> bool:
         return bool(tasks.over(source, look, "found boolean").take(1))
 
 
-def _rows_of(spark: Any, table: Snapshot, shared: Sequence[Share]) -> Any:
+def _rows_of(spark: Any, table: Snapshot, shared: Sequence[FileShare]) -> Any:
     """Rows of the table with all columns and their index in the batch, read by the engine, which reads single rows by
     their positions.
     """
     schema = spark_schema(table.schema).add(ROW, "long")
     expected, bare = arrow_schema(schema), table.without_files()
 
-    def read(share: Share) -> Iterator[pa.RecordBatch]:
+    def read(share: FileShare) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(bare):
             yield as_schema([*batch.columns, pa.arange(0, batch.num_rows)], expected)
 
@@ -286,7 +286,7 @@ def _copy(txn: Transaction, table: Snapshot, found: MergeMatches) -> list[Add]:
     return write_anew(txn, table, work, _unchanged)
 
 
-def _unchanged(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+def _unchanged(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
     return share.to_batches(table)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.operations.dml.change_feed import Range
+from refdelta.operations.dml.change_feed import FeedRange
 from refdelta.operations.write.request import WriteRequest
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
 from refdelta.transaction.options import CommitProperties
@@ -88,7 +88,7 @@ def reads_feed(options: Mapping[str, str]) -> bool:
     return any(_flag(options, name) for name in _FEED)
 
 
-def range_of(options: Mapping[str, str]) -> Range | None:
+def range_of(options: Mapping[str, str]) -> FeedRange | None:
     """The versions of which the change data feed is read; None if the table is read."""
     found = {name: options.get(name) for name in _RANGE}
     if not reads_feed(options):
@@ -101,7 +101,7 @@ def range_of(options: Mapping[str, str]) -> Range | None:
     if found["startingVersion"] is None and found["startingTimestamp"] is None:
         raise InvalidArgumentError("readChangeFeed=true needs startingVersion or startingTimestamp")
     first, last = (None if found[name] is None else _number(name, found[name] or "") for name in _RANGE[:2])
-    return Range(first, last, found["startingTimestamp"], found["endingTimestamp"])
+    return FeedRange(first, last, found["startingTimestamp"], found["endingTimestamp"])
 
 
 def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from refdelta.api.table import DeltaTable
+from refdelta.engine.log.location import with_others
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.change_feed import changes_table, plan_changes
 from refdelta.errors import TableNotFoundError
@@ -28,7 +29,6 @@ from refdelta.spark.job import shared_store
 from refdelta.spark.source_readers import StreamReader, TableReader, check_types
 from refdelta.spark.source_writers import StreamWriter, TableWriter
 from refdelta.spark.types import delta_schema, spark_schema
-from refdelta.transaction.location import with_others
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,12 +18,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from refdelta.api.transaction import WriteTransaction
 from refdelta.api.writer import write_and_commit
+from refdelta.engine.log.location import open_location
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.spark import options as source_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import TaskFiles, WriteJob, settle, tasks_failed
 from refdelta.spark.leftovers import remove_leftovers
-from refdelta.transaction.location import open_location
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ _OWN_FIELDS = frozenset({
 
 
 @dataclass(frozen=True)
-class Description:
+class CommitDescription:
     """The description of a commit.
 
     Attributes:
@@ -52,7 +52,7 @@ def now_ms() -> int:
 
 
 def commit_info(
-    described: Description,
+    described: CommitDescription,
     properties: CommitProperties,
     *,
     read_version: int | None,

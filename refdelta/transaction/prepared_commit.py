@@ -21,7 +21,7 @@ from refdelta.core.table.in_commit_timestamp import enablement, kept
 from refdelta.core.table.row_tracking import PRESERVED, is_assigned, is_enabled
 from refdelta.core.table.types import has_identity_columns
 from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.transaction.commit_info import Description, commit_info, now_ms
+from refdelta.transaction.commit_info import CommitDescription, commit_info, now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.isolation import IsolationLevel
@@ -38,7 +38,7 @@ def prepare_commit(
     *,
     reads: ReadSet,
     changes: RowChanges,
-    described: Description,
+    described: CommitDescription,
     properties: CommitProperties,
     isolation: IsolationLevel,
     blind: bool,

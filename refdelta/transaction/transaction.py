@@ -31,7 +31,7 @@ from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
 from refdelta.errors import InvalidArgumentError, TableNotFoundError
 from refdelta.transaction.commit_info import (
-    Description,
+    CommitDescription,
     application_transactions,
     check_recorded,
     now_ms,
@@ -96,7 +96,7 @@ class Transaction:
         )
         self.txn_id = str(uuid.uuid4())
         self.started_ms = now_ms()
-        self.description: Description | None = None
+        self.description: CommitDescription | None = None
         self.row_matching = RowMatching()
         self.result_snapshot: Snapshot | None = None
         self.alone = False
@@ -408,7 +408,7 @@ class Transaction:
             metrics: the metrics of the result, by deltalake's names.
             always: commit even if nothing is staged, as for a write without rows.
         """
-        self.description = Description(operation, parameters, operation_metrics, metrics or {}, always)
+        self.description = CommitDescription(operation, parameters, operation_metrics, metrics or {}, always)
 
     # --- the end ---
 
@@ -444,7 +444,7 @@ class Transaction:
         """
         self._check_open("commit")
         self._ended = "ended by a commit that failed"
-        described = self.description or Description("WRITE", {}, {}, {})
+        described = self.description or CommitDescription("WRITE", {}, {}, {})
         if self.already_recorded:
             result = CommitResult(version=None)
         elif self._has_changes or self._applications or described.always:
@@ -454,7 +454,7 @@ class Transaction:
         self._ended = "committed"
         return result
 
-    def _committed(self, described: Description) -> CommitResult:
+    def _committed(self, described: CommitDescription) -> CommitResult:
         try:
             outcome = commit(
                 self.store,
@@ -486,7 +486,7 @@ class Transaction:
             metrics=self._result_metrics(described, outcome.attempts - 1),
         )
 
-    def _prepared(self, described: Description) -> PreparedCommit:
+    def _prepared(self, described: CommitDescription) -> PreparedCommit:
         return prepare_commit(
             self.snapshot,
             self._actions,
@@ -525,7 +525,7 @@ class Transaction:
     def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:
         return None if self._group_metrics is None else texts(self._group_metrics(groups))
 
-    def _result_metrics(self, described: Description, retries: int) -> dict[str, Any]:
+    def _result_metrics(self, described: CommitDescription, retries: int) -> dict[str, Any]:
         elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 

@@ -9,9 +9,9 @@ from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.paths import commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.core.table.types import parse_schema
+from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.transaction.location import open_location, with_others
 from refdelta.verifier.adds import AddCheck
 from refdelta.verifier.change_files import version_change
 from refdelta.verifier.checkpoints import CheckpointCheck

@@ -12,10 +12,10 @@ import pytest
 from pyroaring import BitMap64
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
-from refdelta.transaction.location import open_location
 from written_tables import actions, with_vector
 
 ENABLED = {"delta.enableDeletionVectors": "true"}

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan import reader
 from refdelta.errors import ConstraintViolationError
 from refdelta.operations.merge import pieces as merge_pieces
-from refdelta.transaction.location import open_location
 from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])

@@ -19,7 +19,7 @@ from refdelta.core.log.paths import data_key
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.layout.optimize import Request, planned
+from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.transaction.transaction import Transaction
 from tiers import examples
 from written_tables import actions, commit_of
@@ -564,7 +564,7 @@ def test_a_planned_bin_holds_no_more_than_its_files(tmp_path):
         rows = numbers(*range(20), p=list(range(20)))
         write_deltalake(tmp_path / "t", rows, mode="append", partition_by="p")
     snapshot = DeltaTable(tmp_path / "t").newest_for_writing()
-    plan = planned(snapshot, Request(aim="compact"))
+    plan = planned(snapshot, OptimizeRequest(aim="compact"))
     assert [one.files.num_rows for one in plan.bins] == [2] * 20
     whole = snapshot.files.combine_chunks().get_total_buffer_size()
     assert sum(one.files.get_total_buffer_size() for one in plan.bins) < 3 * whole

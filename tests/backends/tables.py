@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.transaction import background
-from refdelta.transaction.location import open_location
 from row_judge import listed
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
 from refdelta import errors
 from refdelta.engine.log import file_committer
+from refdelta.engine.log.location import open_location
 from refdelta.operations.maintenance import vacuum
 from refdelta.transaction import commit_info
-from refdelta.transaction.location import open_location
 
 DAY = 24 * 3600 * 1_000_000_000
 

@@ -11,8 +11,8 @@ import pytest
 
 from backends.tables import NOW, files, ids, numbers, objects, opened, paths, write
 from refdelta import DeltaTable, errors
+from refdelta.engine.log.location import open_location
 from refdelta.engine.scan.reader import BATCH_ROWS
-from refdelta.transaction.location import open_location
 
 
 def test_each_way_to_write_and_every_version_stays_readable(place):

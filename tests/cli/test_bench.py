@@ -11,8 +11,8 @@ import pytest
 from refdelta import DeltaTable, errors, throughput
 from refdelta.demo.mixes import SAME, Mix, check_rows, expected, first_pieces
 from refdelta.demo.worker_pool import Crew, RaceFailedError
+from refdelta.engine.log.location import open_location
 from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, race, summed
-from refdelta.transaction.location import open_location
 
 KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
 

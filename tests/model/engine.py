@@ -28,7 +28,7 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.operations.maintenance.vacuum import Vacuum, vacuum
+from refdelta.operations.maintenance.vacuum import VacuumRequest, vacuum
 from refdelta_storage import MemoryStore
 from refdelta_storage.base import Created, ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
@@ -238,7 +238,7 @@ class Engine(Branches):
         time.sleep(0.002)  # until what was removed, and what was written, is older than the retention
         self.store.listed = {key for data in version.log for key in self._named(_adds(data))}
         try:
-            request = Vacuum(retention_hours=0, enforce_retention_duration=False)
+            request = VacuumRequest(retention_hours=0, enforce_retention_duration=False)
             vacuum(staged.at.content, request, dry_run=False)
         finally:
             self.store.listed = None

@@ -305,9 +305,9 @@ def test_files_of_an_attempt_that_spark_kills_are_removed(spark, tmp_path):
 
     from pyspark import TaskContext
 
+    from refdelta.engine.log.location import open_location
     from refdelta.engine.log.snapshot import load_snapshot
     from refdelta.engine.parquet.write import write_files
-    from refdelta.transaction.location import open_location
 
     path, begun = tmp_path / "t", tmp_path / "begun"
     rows = pa.table({"id": [1]})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.spark import SparkExecutor, read, register, typed_errors, write
-from refdelta.transaction.location import open_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable

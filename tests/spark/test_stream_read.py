@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.spark import register, typed_errors
 from refdelta.spark.source_readers import StreamReader
 from refdelta.spark.stream_offsets import StreamOptions
 from refdelta.spark.types import spark_schema
-from refdelta.transaction.location import open_location
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ import pytest
 
 from handmade import PROTOCOL, Handmade, field, metadata, struct
 from refdelta import DeltaTable, write_deltalake
+from refdelta.engine.log.location import open_location
 from refdelta.errors import TableNotFoundError
-from refdelta.transaction.location import open_location
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
 from verifier.tables import SCHEMA, add, found, protocol, remove, table, vector

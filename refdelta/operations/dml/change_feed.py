@@ -34,7 +34,7 @@ _READ_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
-class Range:
+class FeedRange:
     """A range of versions; see :meth:`refdelta.DeltaTable.load_cdf` for the attributes.
 
     Each end is given by a version, by a time, or not at all.
@@ -81,7 +81,7 @@ class Range:
 
 
 def changes(
-    snapshot: Snapshot, asked: Range, *, columns: Sequence[str] | None = None, predicate: Any = None
+    snapshot: Snapshot, asked: FeedRange, *, columns: Sequence[str] | None = None, predicate: Any = None
 ) -> ChangeScan:
     """Plan a read of the changes of a range of versions.
 

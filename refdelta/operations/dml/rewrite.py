@@ -39,7 +39,7 @@ Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
-class Match:
+class FileMatch:
     """A file with rows that a predicate selects.
 
     Attributes:
@@ -57,7 +57,7 @@ class Match:
     deleted: BitMap64 = dataclasses.field(default_factory=BitMap64)
 
     @classmethod
-    def of_rows(cls, file: pa.Table, found: FileRows) -> Match:
+    def of_rows(cls, file: pa.Table, found: FileRows) -> FileMatch:
         """A match of single rows of a file."""
         return cls(file, counted_add(file, found.physical_rows), found.live_rows, found.rows, found.deleted)
 
@@ -98,7 +98,7 @@ def remove_files(txn: Transaction, adds: list[Add]) -> None:
         txn.delete_files(adds)
 
 
-def hide_rows(txn: Transaction, matches: Sequence[Match]) -> RewriteResult:
+def hide_rows(txn: Transaction, matches: Sequence[FileMatch]) -> RewriteResult:
     """Stage the removal of the selected rows by deletion vectors; a file without other live rows is removed."""
     if matches:
         may_remove(txn)
@@ -132,7 +132,7 @@ def may_remove(txn: Transaction) -> None:
 
 def find_matches(
     txn: Transaction, snapshot: Snapshot, predicate: Predicate, reads: Predicate | None = None
-) -> list[Match]:
+) -> list[FileMatch]:
     """The files with rows for which ``predicate`` is true, and these rows. The read is recorded.
 
     Files are pruned by partition values and statistics first; then the columns of the predicate are read. No file is
@@ -157,17 +157,17 @@ def find_matches(
     return matches
 
 
-def _found(txn: Transaction, scan: Scan) -> list[Match]:
+def _found(txn: Transaction, scan: Scan) -> list[FileMatch]:
     files = [scan.files.slice(index, 1) for index in range(scan.files.num_rows)]
     if scan.plan.row_filter is None:
         counted = zip(files, to_adds(scan.files), scan.file_counts(), strict=True)
-        return [Match(file, add, count) for file, add, count in counted if count]
+        return [FileMatch(file, add, count) for file, add, count in counted if count]
     located = zip(files, find_rows(scan, txn.executor), strict=True)
-    return [Match.of_rows(file, found) for file, found in located if found.rows]
+    return [FileMatch.of_rows(file, found) for file, found in located if found.rows]
 
 
 @dataclass(frozen=True)
-class Share:
+class FileShare:
     """The files that one task rewrites.
 
     Attributes:
@@ -183,10 +183,10 @@ class Share:
         return read_rows(plan_scan(snapshot.with_files(self.files)), self.rows)
 
 
-def shares(txn: Transaction, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[Share]:
+def shares(txn: Transaction, files: pa.Table, rows: Sequence[BitMap64 | None]) -> list[FileShare]:
     """Files, divided among tasks by the executor's limits."""
     groups = grouped(txn.executor, files.column("size").to_pylist())
-    return [Share(chosen(files, group), [rows[number] for number in group]) for group in groups]
+    return [FileShare(chosen(files, group), [rows[number] for number in group]) for group in groups]
 
 
 def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
@@ -194,7 +194,7 @@ def chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return files if len(numbers) == files.num_rows else files.take(pa.array(numbers, pa.int64()))
 
 
-def shares_of(txn: Transaction, matches: Sequence[Match], *, matched_only: bool) -> list[Share]:
+def shares_of(txn: Transaction, matches: Sequence[FileMatch], *, matched_only: bool) -> list[FileShare]:
     """Same as :func:`shares`, for the files of matches: with the selected rows only, or with all live rows."""
     if not matches:
         return []
@@ -217,7 +217,7 @@ def write_anew(
     Args:
         txn: the transaction.
         snapshot: the table, with the schema to write.
-        work: the work of each task, such as a :class:`Share`.
+        work: the work of each task, such as a :class:`FileShare`.
         anew: makes the rows. It and ``work`` are pickled if the executor runs tasks in other processes.
         feed: whether the rows have the column :data:`refdelta.engine.parquet.write.CHANGE`, the kind of each change, so
             that change files are written, too. The change files of a statement must cover all of its changes.
@@ -265,7 +265,7 @@ def record_inserts(txn: Transaction, adds: Sequence[Add]) -> None:
         txn.stage(files)
 
 
-def _record(snapshot: Snapshot, share: Share) -> list[Cdc]:
+def _record(snapshot: Snapshot, share: FileShare) -> list[Cdc]:
     _, changes = write_changes(
         snapshot.store, (marked(batch, INSERT) for batch in share.to_batches(snapshot)), snapshot, only=True
     )
@@ -296,7 +296,7 @@ def delete_where(
 
     feed = txn.is_fed and bool(mixed)
 
-    def kept(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+    def kept(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(table):
             stays = others(row_mask(predicate, batch))
             if feed:

@@ -18,8 +18,8 @@ from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.assign import Assignment, Setter, constants, expressions, merged_rows
 from refdelta.operations.dml.rewrite import (
-    Match,
-    Share,
+    FileMatch,
+    FileShare,
     find_matches,
     hide_rows,
     may_remove,
@@ -94,14 +94,14 @@ def update(
 
 
 def _changed_rows(
-    txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], _: Predicate, change: Setter
+    txn: Transaction, snapshot: Snapshot, matches: Sequence[FileMatch], _: Predicate, change: Setter
 ) -> RewriteResult:
     """UPDATE with deletion vectors: the old rows are hidden, and only they are written with new values."""
     done = hide_rows(txn, matches)
 
     feed = txn.is_fed
 
-    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+    def anew(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(table):
             new = change(batch, batch)
             if feed:
@@ -114,12 +114,12 @@ def _changed_rows(
 
 
 def _changed_files(
-    txn: Transaction, snapshot: Snapshot, matches: Sequence[Match], condition: Predicate, change: Setter
+    txn: Transaction, snapshot: Snapshot, matches: Sequence[FileMatch], condition: Predicate, change: Setter
 ) -> RewriteResult:
     """UPDATE without deletion vectors: the files are rewritten, with new values in some rows."""
     feed = txn.is_fed
 
-    def anew(table: Snapshot, share: Share) -> Iterator[pa.RecordBatch]:
+    def anew(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(table):
             mask = pc.fill_null(row_mask(condition, batch), False)
             chosen = batch.filter(mask)

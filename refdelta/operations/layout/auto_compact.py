@@ -60,7 +60,7 @@ def _asked_for(snapshot: Snapshot) -> bool:
 
 def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:
     from refdelta.operations.layout.bins import plan_bins
-    from refdelta.operations.layout.optimize import Request, Work, optimize
+    from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, optimize
 
     target = snapshot.properties.target_file_size or TARGET_FILE_SIZE
     plan = plan_bins(
@@ -75,8 +75,8 @@ def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:
     if not plan.bins:
         return None
     with Transaction(txn.store, snapshot, executor=txn.executor) as compaction:
-        work = Work(plan=plan, left=deque(plan.bins))
-        report = optimize(compaction, snapshot, Request(aim="compact", target_size=target, auto=True), work)
+        work = OptimizeWork(plan=plan, left=deque(plan.bins))
+        report = optimize(compaction, snapshot, OptimizeRequest(aim="compact", target_size=target, auto=True), work)
         compaction.commit()
     metrics = report(compaction.kept_groups)
     log.info("auto-compaction merged %d files into %d", metrics["numFilesRemoved"], metrics["numFilesAdded"])

@@ -73,7 +73,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BinPlan:
     """The plan of a rewrite.
 
     Attributes:
@@ -118,7 +118,7 @@ def plan_bins(
     min_size: int,
     fresh: pa.Array | None = None,
     least: int = 0,
-) -> Plan:
+) -> BinPlan:
     """Plan a rewrite, except for clustering.
 
     On a clustered table, clustered files are not merged with others, which would undo the clustering: they do not count
@@ -162,7 +162,7 @@ def plan_bins(
             if len(members) and (aim != "compact" or facts.worthwhile(members, seen)):
                 size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
                 bins.append(Bin(files.take(pa.array(members)), size, inserted, number))
-    return Plan(bins, files.num_rows)
+    return BinPlan(bins, files.num_rows)
 
 
 def _clustered(snapshot: Snapshot, files: pa.Table) -> NDArray[np.bool_]:
@@ -177,7 +177,7 @@ def cube_columns(columns: Iterable[Sequence[str]]) -> str:
     return msgspec.json.encode([dotted(path) for path in columns]).decode()
 
 
-def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
+def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> BinPlan:
     """Plan a clustering: the files that are not clustered yet, and small runs of earlier clusterings.
 
     Files of another ``clusteringProvider`` are never chosen (PROTOCOL.md, "Writer Requirements for Clustered Table").
@@ -189,7 +189,7 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
     """
     files = snapshot.files
     if not files.num_rows:
-        return Plan([], 0)
+        return BinPlan([], 0)
     facts = _Facts.of(files, target)
     cubes = pa.table({"cube": _tag(files, CUBE_TAG), "size": facts.sizes})
     totals = pa.TableGroupBy(cubes, "cube", use_threads=False).aggregate([("size", "sum")]).drop_null()
@@ -211,7 +211,7 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> Plan:
             continue  # all are of one run already
         size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
         bins.append(Bin(files.take(rows), size, inserted, 0))
-    return Plan(bins, files.num_rows)
+    return BinPlan(bins, files.num_rows)
 
 
 def _any(flags: pa.Array, rows: pa.Array) -> bool:

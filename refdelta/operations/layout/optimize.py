@@ -18,7 +18,7 @@ from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.operations.alter.names import find_column
-from refdelta.operations.layout.bins import Bin, Plan, cube_columns, live, partition_filter, plan_bins, plan_clusters
+from refdelta.operations.layout.bins import Bin, BinPlan, cube_columns, live, partition_filter, plan_bins, plan_clusters
 from refdelta.operations.layout.clustering import check_not_clustered, clustered_by
 from refdelta.operations.layout.compaction import Rewriter
 from refdelta.transaction.results import CommitResult
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class OptimizeRequest:
     """The aim of a rewrite and its arguments; see :class:`refdelta.api.optimizer.TableOptimizer`.
 
     Attributes:
@@ -91,7 +91,7 @@ class Request:
 
 
 @dataclass
-class Work:
+class OptimizeWork:
     """The state of a rewrite that is committed in several parts.
 
     Attributes:
@@ -102,13 +102,13 @@ class Work:
     """
 
     seconds: float | None = None
-    plan: Plan | None = None
+    plan: BinPlan | None = None
     left: deque[Bin] = field(default_factory=deque)
     done: list[tuple[Bin, Group]] = field(default_factory=list)
 
     def skip(self) -> None:
         """Drop the rest of the work, since the application's version is recorded already."""
-        self.plan = self.plan or Plan([], 0)
+        self.plan = self.plan or BinPlan([], 0)
         self.left.clear()
 
 
@@ -116,7 +116,9 @@ Report = Callable[[Sequence["Group"]], dict[str, Any]]
 """Called after the commit with its kept groups; returns the metrics of the result, by deltalake's names."""
 
 
-def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work | None = None) -> Report:
+def optimize(
+    txn: Transaction, snapshot: Snapshot, request: OptimizeRequest, work: OptimizeWork | None = None
+) -> Report:
     """Stage a rewrite of files; nothing if no file needs it.
 
     Args:
@@ -135,7 +137,7 @@ def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work 
         DataFileError: a file cannot be read.
     """
     columns, filters, target = _settled(request, snapshot)
-    work = Work() if work is None else work
+    work = OptimizeWork() if work is None else work
     if work.plan is None:
         work.plan = planned(snapshot, request)
         work.left.extend(work.plan.bins)
@@ -154,7 +156,7 @@ def optimize(txn: Transaction, snapshot: Snapshot, request: Request, work: Work 
     return report
 
 
-def planned(snapshot: Snapshot, request: Request) -> Plan:
+def planned(snapshot: Snapshot, request: OptimizeRequest) -> BinPlan:
     """The plan of a rewrite, by the log alone. Errors are those of :func:`optimize`, except ``DataFileError``."""
     _, filters, target = _settled(request, snapshot)
     if request.aim == "cluster":
@@ -163,7 +165,7 @@ def planned(snapshot: Snapshot, request: Request) -> Plan:
     return plan_bins(snapshot, request.aim, filters=filters, target=target, min_size=min_size)
 
 
-def _settled(request: Request, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
+def _settled(request: OptimizeRequest, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
     """The columns to sort by, the partition filter and the target size of a request."""
     columns: tuple[Column, ...] = ()
     if request.aim == "sort":
@@ -223,7 +225,12 @@ def _listed(columns: Sequence[str]) -> list[str]:
 
 
 def _rewrite(
-    txn: Transaction, snapshot: Snapshot, request: Request, work: Work, columns: tuple[Column, ...], target: int
+    txn: Transaction,
+    snapshot: Snapshot,
+    request: OptimizeRequest,
+    work: OptimizeWork,
+    columns: tuple[Column, ...],
+    target: int,
 ) -> list[tuple[Bin, Group]]:
     cores = os.cpu_count() or 1
     tasks = min(request.tasks or min(_TASKS, cores), max(1, len(work.left)))
@@ -251,7 +258,7 @@ def _rewrite(
     return done
 
 
-def _taken(work: Work) -> Iterator[Bin]:
+def _taken(work: OptimizeWork) -> Iterator[Bin]:
     """The bins that are left, until the time of the part is over."""
     started = time.monotonic()
     while work.left:
@@ -263,7 +270,9 @@ def _taken(work: Work) -> Iterator[Bin]:
 # --- the description of the commit -------------------------------------------------------------------------------
 
 
-def _describe(txn: Transaction, request: Request, filters: RowFilter | None, columns: tuple[Column, ...]) -> None:
+def _describe(
+    txn: Transaction, request: OptimizeRequest, filters: RowFilter | None, columns: tuple[Column, ...]
+) -> None:
     predicate = msgspec.json.encode([] if filters is None else [str(filters)]).decode()
     if request.aim == "purge":
         operation, parameters = "REORG", {"predicate": predicate, "applyPurge": "true"}
@@ -282,7 +291,7 @@ def _files(groups: Iterable[Group]) -> tuple[list[Add], list[Add]]:
     return added, [each.add for group in groups for each in group.inputs]
 
 
-def _metrics(request: Request, work: Work) -> dict[str, Any]:
+def _metrics(request: OptimizeRequest, work: OptimizeWork) -> dict[str, Any]:
     added, removed = _files(group for _, group in work.done)
     considered = work.plan.considered if work.plan else 0
     return {

@@ -60,7 +60,7 @@ _END_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vacuum:
+class VacuumRequest:
     """A request for VACUUM; see :meth:`refdelta.DeltaTable.vacuum` for the attributes."""
 
     retention_hours: float | None = None
@@ -92,7 +92,7 @@ class Vacuum:
 
 def vacuum(
     snapshot: Snapshot,
-    request: Vacuum,
+    request: VacuumRequest,
     *,
     dry_run: bool,
     commit_properties: CommitProperties | None = None,
@@ -159,7 +159,7 @@ class _Run:
     executor: Executor
 
     def start(
-        self, snapshot: Snapshot, candidates: VacuumCandidates, request: Vacuum, retention_ms: int
+        self, snapshot: Snapshot, candidates: VacuumCandidates, request: VacuumRequest, retention_ms: int
     ) -> tuple[Snapshot, bool]:
         """Commit VACUUM START. Returns the snapshot after it, and whether others committed meanwhile."""
         parameters: dict[str, Any] = {"retentionCheckEnabled": request.enforce_retention_duration}

@@ -30,7 +30,7 @@ When = Literal["matched", "not matched", "not matched by source"]
 
 
 @dataclass(frozen=True)
-class Clause:
+class MergeClause:
     """One WHEN clause.
 
     Attributes:
@@ -63,7 +63,7 @@ class BoundClause:
         assignments: the new values.
     """
 
-    clause: Clause
+    clause: MergeClause
     condition: Predicate | None
     assignments: tuple[Assignment, ...] = ()
 
@@ -79,7 +79,7 @@ class BoundClause:
 
 
 @dataclass(frozen=True)
-class Sides:
+class MergeSides:
     """The two relations of a MERGE.
 
     Attributes:
@@ -110,7 +110,7 @@ class Sides:
         return Scope(((self.target_alias, self.target),))
 
 
-def check_clauses(clauses: Sequence[Clause]) -> None:
+def check_clauses(clauses: Sequence[MergeClause]) -> None:
     """Check the clauses by SQL's rules.
 
     Raises:
@@ -128,7 +128,7 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
                 )
 
 
-def evolved(clauses: Sequence[Clause], sides: Sides) -> StructType:
+def evolved(clauses: Sequence[MergeClause], sides: MergeSides) -> StructType:
     """The table's schema after schema evolution: with columns of the source that ``*`` or a clause by name sets.
 
     Columns of both sides keep the table's type; structs of both get the fields that only the source has.
@@ -157,7 +157,7 @@ def _nested(data_type: DataType) -> bool:
     return isinstance(data_type, StructType | ArrayType | MapType)
 
 
-def bind_clause(clause: Clause, sides: Sides, schema: StructType, *, merge_schema: bool) -> BoundClause:
+def bind_clause(clause: MergeClause, sides: MergeSides, schema: StructType, *, merge_schema: bool) -> BoundClause:
     """Bind a clause.
 
     Args:
@@ -205,7 +205,7 @@ def _by_name(
     field: StructField,
     source: StructField,
     parents: tuple[tuple[str, str], ...],
-    sides: Sides,
+    sides: MergeSides,
     scope: Scope,
     *,
     merge_schema: bool,
@@ -266,7 +266,7 @@ def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], s
     return Assignment(path, value, frozenset([place]))
 
 
-def recorded(clauses: Sequence[Clause], when: When) -> str:
+def recorded(clauses: Sequence[MergeClause], when: When) -> str:
     """The clauses of a kind as JSON for the history."""
     shown: list[dict[str, Any]] = []
     for clause in clauses:

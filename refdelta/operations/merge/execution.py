@@ -17,7 +17,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.operations.dml.rewrite import Match, chosen, hide_rows, remove_files
+from refdelta.operations.dml.rewrite import FileMatch, chosen, hide_rows, remove_files
 from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.merge.pieces import MergeMatches
 from refdelta.operations.merge.reads import target_predicate
@@ -138,7 +138,7 @@ class MergeExecution:
         """Stage deletion vectors for the rows that change."""
         bare = dataclasses.replace(plan_scan(self.snapshot, []), files=touched)
         found = enumerate(stand(bare, rows))
-        return hide_rows(self.txn, [Match.of_rows(touched.slice(index, 1), own) for index, own in found])
+        return hide_rows(self.txn, [FileMatch.of_rows(touched.slice(index, 1), own) for index, own in found])
 
 
 def needs_feed(txn: Transaction, found: MergeMatches) -> bool:

@@ -25,7 +25,7 @@ _POSITION = "position\n"  # no column of a table can have this name
 
 
 @dataclass(frozen=True)
-class Key:
+class JoinKey:
     """An equality between an expression of the target and one of the source; ``<=>`` if ``nulls`` is true."""
 
     target: Value
@@ -34,7 +34,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class On:
+class JoinCondition:
     """The condition of a MERGE, split into its conjuncts.
 
     Attributes:
@@ -44,15 +44,15 @@ class On:
         rest: all others.
     """
 
-    keys: tuple[Key, ...]
+    keys: tuple[JoinKey, ...]
     target_only: tuple[Predicate, ...]
     source_only: tuple[Predicate, ...]
     rest: tuple[Predicate, ...]
 
     @classmethod
-    def of(cls, predicate: Predicate, target_alias: str) -> On:
+    def of(cls, predicate: Predicate, target_alias: str) -> JoinCondition:
         """Split a bound predicate."""
-        keys: list[Key] = []
+        keys: list[JoinKey] = []
         parts: dict[str, list[Predicate]] = {"target": [], "source": [], "rest": []}
         for part in _conjuncts(predicate):
             key = _key(part, target_alias)
@@ -80,14 +80,14 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
-def _key(part: Predicate, target_alias: str) -> Key | None:
+def _key(part: Predicate, target_alias: str) -> JoinKey | None:
     if not isinstance(part, Comparison) or part.op not in ("=", "<=>"):
         return None
     left, right = ({path[0] == target_alias for path in columns(side)} for side in (part.left, part.right))
     if (left, right) == ({True}, {False}):
-        return Key(part.left, part.right, part.op == "<=>")
+        return JoinKey(part.left, part.right, part.op == "<=>")
     if (left, right) == ({False}, {True}):
-        return Key(part.right, part.left, part.op == "<=>")
+        return JoinKey(part.right, part.left, part.op == "<=>")
     return None
 
 
@@ -119,7 +119,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class JoinedPairs:
     """Pairs of matching rows, by their numbers, in the order of the target's rows.
 
     Attributes:
@@ -133,9 +133,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.target)
 
-    def filter(self, mask: pa.BooleanArray) -> Pairs:
+    def filter(self, mask: pa.BooleanArray) -> JoinedPairs:
         """The pairs for which the mask is true."""
-        return Pairs(self.target.filter(mask), self.source.filter(mask))
+        return JoinedPairs(self.target.filter(mask), self.source.filter(mask))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Matcher:
         source: the rows of the source.
     """
 
-    on: On
+    on: JoinCondition
     target_alias: str
     source_alias: str
     source: pa.Table
@@ -165,7 +165,7 @@ class Matcher:
         empty = self._side(self.source_alias, empty_table(self.source.schema), pa.array([], pa.int64()), "source")
         object.__setattr__(self, "_keys", pa.concat_tables([empty, *pieces]))
 
-    def pairs(self, rows: pa.Table) -> Pairs:
+    def pairs(self, rows: pa.Table) -> JoinedPairs:
         """The pairs of some rows of the target with all rows of the source.
 
         Args:
@@ -183,9 +183,9 @@ class Matcher:
         kept = [self._holding(block, rows) for block in blocks]
         schema = pa.schema([("target", pa.int64()), ("source", pa.int64())])
         table = pa.concat_tables([empty_table(schema), *kept])
-        return Pairs(_whole(table.column("target")), _whole(table.column("source")))
+        return JoinedPairs(_whole(table.column("target")), _whole(table.column("source")))
 
-    def rows(self, pairs: Pairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
+    def rows(self, pairs: JoinedPairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
         """The rows of pairs side by side.
 
         Args:
@@ -218,11 +218,11 @@ class Matcher:
         if not self.on.rest or not block.num_rows:
             return block
         condition = conjunction(self.on.rest)
-        pairs = Pairs(_whole(block.column("target")), _whole(block.column("source")))
+        pairs = JoinedPairs(_whole(block.column("target")), _whole(block.column("source")))
         return block.filter(row_mask(condition, self.rows(pairs, rows, columns(condition))))
 
 
-def joinable(on: On, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
+def joinable(on: JoinCondition, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
     """The keys of rows of one relation as columns that the join can compare, with Spark's equality.
 
     Args:

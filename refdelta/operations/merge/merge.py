@@ -14,10 +14,10 @@ from refdelta.engine.arrow.schema import from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.dml.rewrite import may_remove
 from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.merge.clauses import Clause, Sides, bind_clause, check_clauses, evolved, recorded
+from refdelta.operations.merge.clauses import MergeClause, MergeSides, bind_clause, check_clauses, evolved, recorded
 from refdelta.operations.merge.collected import Collected
 from refdelta.operations.merge.execution import MergeExecution, MergeStrategy
-from refdelta.operations.merge.join import On
+from refdelta.operations.merge.join import JoinCondition
 from refdelta.operations.merge.plan import MergePlan
 from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Merge:
+class MergeRequest:
     """A request for MERGE; see :meth:`refdelta.DeltaTable.merge` for the attributes.
 
     Attributes:
@@ -46,7 +46,7 @@ class Merge:
     predicate: str
     source_alias: str
     target_alias: str
-    clauses: tuple[Clause, ...]
+    clauses: tuple[MergeClause, ...]
     merge_schema: bool
 
 
@@ -72,7 +72,7 @@ class DistributedExecutor(Protocol):
         """The data as a source in other processes; None for data that is read in this process."""
 
 
-def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> None:
+def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: MergeRequest) -> None:
     """Stage a MERGE.
 
     Args:
@@ -95,8 +95,8 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: Merge) -> No
     if any(clause.when != "not matched" for clause in request.clauses):
         may_remove(txn)
     struct = from_arrow(source.schema)
-    sides = Sides(request.target_alias, snapshot.schema, request.source_alias, struct, txn.now)
-    on = On.of(parse_predicate(request.predicate, sides.both, now=txn.now), request.target_alias)
+    sides = MergeSides(request.target_alias, snapshot.schema, request.source_alias, struct, txn.now)
+    on = JoinCondition.of(parse_predicate(request.predicate, sides.both, now=txn.now), request.target_alias)
     schema = evolved(request.clauses, sides) if request.merge_schema else snapshot.schema
     changes = with_schema(snapshot, schema)
     clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
@@ -131,7 +131,7 @@ def _open_source(txn: Transaction, data: Any) -> Source | DistributedSource:
 
 
 def _describe(
-    txn: Transaction, request: Merge, execution: MergeExecution, done: RewriteResult, elapsed: int, scan: int
+    txn: Transaction, request: MergeRequest, execution: MergeExecution, done: RewriteResult, elapsed: int, scan: int
 ) -> None:
     counts = execution.counts
     matched, rest = "matched", "not matched by source"

@@ -25,8 +25,8 @@ from refdelta.engine.scan.reader import POSITION, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import ConstraintViolationError
 from refdelta.operations.dml.assign import Setter
-from refdelta.operations.dml.rewrite import Share, others, shown
-from refdelta.operations.merge.join import Matcher, Pairs, joined
+from refdelta.operations.dml.rewrite import FileShare, others, shown
+from refdelta.operations.merge.join import JoinedPairs, Matcher, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ class Portion:
         first: the number of rows that earlier tasks may insert.
     """
 
-    share: Share | None
+    share: FileShare | None
     inserts: pa.Array
     first: int = 0
 
@@ -162,7 +162,7 @@ class Pieces:
         # The join builds a hash table of the source for each piece; pieces of the source's size bound that cost.
         return min(_LARGEST_PIECE, max(_LEAST_PIECE, int(self.matcher.source.nbytes)))
 
-    def _check_single(self, rows: pa.Table, pairs: Pairs) -> None:
+    def _check_single(self, rows: pa.Table, pairs: JoinedPairs) -> None:
         """Raise ``ConstraintViolationError`` if several rows of the source match one row of the table."""
         if len(pairs) < 2:
             return
@@ -181,7 +181,7 @@ class Pieces:
 
     # --- actions on rows ---
 
-    def _actions(self, rows: pa.Table, pairs: Pairs) -> list[_Action]:
+    def _actions(self, rows: pa.Table, pairs: JoinedPairs) -> list[_Action]:
         """The actions on the rows of a piece, by clause; each row is in at most one of them."""
         found: list[_Action] = []
         of_rest = self.plan.of_rest
@@ -200,7 +200,7 @@ class Pieces:
             numbers = pa.arange(0, rows.num_rows)
             rest = numbers.filter(pc.invert(pc.is_in(numbers, value_set=pairs.target)))
             nothing = pa.nulls(len(rest), pa.int64())
-            unmatched = Pairs(rest, nothing)
+            unmatched = JoinedPairs(rest, nothing)
             for clause in of_rest:
                 if clause.condition is None:
                     found.append(_Action(clause, unmatched))
@@ -291,7 +291,7 @@ class _Action:
     """The action of one clause on rows of a piece."""
 
     clause: BoundClause
-    pairs: Pairs
+    pairs: JoinedPairs
 
     @property
     def deletes(self) -> bool:

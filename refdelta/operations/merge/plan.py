@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from refdelta.core.table.types import StructType
     from refdelta.operations.merge.clauses import BoundClause
-    from refdelta.operations.merge.join import On
+    from refdelta.operations.merge.join import JoinCondition
     from refdelta.operations.write.row_rules import RowRules
 
 
@@ -25,7 +25,7 @@ class MergePlan:
         rules: the rules of the table's rows.
     """
 
-    on: On
+    on: JoinCondition
     target_alias: str
     source_alias: str
     source: StructType

@@ -18,7 +18,7 @@ from refdelta.engine.expressions.partition import to_internal
 from refdelta.operations.merge.join import side
 
 if TYPE_CHECKING:
-    from refdelta.operations.merge.join import Key, On
+    from refdelta.operations.merge.join import JoinCondition, JoinKey
 
 _TUPLES, _VALUES = 64, 256
 """The maximum numbers of combinations of keys, and of values of one key, that a predicate lists; else it has their
@@ -43,7 +43,7 @@ class KeyValues:
     values: tuple[_Values, ...]
 
     @classmethod
-    def of(cls, on: On, alias: str, rows: pa.Table) -> KeyValues:
+    def of(cls, on: JoinCondition, alias: str, rows: pa.Table) -> KeyValues:
         """The keys of some rows of the source. Conditions on the source alone are ignored; further keys do no harm."""
         keys = bounded_keys(on)
         columns = {str(i): _evaluated(alias, key, rows) for i, key in enumerate(keys)}
@@ -78,7 +78,7 @@ class _Values:
         return _Values(both, self.ends or other.ends).bounded() if len(both) else self
 
 
-def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
+def target_predicate(on: JoinCondition, alias: str, source: KeyValues) -> Predicate:
     """A predicate over the table's columns that is true for every row, present or future, that matches the source.
 
     Args:
@@ -99,12 +99,12 @@ def target_predicate(on: On, alias: str, source: KeyValues) -> Predicate:
     return conjunction([*own, *(_one(key, values, alias) for key, values in zip(keys, source.values, strict=True))])
 
 
-def bounded_keys(on: On) -> list[Key]:
+def bounded_keys(on: JoinCondition) -> list[JoinKey]:
     """The keys whose values a predicate can list."""
     return [key for key in on.keys if not key.nulls and is_plain(key.target.type)]
 
 
-def _evaluated(alias: str, key: Key, rows: pa.Table) -> pa.ChunkedArray:
+def _evaluated(alias: str, key: JoinKey, rows: pa.Table) -> pa.ChunkedArray:
     pieces = [evaluate_value(key.source, side(alias, batch)) for batch in rows.to_batches()]
     return pa.chunked_array(pieces or [evaluate_value(key.source, side(alias, empty_table(rows.schema)))])
 
@@ -114,7 +114,7 @@ def _distinct(tuples: pa.Table) -> pa.Table | None:
     return found if found.num_rows <= _TUPLES else None
 
 
-def _one(key: Key, values: _Values, alias: str) -> Predicate:
+def _one(key: JoinKey, values: _Values, alias: str) -> Predicate:
     target = without_alias(key.target, alias)
     kind = key.target.type
     literals = tuple(Literal(value, kind) for value in to_internal(values.found, kind))
@@ -124,7 +124,7 @@ def _one(key: Key, values: _Values, alias: str) -> Predicate:
     return conjunction([Comparison(">=", target, low), Comparison("<=", target, high)])
 
 
-def _tuples(keys: list[Key], tuples: pa.Table, alias: str) -> Predicate:
+def _tuples(keys: list[JoinKey], tuples: pa.Table, alias: str) -> Predicate:
     targets = [without_alias(key.target, alias) for key in keys]
     kinds = [key.target.type for key in keys]
     columns = [to_internal(one_array(tuples.column(str(i))), kind) for i, kind in enumerate(kinds)]

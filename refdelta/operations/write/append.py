@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFiles:
     """The files of one stream of rows.
 
     Attributes:
@@ -68,7 +68,7 @@ class FileWriter:
     check: Callable[[pa.RecordBatch], None] | None = None
     feed: bool = False
 
-    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, unique: str | None = None) -> Written:
+    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, unique: str | None = None) -> WrittenFiles:
         """Write batches; nothing is staged.
 
         Args:
@@ -110,7 +110,7 @@ class FileWriter:
             feed=self.feed,
             unique=unique,
         )
-        return Written(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
+        return WrittenFiles(adds, rows, marks=target.rules.marks(made, rows), changes=changes)
 
     def of_task(self, number: int) -> FileWriter:
         """The writer for one of several tasks, each of which writes a part of the rows independently of the others."""
@@ -135,7 +135,7 @@ class Rows(ABC):
     schema: pa.Schema
 
     @abstractmethod
-    def write(self, writer: FileWriter) -> Written:
+    def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows with ``writer``, once: all of them in this process, or parts of them in others."""
 
 
@@ -146,7 +146,7 @@ def append(
     *,
     target_file_size: int | None = None,
     check: Callable[[pa.RecordBatch], None] | None = None,
-) -> Written:
+) -> WrittenFiles:
     """Write the rows as files of the table and stage them.
 
     Args:

@@ -26,7 +26,7 @@ from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.dml.rewrite import delete_where, record_inserts, remove_files, requires
 from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.write.append import Written, append
+from refdelta.operations.write.append import WrittenFiles, append
 
 if TYPE_CHECKING:
     from refdelta.core.table.types import StructType
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def overwrite(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
-) -> tuple[Written, RewriteResult]:
+) -> tuple[WrittenFiles, RewriteResult]:
     """Replace all rows. The whole table counts as read, so every concurrent append conflicts.
 
     Args:
@@ -58,7 +58,7 @@ def overwrite(
 
 def replace_where(
     txn: Transaction, source: Rows, target: Target, sql: str, *, target_file_size: int | None = None
-) -> tuple[Written, RewriteResult]:
+) -> tuple[WrittenFiles, RewriteResult]:
     """Replace the rows for which ``sql`` is true. The other arguments are those of :func:`overwrite`.
 
     Raises:
@@ -80,7 +80,7 @@ def replace_where(
 
 def overwrite_partitions(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
-) -> tuple[Written, RewriteResult]:
+) -> tuple[WrittenFiles, RewriteResult]:
     """Replace the partitions of which the data has rows. The arguments are those of :func:`overwrite`.
 
     Raises:

@@ -13,7 +13,7 @@ from refdelta.core.log.paths import LOG, data_key, encode_path
 from refdelta.core.log.statistics import parse_stats
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
-from refdelta.operations.write.append import Rows, Written
+from refdelta.operations.write.append import Rows, WrittenFiles
 from refdelta.schema import struct_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class PreparedFiles(Rows):
         self._struct = struct_of(schema)
         self.schema = to_arrow(self._struct)
 
-    def write(self, writer: FileWriter) -> Written:
+    def write(self, writer: FileWriter) -> WrittenFiles:
         """The files as actions of the table that ``writer`` writes to.
 
         Raises:
@@ -88,7 +88,7 @@ class PreparedFiles(Rows):
         target = writer.target
         _check_fits(self._struct, target)
         found = [_add(action, target, writer.store.uri) for action in self._actions]
-        return Written([add for add, _ in found], sum(rows for _, rows in found), ours=False)
+        return WrittenFiles([add for add, _ in found], sum(rows for _, rows in found), ours=False)
 
 
 def _check_fits(files: StructType, target: Target) -> None:

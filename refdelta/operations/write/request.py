@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.dml.rewrite_result import RewriteResult
-    from refdelta.operations.write.append import Written
+    from refdelta.operations.write.append import WrittenFiles
     from refdelta.transaction.transaction import Transaction
 
 MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "overwrite": "Overwrite"}
@@ -107,7 +107,7 @@ class WriteRequest:
 def describe_write(
     txn: Transaction,
     target: Target,
-    written: Written,
+    written: WrittenFiles,
     rewritten: RewriteResult,
     *,
     mode: str,

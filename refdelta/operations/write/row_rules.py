@@ -58,7 +58,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Check:
+class RowCheck:
     """A predicate that must be true for every row; null is not true.
 
     Attributes:
@@ -93,7 +93,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeColumn:
     """A column to which the table gives a value if a writer does not.
 
     Attributes:
@@ -117,8 +117,8 @@ class RowRules:
         numbered: the identity columns.
     """
 
-    checks: tuple[Check, ...] = ()
-    made: tuple[Made, ...] = ()
+    checks: tuple[RowCheck, ...] = ()
+    made: tuple[MadeColumn, ...] = ()
     numbered: tuple[Numbering, ...] = ()
 
     @classmethod
@@ -275,17 +275,19 @@ def constraints(configuration: Mapping[str, str] | None) -> dict[str, str]:
     }
 
 
-def _made(schema: StructType, features: Collection[str], now: int | None) -> Iterator[Made]:
+def _made(schema: StructType, features: Collection[str], now: int | None) -> Iterator[MadeColumn]:
     """Defaults first, then generated columns, which can depend on all others."""
     if "allowColumnDefaults" in features:
         for field in schema:
             if DEFAULT in field.metadata:
-                yield Made(field, _value("default", "allowColumnDefaults", field, DEFAULT, StructType(), now), False)
+                yield MadeColumn(
+                    field, _value("default", "allowColumnDefaults", field, DEFAULT, StructType(), now), False
+                )
     if "generatedColumns" in features:
         others = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
         for field in schema:
             if GENERATION in field.metadata:
-                yield Made(field, _value("expression", "generatedColumns", field, GENERATION, others, now), True)
+                yield MadeColumn(field, _value("expression", "generatedColumns", field, GENERATION, others, now), True)
 
 
 def _value(what: str, feature: str, field: StructField, key: str, scope: StructType, now: int | None) -> Value:
@@ -303,17 +305,17 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
         raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}") from None
 
 
-def _follows(one: Made) -> Check:
+def _follows(one: MadeColumn) -> RowCheck:
     """The check that a generated column has the value of its expression."""
     field = one.field
     same = Comparison("<=>", Column((field.name,), field.type), one.value)
     sql = str(field.metadata[GENERATION])
-    return Check("generatedColumns", f"the expression of the generated column {field.name}", sql, same, field.name)
+    return RowCheck("generatedColumns", f"the expression of the generated column {field.name}", sql, same, field.name)
 
 
-def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> Check:
+def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> RowCheck:
     try:
-        return Check(feature, what, sql, parse_predicate(sql, schema, now=now))
+        return RowCheck(feature, what, sql, parse_predicate(sql, schema, now=now))
     except ColumnNotFoundError as error:
         raise InvalidArgumentError(f"{what} ({sql}) uses a column that does not exist: {error}") from None
     except PredicateError as error:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.write.append import FileWriter, Rows, Written
+from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -66,7 +66,7 @@ class Source(Rows):
         self.schema = reader.schema
         self.tables = tables
 
-    def write(self, writer: FileWriter) -> Written:
+    def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in this process."""
         return writer.write(self.reader.schema, self.reader)
 
