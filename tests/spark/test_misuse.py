@@ -55,7 +55,7 @@ def user_frame(spark: Any) -> Any:
 def readings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     yield lambda u: read(None, u.uri), WRONG, "SparkSession, not NoneType"
     yield lambda u: read(u.uri, u.spark), WRONG, "SparkSession, not str"
-    yield lambda u: read(u.spark, 5), WRONG, "path or a URI, not by 5"
+    yield lambda u: read(u.spark, 5), WRONG, "a path or a URI, not 5"
     yield lambda u: read(u.spark, ""), WRONG, "path or a URI"
     yield lambda u: read(u.spark, u.folder / "nowhere"), NO_TABLE, "nowhere"
     yield lambda u: read(u.spark, u.folder / "plain"), NO_TABLE, "_delta_log has no commit"
@@ -128,7 +128,7 @@ def writings() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
         WRONG,
         "table property 'delta.nope' does not exist",
     )
-    yield lambda u: write(u.df, u.new, cluster_by="id", partition_by="s"), WRONG, "no partition columns"
+    yield lambda u: write(u.df, u.new, cluster_by="id", partition_by="s"), WRONG, "cannot have partition columns"
     yield lambda u: write(u.df, u.new, target_file_size="1MB"), WRONG, "target_file_size must be an integer"
     yield lambda u: write(u.df, u.new, commit_properties={"user_metadata": "x"}), WRONG, "CommitProperties"
     yield lambda u: write(u.df, u.new, commit_properties=CommitProperties(user_metadata=5)), WRONG, "must be a string"  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ class Assignment:
     """One ``column = value``.
 
     Attributes:
-        path: the path of the column or of the field of a struct, as the schema spells it.
+        path: the path of the column or struct field, as the schema spells it.
         value: computes the values for a batch of the statement's input, in the Arrow type of the column.
         columns: the columns that the value depends on.
     """

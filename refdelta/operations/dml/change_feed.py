@@ -83,7 +83,7 @@ class FeedRange:
 def changes(
     snapshot: Snapshot, asked: FeedRange, *, columns: Sequence[str] | None = None, predicate: Any = None
 ) -> ChangeScan:
-    """Plan a read of the changes of a range of versions.
+    """Plan a read of the change data feed for a range of versions.
 
     Rows have the schema of ``snapshot``. If columns are mapped, or were mapped at the first version of the range, they
     have the schema of the last version of the range, since later versions may have renamed or dropped columns.

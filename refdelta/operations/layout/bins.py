@@ -1,8 +1,8 @@
 """The plan of a compaction: bins of files of one partition that are rewritten together (bin-packing).
 
 As in delta-spark, a file is a candidate if it is smaller than a minimum, or if a deletion vector hides more than one
-row in twenty, and the files of a partition are put into bins up to the target size. Other than there, the files keep
-the order in which they were written: rows of the same time stay together, so that statistics stay selective.
+row in twenty, and the files of a partition are put into bins up to the target size. The files keep the order in which
+they were written, other than in delta-spark: rows of the same time stay together, so that statistics stay selective.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """REORG TABLE APPLY (UPGRADE UNIFORM): make a table readable as Iceberg's.
 
-Every file is rewritten, since old files lack ids or partition columns, or have deletion vectors. Other than a
-compaction, it conflicts with every concurrent commit that adds or removes a file.
+Every file is rewritten, since old files lack ids or partition columns, or have deletion vectors. The commit conflicts
+with every concurrent commit that adds or removes a file; a compaction does not.
 """
 
 from __future__ import annotations
