@@ -10,7 +10,8 @@ import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, write
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.transaction import driver, location
+from refdelta.engine.log import location
+from refdelta.transaction import driver
 from refdelta_storage import FaultyStore, open_store
 from refdelta_storage.wrappers import Fault
 
