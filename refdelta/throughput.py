@@ -360,7 +360,7 @@ def check(table: DeltaTable, mix: Mix, tallies: Sequence[Tally]) -> list[str]:
     if twice:
         problems.append(f"{_counted(len(twice), 'task')} committed twice, the first {min(twice)}")
     if unasked:
-        problems.append(f"{_counted(len(unasked), 'version')} that nobody was told of, the first {unasked[0]}")
+        problems.append(f"{_counted(len(unasked), 'version')} acknowledged to no writer, the first {unasked[0]}")
     return [
         *problems,
         *check_rows(table.to_pyarrow_table(), mix, [task for task in found.values() if task != _COMPACTION]),

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (DeltaError, StorageError) as error:
         return _fail(str(error) or type(error).__name__)
-    except OSError as error:  # our own files and streams: a full disk behind `> file`, for one
+    except OSError as error:  # our own files and streams, such as a full disk under `> file`
         if error.filename is None:
             _drop_output()
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))

@@ -21,7 +21,7 @@ _ALL = "all"
 _TEXT = {
     Mix.APPENDS: "each commit appends 10 rows",
     Mix.ROWS: "each deletes another row of one file",
-    Mix.SAME_ROWS: "all update the same rows; who loses begins anew",
+    Mix.SAME_ROWS: "all update the same rows; a loser begins anew",
     Mix.OPTIMIZE: "each updates another row, beside OPTIMIZE",
 }
 
@@ -62,7 +62,7 @@ def bench(
     """Measure commits per second at URI: a folder, or a place in a store such as s3://bucket/scratch.
 
     Writers commit to one table at once, in a fresh folder that is removed at the end. Afterwards the log and the rows
-    are compared with what the writers were told: no commit may be lost, and none doubled, else the exit status is 1.
+    are compared with the acknowledgements: the exit status is 1 if a commit was lost or doubled.
     Latency is from the first try of a statement until it was acknowledged; an aborted statement is done again at once.
     """
     if commits is not None and seconds is not None:
@@ -92,7 +92,7 @@ def bench(
         _show(races)
     wrong = [f"{one.mix}: {problem}" for one in races for problem in one.problems]
     if wrong:
-        raise RaceFailedError(f"what the writers left is not what they were told: {'; '.join(wrong)}")
+        raise RaceFailedError(f"the log or the rows differ from what was acknowledged: {'; '.join(wrong)}")
 
 
 def _progress(line: StatusLine, mix: Mix, commits: int | None, seconds: float | None) -> Callable[[int], None]:
@@ -145,4 +145,4 @@ def _show(races: list[Race]) -> None:
         if one.compactions:
             click.echo(f"{one.mix}: beside {one.compactions:,} compactions")
     if not any(one.problems for one in races):
-        click.echo("no commit lost, none doubled: the log and the rows are what the writers were told")
+        click.echo("no commit lost, none doubled: the log and the rows agree with what was acknowledged")

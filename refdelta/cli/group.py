@@ -22,9 +22,9 @@ def app() -> None:
     """Delta Lake tables, read and written in pure Python.
 
     A table is a folder: a path, or a URI such as s3://bucket/flights, abfss://container@account.dfs.core.windows.net/x
-    or file:///data/flights. What a store needs comes from the environment (AWS_..., AZURE_...) or from
-    --storage-option. Every command takes --json and then prints one JSON document ('read' and 'changes': one JSON
-    object a row).
+    or file:///data/flights. The options of a store come from the environment (AWS_..., AZURE_...) or from
+    --storage-option. With --json, every command prints one JSON document ('read' and 'changes': one JSON object a
+    row).
     """
 
 

@@ -150,9 +150,9 @@ def versions(_context: click.Context, parameter: click.Parameter, text: str | No
     "--enforce-retention-duration/--no-enforce-retention-duration",
     default=True,
     show_default=True,
-    help="Refuse a retention below the table's own. Without it, be sure that nobody reads older versions or writes.",
+    help="Refuse a retention below the table's own. Without it, there must be no writers, nor readers of old versions.",
 )
-@click.option("--full", is_flag=True, help="Remove files as well that the log does not name, whoever put them there.")
+@click.option("--full", is_flag=True, help="Also remove files of any origin that the log does not name.")
 @click.option(
     "--keep-versions", metavar="N,M", callback=versions, help="Versions that can be read afterwards, however old."
 )

@@ -22,7 +22,7 @@ from refdelta.status_line import StatusLine, watched
     type=click.Choice(["error", "append", "overwrite", "ignore"]),
     default="error",
     show_default=True,
-    help="What to do where the table exists.",
+    help="The action where the table exists.",
 )
 @click.option("--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said.")
 @click.option("--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated.")

@@ -14,7 +14,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class RowsCompared:
-    """The difference of the rows of refdelta and of delta-spark.
+    """The difference between refdelta's rows and delta-spark's.
 
     Attributes:
         refdelta: the number of rows of refdelta.

@@ -241,7 +241,7 @@ def _given(words: list[str]) -> dict[str, str]:
 
 
 def hidden_rows(text: str) -> BitMap64:
-    """The rows of a text such as ``0-2,7``."""
+    """The rows of a list such as ``0-2,7``."""
     ends = [list(map(int, part.split("-"))) for part in text.split(",")]
     return BitMap64(row for first, *last in ends for row in range(first, (last or [first])[0] + 1))
 

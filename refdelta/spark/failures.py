@@ -2,7 +2,7 @@
 
 The :class:`~refdelta.errors.DeltaError` of a worker is encoded into the text of another exception, as JSON between two
 marks; the driver finds it there and raises it again. So callers catch the same exceptions as without Spark. Errors are
-never pickled: their texts contain data from logs and users.
+never pickled: their messages contain data from logs and users.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def to_text(error: DeltaError) -> str:
 
 
 def from_text(text: str) -> DeltaError | None:
-    """The error that a text carries, or None if it carries none."""
+    """The error that is encoded in a string, or None if there is none."""
     found = _MARKED.search(text)
     if found is None:
         return None

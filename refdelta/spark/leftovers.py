@@ -71,7 +71,7 @@ def watched(spark: Any, store: Store) -> Iterator[JobWatch]:
 
 
 def attempt(token: str) -> str:
-    """On a worker: a text for the names of the files of this attempt at a task, unique among all attempts."""
+    """On a worker: a string for the names of the files of this attempt at a task, unique among all attempts."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,9 +1,9 @@
 """MERGE with a DataFrame as the source: collected where it is small, else left with Spark's workers.
 
 A source that stays with the workers is shuffled with the table into buckets by the equalities of ON; the engine finds
-in each bucket which rows match and what becomes of them. The first pass shuffles only the columns that the conditions
-use, and gives the positions of rows. The second shuffles the rows of the table that are updated and those of the
-source. Rows of the source that match no row are inserted from where they are. Neither the driver nor a worker holds
+in each bucket which rows match and which clause applies to them. The first pass shuffles only the columns that the
+conditions use, and gives the positions of rows. The second shuffles the rows of the table that are updated and those of
+the source. Rows of the source that match no row are inserted from where they are. Neither the driver nor a worker holds
 more of the rows than its part.
 
 The driver records what was read, and commits what is written, as for every MERGE.

@@ -84,7 +84,7 @@ def partition_rows(store: Store, part: FilePartition, schema: pa.Schema) -> Iter
 
 
 class TableReader(DataSourceReader):
-    """A reader of the files of scans of one table."""
+    """A reader of the files in the scans of one table."""
 
     def __init__(self, scans: Sequence[Scan], schema: Any):
         self._store, self._schema = scans[0].store, arrow_schema(schema)

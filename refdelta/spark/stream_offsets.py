@@ -63,7 +63,7 @@ class Offset(
         return Offset(self.table_id, version, index, snapshot, self.begun)
 
     def as_dict(self) -> dict[str, Any]:
-        """The offset as plain values for JSON; equal offsets have equal texts."""
+        """The offset as plain values for JSON; equal offsets have equal JSON."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 

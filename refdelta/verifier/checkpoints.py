@@ -258,7 +258,7 @@ _EMPTY = {
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not null, also of the vector and of the format. Values of maps may be null."""
+    """The fields that are not null, also those in the vector and the format. Values of maps may be null."""
     found = {name: value for name, value in body.items() if value is not None}
     vector = found.get("deletionVector")
     if isinstance(vector, dict):

@@ -167,7 +167,7 @@ def check_state(state: State, schema: StructType | None, report: Report) -> None
 
 
 class StableIds:
-    """The ids of the live rows of one file or of several: no two live rows may share one.
+    """The ids of the live rows in one or more files: no two live rows may share one.
 
     Args:
         state: the state of the version.

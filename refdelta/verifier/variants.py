@@ -92,7 +92,7 @@ _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 def check_form(stats: dict[str, Any], schema: StructType, find: Find) -> None:
-    """Check the form of the bounds of the variants of a file, independently of its rows.
+    """Check the form of a file's bounds of variants, independently of its rows.
 
     Args:
         stats: the JSON of ``add.stats``.

@@ -29,7 +29,7 @@ class Patience:
         connect: seconds for a connection.
         read: seconds without a byte of a reply.
         retries: how often a request that failed for a moment is sent again. A conditional put never is: its caller
-            reads back what has become of it.
+            reads the object to learn the outcome.
         total: seconds after which nothing is sent again.
     """
 

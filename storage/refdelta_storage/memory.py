@@ -80,7 +80,7 @@ class CollectingStream(io.BytesIO):
 
 
 class MemoryStore(Store):
-    """Objects in a dictionary behind a lock.
+    """Objects in a dictionary that a lock protects.
 
     Args:
         name: stores of one name share their objects within the process, for as long as it lives; ``None`` gives a

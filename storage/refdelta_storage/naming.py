@@ -23,8 +23,8 @@ _UNNAMED_REFUSED = {errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, err
 # How file systems without hard links say so: FAT with EPERM, others by the rest.
 _LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 _RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-# Refusals that are certain to have left nothing behind. Others (EIO, ESTALE, ETIMEDOUT, as network file systems
-# give them) may have been carried out nevertheless.
+# Refusals after which the file system is certainly unchanged. After others (EIO, ESTALE, ETIMEDOUT, as network file
+# systems give them) the call may have been carried out nevertheless.
 _CERTAIN = {
     errno.EACCES,
     errno.EDQUOT,

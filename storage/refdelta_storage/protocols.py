@@ -250,7 +250,7 @@ def _checksums(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the checksums that botocore adds by default, where the endpoint is given and may not know them.
 
     Some servers refuse them, and others answer a read beside a write with the checksum of the one and the content of
-    the other. What is sent has a length and a signature of its content, or TLS.
+    the other. Requests have a length and a signature of their content, or TLS.
     """
     endpoint = arguments.get("endpoint_url") or (arguments.get("client_kwargs") or {}).get("endpoint_url")
     if not endpoint or is_amazon(str(endpoint)):

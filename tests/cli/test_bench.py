@@ -140,7 +140,7 @@ def test_a_lost_commit_and_a_doubled_one_are_noticed(tmp_path):
     assert twice == ["a version was acknowledged to two writers"]
     dropped = every[0]
     assert check(table, Mix.APPENDS, [Tally(every[1:])]) == [
-        f"1 version that nobody was told of, the first {dropped.version}"
+        f"1 version acknowledged to no writer, the first {dropped.version}"
     ]
     assert check(table, Mix.APPENDS, [Tally(every[1:], unknown=[dropped.task])]) == []
     again = Own(table.table_uri, Mix.APPENDS, None, {}).commit(dropped.task)

@@ -32,7 +32,7 @@ NOTES = Path(__file__).resolve().parents[2] / "spec_notes" / "precision.md"
 
 HEAD = """# Precision
 
-Written by `make precision`; a test holds it to the engine. What the numbers are of is in `tests/model`.
+Written by `make precision`; a test holds it to the engine. `tests/model` has what they count.
 
 Two transactions begin at the same version; one commits, then the other one wants to. Each cell is about all variants
 of two kinds of operation ({operations} operations in all, over a table of four rows in two files, of which one had a
@@ -61,8 +61,8 @@ Why the engine is below the judge where it is:
 - A change of properties fails every concurrent write, as the documentation promises, even where an order exists.
 - At WriteSerializable only blind appends change their place in the order, and transactions that skip them. The judge
   takes any order.
-- A new file of a table without deletion vectors holds rows that were only copied, too, and statistics cannot tell them
-  from new ones.
+- A new file of a table without deletion vectors holds rows that were only copied, too, and statistics cannot
+  distinguish them from new ones.
 """
 
 

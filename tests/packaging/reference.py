@@ -287,7 +287,7 @@ def _kind(row: Property) -> tuple[str, str]:
         except ValueError as error:
             told = str(error).removeprefix("must be ")
     shown = str(row.default).lower() if isinstance(row.default, bool) else row.default
-    return told or "a text", "" if shown in (None, "") else f"`{shown}`"
+    return told or "a string", "" if shown in (None, "") else f"`{shown}`"
 
 
 def _expressions() -> str:
@@ -308,8 +308,9 @@ def _expressions() -> str:
     ]
     rows += [(family, ", ".join(f"`{name}`" for name in sorted(names))) for family, names in families.items()]
     text = (
-        "Predicates and assigned values are SQL in Spark's dialect with its ANSI errors. A text in single or double "
-        "quotes is a string. Subqueries, and everything else that is not supported, are refused by name and position."
+        "Predicates and assigned values are SQL in Spark's dialect with its ANSI errors. Single and double "
+        "quotes both enclose strings. Subqueries, and everything else that is not supported, are refused by name and "
+        "position."
     )
     return _section("SQL expressions", text, ("", ""), rows)
 

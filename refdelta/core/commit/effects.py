@@ -190,7 +190,7 @@ class Descriptors(msgspec.Struct, frozen=True):
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """Whether a row matches, for each requested file up to the first one with such a row; and the seconds spent."""
+    """For each requested file, up to the first one with a matching row, whether it has one; and the seconds spent."""
 
     found: tuple[bool, ...]
     seconds: float

@@ -108,7 +108,7 @@ class TablePredicate:
         return disjoint(self.predicate, other.predicate if isinstance(other, TablePredicate) else TRUE)
 
     def _partition(self, file: Add | Remove) -> tuple[int, Mapping[str, Any], Predicate]:
-        """Whether rows in the file's partition match, its partition values, and the residual of the predicate."""
+        """The verdict for rows in the file's partition, its partition values, and the residual of the predicate."""
         (key,) = self._keys([file])
         if key not in self._by_partition:
             if len(self._by_partition) >= _KEPT:

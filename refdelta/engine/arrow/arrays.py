@@ -32,7 +32,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values, or None, as an array: same as ``pa.array``, but ASCII texts, numbers and booleans do not load pandas.
+    """Values, or None, as an array: same as ``pa.array``, but ASCII strings, numbers and booleans do not load pandas.
 
     Arrow imports pandas, if it is installed, when it converts the first value: that takes longer than reading a table's
     log, and as much memory as a list of 100,000 files.
@@ -166,7 +166,7 @@ def filter_rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
 
 
 def check_values(batch: pa.RecordBatch) -> None:
-    """Check that a batch from a file is valid, such as that its texts are UTF-8, which Parquet's reader does not check.
+    """Check that a batch from a file is valid, for example that strings are UTF-8: Parquet's reader does not check it.
 
     Raises:
         pyarrow.ArrowInvalid: it is not valid.
@@ -178,7 +178,7 @@ def check_values(batch: pa.RecordBatch) -> None:
 def check_texts(batch: pa.RecordBatch) -> None:
     """Same as :func:`check_values`, for all columns but decimals."""
     for column in batch.columns:
-        # Arrow's check takes a tenth of the time of reading; most texts are ASCII, for which there is a faster one.
+        # Arrow's check takes a tenth of the time of reading; most strings are ASCII, for which there is a faster one.
         if not pa.types.is_decimal(column.type) and not _is_ascii(column):
             column.validate(full=True)
 

@@ -83,7 +83,7 @@ def variants(values: Iterable[Any]) -> pa.ExtensionArray:
         values: one for each row. None is a missing variant.
 
     Raises:
-        UnsupportedTypeError: a variant cannot hold a value of that type, or the name of a field is not a text.
+        UnsupportedTypeError: a variant cannot hold a value of that type, or the name of a field is not a string.
         InvalidArgumentError: a number, a decimal or a time is beyond the range of variants, values are nested too
             deeply, or ``values`` is no list.
 

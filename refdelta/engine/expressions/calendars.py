@@ -128,7 +128,7 @@ def date_trunc(micros: pa.Array, unit: str) -> pa.Array:
 
 
 def date_format(micros: pa.Array, pattern: str) -> pa.Array:
-    """Times as texts, by a pattern of :mod:`refdelta.core.expressions.time_format`."""
+    """Times as strings, by a pattern of :mod:`refdelta.core.expressions.time_format`."""
     texts = [_part(part, micros) for part in parts_of(pattern)]
     return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
 

@@ -37,7 +37,7 @@ from refdelta.engine.expressions import arithmetic
 from refdelta.engine.expressions.partition import from_internal, to_internal
 
 _CLOCKS = (TIMESTAMP, TIMESTAMP_NTZ)
-# Texts that Arrow reads in the same way as the definition; a date may still be invalid.
+# Strings that Arrow reads in the same way as the definition; a date may still be invalid.
 _PLAIN: dict[DataType, str] = {
     BYTE: r"^-?\d{1,2}$",
     SHORT: r"^-?\d{1,4}$",

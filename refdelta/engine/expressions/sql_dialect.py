@@ -165,7 +165,7 @@ NAMES: dict[type[exp.Expr], str] = {
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is a number in SQL."""
+    """Whether a string is a number in SQL."""
     return re.fullmatch(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text, re.ASCII) is not None
 
 
@@ -194,15 +194,15 @@ def number_literal(text: str) -> Literal:
     return Literal(value, DecimalType(precision, scale))
 
 
-# --- texts -------------------------------------------------------------------------------------------------------
+# --- SQL text ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SqlText:
-    """A text in SQL.
+    """An expression in SQL.
 
     Attributes:
-        sql: the text.
+        sql: its text.
         what: its name in errors, such as ``predicate``.
     """
 

@@ -64,7 +64,7 @@ _NOTHING = Literal(None, VOID)
 
 
 class SqlReader:
-    """Reads one text in a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
+    """Reads one expression in a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
 
     def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):
         self.text, self.scope, self.now = SqlText(sql, what), scope, now

@@ -57,7 +57,7 @@ def contradictions(store: Store, version: int, computed: Callable[[], VersionChe
         computed: returns the checksum by the log; called only if there is a checksum file.
 
     Returns:
-        Texts such as ``numFiles is 3 by the checksum, 2 by the log``. Empty if there is no checksum file,
+        Strings such as ``numFiles is 3 by the checksum, 2 by the log``. Empty if there is no checksum file,
         or if the file cannot be read or the checksum cannot be computed.
     """
     key = checksum_key(version)

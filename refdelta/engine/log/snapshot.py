@@ -225,7 +225,7 @@ class Snapshot:
         """The differences between the version's checksum file and the log; empty if there is none that can be read.
 
         Returns:
-            Texts such as ``numFiles is 3 by the checksum, 2 by the log``.
+            Strings such as ``numFiles is 3 by the checksum, 2 by the log``.
         """
         return contradictions(self.store, self.version, self.checksum)
 

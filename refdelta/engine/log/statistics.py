@@ -44,7 +44,7 @@ from refdelta.engine.expressions.partition import from_internal, partition_table
 from refdelta.engine.log.state import STATS_PARSED, to_adds
 from refdelta.engine.parquet.column_stats import StatsLeaf, stats_leaves
 
-_CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps texts below 2 GiB
+_CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps the JSON below 2 GiB
 _FEW = 32  # so few files are parsed one by one, once a chunk has failed to parse
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -76,7 +76,7 @@ def read_statistics(texts: pa.ChunkedArray, wanted: Sequence[Statistic]) -> tupl
 
 
 class _JsonReader:
-    """Parses chunks of texts: with Arrow; where that fails each half, and a few texts one by one."""
+    """Parses chunks of JSON strings with Arrow; if that fails, each half of them, and few strings one by one."""
 
     def __init__(self, wanted: Sequence[Statistic]):
         self.wanted = wanted
@@ -85,7 +85,7 @@ class _JsonReader:
         self.schema = pa.schema([pa.field("i", pa.int64()), pa.field("s", pa.list_(struct_of(tree)))])
 
     def read(self, texts: pa.Array) -> list[pa.Array]:
-        """Whether each text has statistics, then the wanted statistics."""
+        """First whether each string has statistics, then the wanted statistics."""
         try:
             return self._fast(texts)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
@@ -101,7 +101,7 @@ class _JsonReader:
         # A line break between tokens would end the line; inside strings line breaks are illegal.
         texts = pc.replace_substring_regex(pc.fill_null(texts, "null"), "[\r\n]", " ")
         numbers = pa.array(range(len(texts)), pa.int64())
-        # Inside a list, a truncated text cannot be completed by the next line, nor can a text continue after its end.
+        # Inside a list, a truncated string cannot be completed by the next line, nor continue after its end.
         lines = pc.binary_join_element_wise('{"i":', numbers.cast(pa.string()), ',"s":[', texts, "]}\n", "")
         longest = pc.max(pc.binary_length(lines)).as_py() or 0
         table = pj.read_json(
@@ -109,12 +109,12 @@ class _JsonReader:
             read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 20, 2 * longest)),
             parse_options=pj.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="ignore"),
         )
-        # A text could contain the end of its line and the beginning of another one: the numbers show that.
+        # A string could contain the end of its line and the beginning of another one: the numbers show that.
         if table.num_rows != len(texts) or not table["i"].combine_chunks().equals(numbers):
-            raise pa.ArrowInvalid("texts that are not one value each")
+            raise pa.ArrowInvalid("strings that are not one JSON value each")
         lists = one_array(table["s"])
         if not pc.all(pc.equal(pc.list_value_length(lists), 1), skip_nulls=False, min_count=0).as_py():
-            raise pa.ArrowInvalid("texts that are not one value each")
+            raise pa.ArrowInvalid("strings that are not one JSON value each")
         stats = lists.flatten()
         columns = [
             _converted(child_of(stats, path), data_type, kind, len(stats))

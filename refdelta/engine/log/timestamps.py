@@ -21,7 +21,7 @@ from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFound
 if TYPE_CHECKING:
     from refdelta_storage.base import Store
 
-# So many commits before a given one may have later file times, as far as delta-spark looks.
+# The number of commits before a given one that may have later file times: delta-spark looks no further.
 _UNSORTED = 1000
 
 

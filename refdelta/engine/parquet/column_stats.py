@@ -253,7 +253,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: str | None) -> None
 
 
 def _object(tree: dict[str, Any]) -> str:
-    """A JSON object whose leaves are JSON texts, so that decimals are never converted to floats."""
+    """A JSON object whose leaves are encoded JSON values, so that decimals are never converted to floats."""
     members = (
         f"{json.dumps(name, ensure_ascii=False)}:{_object(value) if isinstance(value, dict) else value}"
         for name, value in tree.items()

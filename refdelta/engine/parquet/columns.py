@@ -57,7 +57,7 @@ class ColumnSource:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column has texts that need no conversion."""
+        """Whether the column has strings that need no conversion."""
         return self.convert is None and pt.is_string(self.type)
 
     def read(self, batch: pa.RecordBatch) -> pa.Array:

@@ -1,6 +1,6 @@
-"""Dictionary encoding: of text columns in memory, and of columns in Parquet files.
+"""Dictionary encoding: of string columns in memory, and of columns in Parquet files.
 
-Texts that are moved from file to file may stay dictionary-encoded, in some batches and not in others.
+Strings that are moved from file to file may stay dictionary-encoded, in some batches and not in others.
 
 Parquet's writer puts the values of a column into a dictionary until that is too large, and writes the rest plainly. If
 nearly all values differ, that costs a lookup for each value and saves nothing. So a sample of the rows is taken first:
@@ -22,18 +22,18 @@ from refdelta.engine.arrow.arrays import as_schema
 # Parquet's writer ends a dictionary at so many bytes.
 _DICTIONARY_BYTES = 2**20
 _SAMPLE = 16 * 1024
-_SHORT = 32  # if no text has more bytes, each is counted with the length of the longest
+_SHORT = 32  # if no string has more bytes, each is counted with the length of the longest
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Batches of one schema as one table. Columns of texts may be dictionaries in some batches: a column that is one in
+    """Batches of one schema as one table. String columns may be dictionaries in some batches: a column that is one in
     all batches gets a common dictionary; other dictionaries are decoded.
     """
     if any(batch.schema != batches[0].schema for batch in batches):
         batches = [plain(batch) for batch in batches]
     rows = pa.Table.from_batches(batches).unify_dictionaries()
     for index, column in enumerate(rows.columns):
-        # With nulls, Parquet's writer would take the bounds of the whole dictionary, also of unused texts.
+        # With nulls, Parquet's writer would take the bounds of the whole dictionary, also of unused strings.
         odd = pt.is_dictionary(column.type) and column.null_count
         if odd and len(used_texts(column)) < len(column.chunk(0).dictionary):
             rows = rows.set_column(index, rows.field(index).name, column.cast(column.type.value_type))
@@ -58,7 +58,7 @@ def text_size(rows: pa.RecordBatch) -> int:
 
 
 def used_texts(column: pa.ChunkedArray) -> pa.Array:
-    """The texts of a column's dictionary that a row uses; all chunks have the same dictionary."""
+    """The strings of a column's dictionary that a row uses; all chunks have the same dictionary."""
     dictionary = column.chunk(0).dictionary
     used = np.zeros(len(dictionary), bool)
     for chunk in column.chunks:
@@ -79,7 +79,7 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
     Args:
         rows: the first row group of a file, which is taken as typical.
     """
-    # Nested columns would have to be given by their leaves. Texts are not sampled, since copying them costs as much.
+    # Nested columns would have to be given by their leaves. Strings are not sampled, since copying them costs as much.
     if any(pt.is_nested(kind) for kind in rows.schema.types):
         return True
     asked = {name: most for name in rows.column_names if (most := _most(rows.column(name).type)) < rows.num_rows}

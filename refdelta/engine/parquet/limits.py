@@ -33,7 +33,7 @@ BATCH_BYTES = 2**30
 """The limit of the columns of a batch together, in bytes, as long as fewer rows can keep it."""
 
 DICTIONARY_BYTES = 2**30
-"""The limit of the dictionary of a column of a row group, in bytes. It is held while the row group is read."""
+"""The limit of a column's dictionary in a row group, in bytes. It is held while the row group is read."""
 
 ROW_BYTES = 2**32
 """The limit of one row with its pages, in bytes, which no number of rows bounds."""
@@ -48,7 +48,7 @@ _HELD_ROWS = 32 * 1024  # of batches that are kept: while a batch grows, it take
 _MANY_ROWS = 2**24
 _WIDEST = 2**20  # bytes of a value of fixed width, which only decimals have in Delta
 _INDEX = 3  # a value takes fewer bytes if it is an index into a small dictionary
-_FULL = 2**20  # bytes of a dictionary at which writers give it up, and write plain texts
+_FULL = 2**20  # bytes of a dictionary at which writers give it up, and write plain strings
 _LEVELS = 4  # bytes of a value of a repeated column for its levels
 
 
@@ -87,12 +87,12 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return self.metadata
 
     def keep_dictionaries(self, columns: Sequence[str]) -> dict[str, bool]:
-        """Read columns of texts as dictionaries from now on, if the footer suggests that the file holds them so.
+        """Read columns of strings as dictionaries from now on, if the footer suggests that the file holds them so.
 
         The memory that they take when they are decoded later is not bounded: see :func:`unfolding`.
 
         Args:
-            columns: names of columns of texts.
+            columns: names of string columns.
 
         Returns:
             The columns that are read as dictionaries, each with whether its dictionary is small.
@@ -184,7 +184,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return rows
 
     def _check_rows(self, number: int, group: Any) -> None:
-        """Check the number of rows of a row group of which no column is read: rows without columns cost time, too."""
+        """Check the number of rows if no column of the row group is read: rows without columns cost time, too."""
         chunk, column = group.column(0), self.metadata.schema.column(0)
         pages = self._pages(number, column.path, chunk, 0)
         if column.max_repetition_level == 0 and group.num_rows > sum(p.values for p in pages if not p.is_dictionary):
@@ -227,7 +227,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         return _Cost([], [], whole / max(group.num_rows, 1))
 
     def _longest(self, number: int, leaf: int, pages: list[PageHeader], most: int) -> int:
-        """An upper bound of the bytes of the longest entry of a dictionary; 0 if there is none."""
+        """An upper bound of the bytes of a dictionary's longest entry; 0 if there is none."""
         found = max((page.size - 4 * page.values for page in pages if page.is_dictionary), default=0)
         repeats = sum(page.values for page in pages if page.by_dictionary)
         if found * min(repeats, most) <= BATCH_BYTES // 4:
@@ -247,7 +247,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
 @dataclass(frozen=True)
 class _Cost:
-    """An upper bound of the memory of some rows of a column.
+    """An upper bound of the memory that some rows of a column take.
 
     Attributes:
         values: the number of values of each page, one a row.
@@ -280,7 +280,7 @@ def _all_null(chunk: Any, rows: int) -> bool:
 
 
 def _dictionary(footer: Any, leaf: int) -> bool | None:
-    """Whether the dictionary of a column of texts is small; None if there is none, or if some texts are plain."""
+    """Whether the dictionary of a string column is small; None if there is none, or if some strings are plain."""
     chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
     if any(chunk.dictionary_page_offset is None for chunk in chunks):
         return None
@@ -292,7 +292,7 @@ def _dictionary(footer: Any, leaf: int) -> bool | None:
 
 
 def unfolding(batch: pa.RecordBatch) -> int:
-    """The number of rows of a batch that stay within :data:`BATCH_BYTES` when its dictionaries of texts are decoded."""
+    """The number of rows of a batch that stay within :data:`BATCH_BYTES` when its string dictionaries are decoded."""
     rows: int = batch.num_rows
     dictionaries = [column.dictionary for column in batch.columns if _is_encoded_text(column.type)]
     if sum(dictionary.nbytes for dictionary in dictionaries) * rows <= BATCH_BYTES:
@@ -302,7 +302,7 @@ def unfolding(batch: pa.RecordBatch) -> int:
 
 
 def _is_encoded_text(kind: pa.DataType) -> bool:
-    """Whether a column is a dictionary of texts. The Arrow schema of a file may ask for other dictionaries, too."""
+    """Whether a column is a dictionary of strings. The Arrow schema of a file may ask for other dictionaries, too."""
     return bool(pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type))
 
 
@@ -321,7 +321,7 @@ def wanted_leaves(footer: Any, columns: Sequence[str] | None) -> Sequence[int]:
 
 
 def chunk_start(chunk: Any) -> int:
-    """The position of the first page of a column of a row group, which is that of its dictionary if there is one."""
+    """The position of a column's first page in a row group: that of its dictionary if there is one."""
     start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
     # Some writers put 0 for no dictionary.
     return int(dictionary if dictionary is not None and 0 < dictionary < start else start)

@@ -374,7 +374,7 @@ class ChunkPattern:
     Args:
         path: the path of the leaf column, with dots.
         kind: the number of its physical type.
-        width: the number of bytes of each of its bounds; 0 for any.
+        width: the bytes that each of its bounds has; 0 for any number.
         repetition: its maximum repetition level.
         definition: its maximum definition level.
     """

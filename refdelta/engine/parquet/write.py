@@ -51,10 +51,10 @@ _SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
 
 @contextmanager
 def names_holding(text: str) -> Iterator[None]:
-    """A context in which the names of all written files contain a text, which identifies the writer among processes.
+    """A context in which the names of all written files contain a string that identifies the writer among processes.
 
     Args:
-        text: the text; no other writer may have the same.
+        text: the string; no other writer may have the same.
     """
     numbers = itertools.count()
     token = _names.set(lambda: f"{text}-{next(numbers)}")
@@ -87,7 +87,7 @@ def write_files(
 
     Args:
         store: the table's folder.
-        data: record batches of exactly the Arrow schema of ``schema``; see :mod:`refdelta.engine.parquet.fit`. Texts
+        data: record batches of exactly the Arrow schema of ``schema``; see :mod:`refdelta.engine.parquet.fit`. Strings
             may be dictionaries, also with equal entries.
         schema: the table's schema.
         partition_columns: the columns by which files are split; files store them only if a property says so.

@@ -1,1 +1,1 @@
-"""Planned reads: which files, which rows of them, by whom; change feed and sorting."""
+"""Planned reads: the files, their rows and the executor that reads them; change feed and sorting."""

@@ -78,7 +78,7 @@ class ReadPlan:
         partition_columns: the logical names of the partition columns.
         row_filter: the filter on rows; None for all rows.
         by_id: whether the files' columns are found by field id.
-        encoded: the columns of texts that may be dictionaries in the result, if they are in the file; for callers that
+        encoded: the string columns that may be dictionaries in the result, if they are in the file; for callers that
             move rows without looking at them.
         positions: whether :data:`POSITION` is a last column of the result: the position of a row in its file, counted
             from 0, deleted rows included.
@@ -283,7 +283,7 @@ class _Columns:
         self.physical_names = list({source.name: None for source in sources if source.name is not None})
 
     def _dictionaries(self, parquet: Any, plan: ReadPlan) -> dict[str, bool]:
-        """The columns that are read as dictionaries, and whether these are small. To decode many texts here is faster
+        """The columns that are read as dictionaries, and whether these are small. To decode many strings here is faster
         than in Parquet's reader.
         """
         chosen = self.stored.keys() if parquet.metadata.num_rows >= _MANY_ROWS else plan.encoded

@@ -206,7 +206,7 @@ class Scan(RowStream):
         return sum(self.file_counts())
 
     def file_counts(self) -> list[int]:
-        """The number of live rows of each file of the scan, without regard to the filter.
+        """For each file of the scan, the number of live rows, without regard to the filter.
 
         It follows from statistics, or from the footers of files without them. Errors as for :meth:`to_batches`.
         """

@@ -240,7 +240,7 @@ class _Pruner:
         return self._all(True) if bounds.nested else pc.not_equal(bounds.nulls, 0)
 
     def _has_value(self, value: Value) -> Any:
-        """Whether some row has a value that is not null; null if that is unknown."""
+        """True for files in which some row has a value that is not null; null if that is unknown."""
         return pc.not_equal(self._bounds(value).nulls, self.counts)
 
     # --- conditions ---
@@ -304,7 +304,7 @@ class _Pruner:
 
 
 def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
-    """Whether both sides are the same constant in all rows that are not null."""
+    """True for files in which both sides are the same constant in all rows that are not null."""
     parts = [
         compare("=", one.low, one.high),
         compare("=", other.low, other.high),

@@ -2,7 +2,7 @@
 
 The position of a row on a Z-curve is made of the ranks of its values: their bits are interleaved, the highest first. A
 Hilbert curve continues to an adjacent square where a Z-curve jumps. Ranks are relative to a sample, so that the highest
-bit of a column halves the rows for any distribution of values. Null is before all values, NaN after them; texts and
+bit of a column halves the rows for any distribution of values. Null is before all values, NaN after them; strings and
 binary values are ordered by their bytes. Rows at the same position are in the order of the columns.
 
 Memory is bounded: rows that do not fit are split by ranges of the curve into temporary files, each of which is sorted
@@ -45,7 +45,7 @@ SORT_BYTES = 256 * 1024 * 1024
 SAMPLE_ROWS = 128 * 1024
 # The most temporary files that are open at once. A piece that is still too large is split again.
 _FILES = 256
-# Texts are ranked by so many characters, so that the sample stays small.
+# Strings are ranked by so many characters, so that the sample stays small.
 _PREFIX = 64
 _BITS = 64
 _BATCH_ROWS = 64 * 1024
@@ -62,7 +62,7 @@ def z_ordered(
     """The rows in the order of a curve through some columns.
 
     Args:
-        read: returns the rows; called again, for these columns alone, if they do not fit into memory. Texts of other
+        read: returns the rows; called again, for these columns alone, if they do not fit into memory. Other string
             columns may be dictionaries.
         columns: one or more, of types with an order.
         hilbert: whether the curve is a Hilbert curve; otherwise it is a Z-curve.
