@@ -27,14 +27,14 @@ of tests, [tests/features.toml](../tests/features.toml); do not edit it here.
 
 A table *supports* a feature that its protocol names or implies, and *uses* it by its properties, its columns or its
 types. "Since" are the reader and writer versions that imply a feature, or those that name it. Features that only
-writers must know keep nobody from reading. "Unused" under "written" means: as long as the table does not use it.
+writers must know do not prevent reading. "Unused" under "written" means: as long as the table does not use it.
 Whatever is not written, or has no row, is refused by name before anything is changed. "Dropped" says whether
 `alter.drop_feature` takes it out of a protocol: "history" where the versions before still need it. A test stands under
 the writer whose tables it has: delta-spark's are read and written here, refdelta's by delta-spark.
 
 [registry]: ../refdelta/core/table/features.py
 
-| feature | since | who must know it | read | written | dropped | tested against |
+| feature | since | needed by | read | written | dropped | tested against |
 |---|---|---|---|---|---|---|
 """
 
