@@ -76,7 +76,7 @@ def read_statistics(texts: pa.ChunkedArray, wanted: Sequence[Statistic]) -> tupl
 
 
 class _JsonReader:
-    """Parses chunks of JSON strings with Arrow; if that fails, each half of them, and few strings one by one."""
+    """Parses chunks of JSON strings with Arrow; if that fails, each half of them, and a few strings one by one."""
 
     def __init__(self, wanted: Sequence[Statistic]):
         self.wanted = wanted
