@@ -440,7 +440,7 @@ class Interrupted(WrapperStore):
 
 
 def run(store, **options):
-    request = module.Vacuum(retention_hours=0, enforce_retention_duration=False, **options)
+    request = module.VacuumRequest(retention_hours=0, enforce_retention_duration=False, **options)
     return module.vacuum(load_snapshot(store), request, dry_run=False)[0]
 
 
@@ -547,7 +547,7 @@ def test_files_are_deleted_in_portions(path, monkeypatch):
     monkeypatch.setattr(module, "_KEYS_AT_ONCE", 10)
     told = []
     store = TracingStore(LocalStore(path))
-    request = module.Vacuum(retention_hours=0, enforce_retention_duration=False, full=True)
+    request = module.VacuumRequest(retention_hours=0, enforce_retention_duration=False, full=True)
     result, _ = module.vacuum(
         load_snapshot(store), request, dry_run=False, progress=lambda done, total: told.append((done, total))
     )
