@@ -21,6 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from refdelta.errors import DeltaError, InvalidLogError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -130,7 +135,7 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
     # Its workers are processes of this machine, and need the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with log.open("wb") as output:
+        with log.open("wb") as output, _one_fetch():
             gateway = launch_gateway(settings, {"stdout": output, "stderr": output})
         context = SparkContext(conf=settings, gateway=gateway)
         spark = SparkSession(context)
@@ -146,6 +151,18 @@ def start_session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str]
         raise OracleUnavailableError(f"delta-spark did not start: {reason}") from error
     _gateways[id(spark)] = (gateway, folder)
     return spark
+
+
+@contextlib.contextmanager
+def _one_fetch() -> Iterator[None]:
+    """Let one process at a time fetch the JARs: of two that write to Ivy's cache at once, one fails."""
+    if jars_cached() or fcntl is None:
+        yield
+        return
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / "fetch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def stop_session(spark: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pyarrow as pa
@@ -148,3 +149,15 @@ def test_one_file_of_the_projects_own_is_read_with_the_tables_beside_it():
     cases = read_scenarios(SCENARIOS / "rewrites.toml")
     assert {case.scenario for case in cases} < {case.scenario for case in read_scenarios(SCENARIOS)}
     assert oracle.availability() is not None, "and that without Java"
+
+
+def test_one_process_at_a_time_fetches_the_jars(monkeypatch, tmp_path):
+    monkeypatch.setenv("REFDELTA_CACHE", str(tmp_path / "cache"))
+    lock = tmp_path / "cache" / "fetch.lock"
+    with oracle._one_fetch(), lock.open("w") as another, pytest.raises(BlockingIOError):
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        monkeypatch.setattr(oracle, "jars_cached", lambda: True)
+        with oracle._one_fetch():  # waits for no lock, since there is nothing to fetch
+            pass
