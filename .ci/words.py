@@ -240,7 +240,7 @@ def files() -> Iterator[Path]:
 
 
 def verdicts(counts: Counter[str], allowed: dict[str, int]) -> list[str]:
-    """What is wrong with the counts of findings by file: more than allowed, or fewer."""
+    """The errors in the counts of findings by file: more than allowed, or fewer."""
     wrong = []
     for path in sorted({*counts, *allowed}):
         found, allowance = counts[path], allowed.get(path, 0)

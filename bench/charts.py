@@ -67,7 +67,7 @@ GROUND, GRID, AXIS, TEXT, HEADING = _PAPER
 
 
 def looks(run: Run) -> dict[str, Look]:
-    """How each engine and variant of the run is drawn; no two of them alike."""
+    """A style of drawing for each engine and variant of the run; no two are equal."""
     names = list(dict.fromkeys(name for bench in run.benches for name in bench.engines))
     free = iter(OTHERS)
     return {name: LOOKS.get(name) or next(free) for name in names if name in LOOKS or _is_drawn(run, name)}
@@ -106,7 +106,7 @@ class Scale:
     better: int
 
     def times(self, own: Measured, rival: Measured) -> float:
-        """How many times as good as the rival."""
+        """The ratio to the rival, greater than 1 if refdelta is better."""
         return (self.value(own)[0] / self.value(rival)[0]) ** self.better
 
 
@@ -161,7 +161,7 @@ def _words(kind: str) -> str:
 
 
 def _conclusion(topic: str, groups: Mapping[str, Sequence[Bench]], size: str, scale: Scale) -> str:
-    """What the largest size of each kind shows of refdelta and its rival."""
+    """The conclusion for a title: refdelta and its rival at the largest size of each kind."""
     last = [some[-1] for some in groups.values() if RIVAL in some[-1].engines]
     if not last:
         return topic

@@ -12,7 +12,6 @@ from refdelta.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from refdelta.transaction.driver import CERTAIN_FAILURES
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
@@ -181,6 +180,8 @@ class Handle:
         recent = self.recent() if again else None
         if recent is None:
             return write(self.newest_for_writing(), 0.0)
+        from refdelta.transaction.driver import CERTAIN_FAILURES  # a process that only reads does not need it
+
         try:
             return write(*recent)
         except (*CERTAIN_FAILURES, SchemaMismatchError, ConstraintViolationError, UnsupportedFeatureError):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.merge.clauses import Kind, MergeClause, When
+
+if TYPE_CHECKING:
+    from refdelta.operations.merge.request import MergeRequest
 
 Result = TypeVar("Result")
 
@@ -28,7 +32,8 @@ class TableMerger(Generic[Result]):
         )
     """
 
-    def __init__(self, run: Callable[[tuple[MergeClause, ...]], Result]):
+    def __init__(self, request: MergeRequest, run: Callable[[MergeRequest], Result]):
+        self._request = request
         self._run = run
         self._clauses: list[MergeClause] = []
         self._done = False
@@ -155,7 +160,7 @@ class TableMerger(Generic[Result]):
         if self._done:
             raise InvalidArgumentError("this MERGE ran already; call merge() again to run another one")
         self._done = True
-        return self._run(tuple(self._clauses))
+        return self._run(replace(self._request, clauses=tuple(self._clauses)))
 
     def _add(
         self,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
-    from refdelta.operations.merge.clauses import MergeClause
     from refdelta.transaction.options import CommitOptions, CommitProperties
     from refdelta.transaction.results import CommitResult, VacuumResult
     from refdelta.transaction.time_travel import Version
@@ -183,16 +182,17 @@ class Statements(Handle):
             merge.when_matched_update_all().when_not_matched_insert_all().execute()
         """
         from refdelta.api.merge_builder import TableMerger
+        from refdelta.operations.merge.request import MergeRequest
         from refdelta.transaction.options import check_options
 
         check_options(options)
 
-        def run(clauses: tuple[MergeClause, ...]) -> CommitResult:
+        def run(request: MergeRequest) -> CommitResult:
             with self.begin(**options) as txn:
-                txn.run_merge(clauses, source, predicate, source_alias, target_alias, merge_schema)
+                txn.run_merge(source, request)
                 return txn.commit()
 
-        return TableMerger(run)
+        return TableMerger(MergeRequest.of(predicate, source_alias, target_alias, merge_schema), run)
 
     @property
     def alter(self) -> TableAlterer:

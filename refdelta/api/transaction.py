@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 
 import pyarrow as pa
 
-from refdelta import arguments
 from refdelta.api.alter import Alterations
 from refdelta.core.expressions.predicate import TRUE
 from refdelta.engine.arrow.arrays import empty_table
@@ -21,10 +20,12 @@ from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.unmapping import removes_mapping
 from refdelta.operations.dml.rewrite import record_inserts
 from refdelta.operations.dml.rewrite_result import RewriteResult
+from refdelta.operations.layout import STATEMENTS
 from refdelta.operations.layout.auto_compact import auto_compact
 from refdelta.operations.write.append import Rows, WrittenFiles, append
 from refdelta.operations.write.request import WriteRequest, describe_write
 from refdelta.operations.write.source import Source, open_source, record_reads
+from refdelta.transaction.options import check_options
 from refdelta.transaction.transaction import Transaction
 
 # The other statements are imported by their methods, so that the first append of a process starts faster.
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from refdelta.api.merge_builder import TableMerger
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Report
-    from refdelta.operations.merge.clauses import MergeClause
+    from refdelta.operations.merge.request import MergeRequest
     from refdelta.transaction.options import CommitOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_REARRANGES = frozenset({"compact", "z_order", "cluster", "reorg_purge", "reorg_upgrade_uniform"})
+_REARRANGES = frozenset(STATEMENTS.values())
 """Statements that change no data, and so cannot share a commit with appends."""
 
 _ADDS_NO_ROWS = _REARRANGES | {"restore", "backfill_row_ids"}
@@ -310,31 +311,18 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.commit()
         """
         from refdelta.api.merge_builder import TableMerger
+        from refdelta.operations.merge.request import MergeRequest
 
         self._check_open("merge")
         return TableMerger(
-            lambda clauses: self.run_merge(clauses, source, predicate, source_alias, target_alias, merge_schema)
+            MergeRequest.of(predicate, source_alias, target_alias, merge_schema),
+            lambda request: self.run_merge(source, request),
         )
 
-    def run_merge(
-        self,
-        clauses: tuple[MergeClause, ...],
-        source: Any,
-        predicate: str,
-        source_alias: str | None,
-        target_alias: str | None,
-        merge_schema: bool,
-    ) -> None:
-        """Run a MERGE of these clauses; the other arguments are those of :meth:`merge`."""
-        from refdelta.operations.merge.merge import MergeRequest, merge
+    def run_merge(self, source: Any, request: MergeRequest) -> None:
+        """Run a MERGE of these clauses; the source is that of :meth:`merge`."""
+        from refdelta.operations.merge.merge import merge
 
-        request = MergeRequest(
-            predicate,
-            arguments.text("source_alias", source_alias) or "s",
-            arguments.text("target_alias", target_alias) or "t",
-            clauses,
-            arguments.flag("merge_schema", merge_schema),
-        )
         self.run("merge", merge, source, request)
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
@@ -424,7 +412,7 @@ class WriteTransaction(Transaction, Alterations[None]):
             request: the aim of the rewrite and its arguments.
             work: the bins that are left after earlier transactions, and after this one; None to rewrite all.
         """
-        from refdelta.operations.layout.optimize import STATEMENTS, optimize
+        from refdelta.operations.layout.optimize import optimize
 
         statement = STATEMENTS[request.aim]
         self._check_adds_no_rows(statement)
@@ -443,8 +431,9 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.layout.reorg_uniform import upgrade_uniform
 
-        self._check_adds_no_rows("reorg_upgrade_uniform")
-        self.run("reorg_upgrade_uniform", upgrade_uniform, iceberg_compat_version)
+        statement = STATEMENTS["upgrade"]
+        self._check_adds_no_rows(statement)
+        self.run(statement, upgrade_uniform, iceberg_compat_version)
 
     def _check_adds_no_rows(self, statement: str) -> None:
         if self._appended.adds:
@@ -558,6 +547,7 @@ class WriteTransaction(Transaction, Alterations[None]):
 
 
 def _check_no_options(options: CommitOptions) -> None:
+    check_options(options)
     if options:
         raise InvalidArgumentError(
             f"{', '.join(sorted(options))}: pass these options to begin(), not to a statement of its transaction"

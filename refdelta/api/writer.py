@@ -13,6 +13,7 @@ from refdelta.errors import InvalidArgumentError, ProtocolChangedException, Tabl
 from refdelta.operations.write.append import Rows
 from refdelta.operations.write.request import WriteRequest
 from refdelta.operations.write.source import open_source
+from refdelta.transaction.options import check_options
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def write_deltalake(
         write_deltalake(uri, rows, mode="append", app_id="nightly", app_version=7)
         write_deltalake(uri, rows.slice(0, 1), mode="overwrite", predicate="id = 3")
     """
+    check_options(options)
     request = WriteRequest(
         mode=mode,
         partition_by=partition_by,

@@ -22,7 +22,7 @@ from refdelta.engine.log.location import open_location
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.spark import options as source_options
 from refdelta.spark.failures import reported
-from refdelta.spark.job import TaskFiles, WriteJob, settle, tasks_failed
+from refdelta.spark.job import TaskFiles, WriteJob, WrittenRows, settle, tasks_failed
 from refdelta.spark.leftovers import remove_leftovers
 from refdelta_storage import StorageError
 
@@ -123,11 +123,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 )
             job = self._of(messages)
             try:
-                txn = self._begun(job, messages, batchId)
+                query = _query(messages[0].query, self._options)
+                txn = self._begun(job, query, batchId)
                 if txn.already_recorded:
                     remove_leftovers(job.store, job.token)
                     return
-                self._stage(txn, job, messages, batchId)
+                _stage(txn, job, job.rows(message.files for message in messages), query, batchId)
             except BaseException:
                 job.remove_files()
                 raise
@@ -146,31 +147,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """The job of these messages."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
-    def _begun(self, job: WriteJob, messages: list[BatchMessage], batch: int) -> WriteTransaction:
+    def _begun(self, job: WriteJob, query: str, batch: int) -> WriteTransaction:
         properties = source_options.commit_options(self._options)["commit_properties"]
-        query = _query(messages[0].query, self._options)
         return WriteTransaction(
             job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
         )
 
-    def _stage(self, txn: WriteTransaction, job: WriteJob, messages: list[BatchMessage], batch: int) -> None:
-        if job.reads_target:
-            txn.read_whole_table()
-        rows = job.rows(message.files for message in messages)
-        txn.write(rows, job.request)
-        complete = job.request.mode == "overwrite"
-        parameters = {
-            "outputMode": "Complete" if complete else "Append",
-            "queryId": _query(messages[0].query, self._options),
-            "epochId": str(batch),
-        }
-        noted = {
-            "numAddedFiles": len(rows.written.adds),
-            "numRemovedFiles": txn.description.metrics["num_removed_files"] if txn.description else 0,
-            "numOutputRows": rows.written.rows,
-            "numOutputBytes": rows.written.size,
-        }
-        txn.describe("STREAMING UPDATE", parameters, noted, always=True)
+
+def _stage(txn: WriteTransaction, job: WriteJob, rows: WrittenRows, query: str, batch: int) -> None:
+    """Stage the rows of a batch, and describe them as delta-spark describes a batch of a stream."""
+    if job.reads_target:
+        txn.read_whole_table()
+    txn.write(rows, job.request)
+    complete = job.request.mode == "overwrite"
+    parameters = {
+        "outputMode": "Complete" if complete else "Append",
+        "queryId": query,
+        "epochId": str(batch),
+    }
+    noted = {
+        "numAddedFiles": len(rows.written.adds),
+        "numRemovedFiles": txn.description.metrics["num_removed_files"] if txn.description else 0,
+        "numOutputRows": rows.written.rows,
+        "numOutputBytes": rows.written.size,
+    }
+    txn.describe("STREAMING UPDATE", parameters, noted, always=True)
 
 
 def _query(passed: str | None, options: Mapping[str, str]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import msgspec
 
 from refdelta import arguments
 from refdelta.core.commit.budget import RowBudget
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, suggestion
 
 if TYPE_CHECKING:
     from refdelta.engine.scan.executor import Executor
@@ -128,9 +127,9 @@ def check_options(options: CommitOptions) -> None:
     """
     for name in options:
         if name not in CommitOptions.__annotations__:
-            near = get_close_matches(name, CommitOptions.__annotations__, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"options: {', '.join(CommitOptions.__annotations__)}"
-            raise TypeError(f"unexpected keyword argument {name!r}; {hint}")
+            known = CommitOptions.__annotations__
+            hint = suggestion(name, known) or f"; options: {', '.join(known)}"
+            raise TypeError(f"unexpected keyword argument {name!r}{hint}")
 
 
 def records_applications(options: CommitOptions) -> bool:

@@ -54,7 +54,7 @@ WITHOUT = {
     "Handle.begin_at": "called by write_deltalake and by Spark's writes, with a snapshot that they have loaded",
     "Handle.over_newest": "called by write_deltalake",
     "WriteTransaction.write": "called by write_deltalake, with its request",
-    "WriteTransaction.run_merge": "called by merge, with its clauses",
+    "WriteTransaction.run_merge": "called by merge, with its request",
     "WriteTransaction.optimize": "called by compact, z_order, cluster and reorg_purge, with their request",
     "TableMerger.add": "called by the command line, with clauses that it has parsed",
 }

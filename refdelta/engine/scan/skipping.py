@@ -7,7 +7,7 @@ definition for a single file; a property-based test holds this module equal to i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from refdelta.core.table.types import DataType, StructType
 
 # No column of a table has a line break in its name.
-_NUMBER = "number\n"
+_ROWS = "rows\n"
 # Each item of an IN costs a pass over the files; of longer lists only the smallest and the largest item are used.
 _MAX_ITEMS = 200
 _MOST_FAILURES = 100
@@ -200,6 +200,13 @@ class _Pruner:
         counts = pc.if_else(fails, pa.scalar(None, pa.int64()), pc.if_else(fixed.is_null(), self.counts, 0))
         return Bounds(fixed, fixed, counts)
 
+    @cached_property
+    def _partition_rows(self) -> pa.RecordBatch:
+        """The partition values, one row a file."""
+        names = self.partitions.column_names
+        rows = pa.nulls(self.rows)  # keeps the row count if there are no partition columns
+        return pa.record_batch([*(one_array(self.partitions[name]) for name in names), rows], names=[*names, _ROWS])
+
     def _of_partitions(
         self, evaluate: Callable[[pa.RecordBatch], pa.Array], data_type: pa.DataType
     ) -> tuple[pa.Array, pa.BooleanArray]:
@@ -211,9 +218,6 @@ class _Pruner:
         Returns:
             The values, null where it fails, and for which files it fails.
         """
-        names = self.partitions.column_names
-        arrays = [one_array(self.partitions[name]) for name in names]
-        number = pa.array(range(self.rows), pa.int64())  # keeps the row count if there are no partition columns
         left = _MOST_FAILURES
 
         def parts(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -232,7 +236,7 @@ class _Pruner:
                     return
             yield pa.nulls(many, data_type), pa.repeat(pa.scalar(True), many)
 
-        values, fails = zip(*parts(pa.record_batch([*arrays, number], names=[*names, _NUMBER])), strict=True)
+        values, fails = zip(*parts(self._partition_rows), strict=True)
         return pa.concat_arrays(values), pa.concat_arrays(fails)
 
     def _has_null(self, value: Value) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.filters import RowFilter
+    from refdelta.operations.layout import Aim
 
 # A file with a greater share of deleted rows is rewritten alone, as in delta-spark.
 MAX_DELETED_RATIO = 0.05
@@ -48,11 +49,6 @@ PROVIDER = "liquid"
 _FULL_CUBE, _MOST_CUBE = 100, 150
 
 _POSITION = "position\n"
-
-Aim = Literal["compact", "purge", "sort", "cluster", "upgrade"]
-"""The aim of a rewrite: fewer files, no deletion vectors, rows sorted by given columns, rows clustered by the table's
-clustering columns, or files for new table properties.
-"""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,20 +29,11 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.filters import RowFilter
     from refdelta.engine.scan.zorder import Column
-    from refdelta.operations.layout.bins import Aim
+    from refdelta.operations.layout import Aim
     from refdelta.transaction.transaction import Transaction
 
 # The default number of bins that are rewritten at once; each takes a few hundred megabytes if its files are large.
 _TASKS = 4
-
-STATEMENTS: Mapping[Aim, str] = {
-    "compact": "compact",
-    "sort": "z_order",
-    "purge": "reorg_purge",
-    "cluster": "cluster",
-    "upgrade": "reorg_upgrade_uniform",
-}
-"""The names of the statements by their aim."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished bins and the number of all bins."""

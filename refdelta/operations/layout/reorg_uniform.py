@@ -27,7 +27,7 @@ from refdelta.transaction.commit_info import now_ms
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, Metadata
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.layout.bins import Aim
+    from refdelta.operations.layout import Aim
     from refdelta.transaction.transaction import Transaction
 
 NAME: Final = "reorg_upgrade_uniform"

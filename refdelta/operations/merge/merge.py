@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -14,7 +13,7 @@ from refdelta.engine.arrow.schema import from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.dml.rewrite import may_remove
 from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.merge.clauses import MergeClause, MergeSides, bind_clause, check_clauses, evolved, recorded
+from refdelta.operations.merge.clauses import MergeSides, bind_clause, check_clauses, evolved, recorded
 from refdelta.operations.merge.collected import Collected
 from refdelta.operations.merge.execution import MergeExecution, MergeStrategy
 from refdelta.operations.merge.join import JoinCondition
@@ -28,26 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.merge.request import MergeRequest
     from refdelta.transaction.transaction import Transaction
-
-
-@dataclass(frozen=True)
-class MergeRequest:
-    """A request for MERGE; see :meth:`refdelta.DeltaTable.merge` for the attributes.
-
-    Attributes:
-        predicate: the ON condition, SQL in Spark's dialect.
-        source_alias: the name of the source in all expressions.
-        target_alias: the name of the table in all expressions.
-        clauses: the clauses, in order.
-        merge_schema: whether columns that only the source has are added to the table.
-    """
-
-    predicate: str
-    source_alias: str
-    target_alias: str
-    clauses: tuple[MergeClause, ...]
-    merge_schema: bool
 
 
 class DistributedSource(Protocol):
