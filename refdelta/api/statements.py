@@ -12,11 +12,12 @@ from refdelta.errors import InvalidArgumentError
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from refdelta.api.alter import TableAlterer
     from refdelta.api.merge_builder import TableMerger
     from refdelta.api.optimizer import TableOptimizer
+    from refdelta.api.transaction import WriteTransaction
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
@@ -81,6 +82,53 @@ class Statements(Handle):
                 return txn.commit()
 
         return self.over_newest(write, again=mode == "append")
+
+    def transact(
+        self,
+        fn: Callable[[WriteTransaction], object],
+        *,
+        attempts: int = 10,
+        **options: Unpack[CommitOptions],
+    ) -> CommitResult:
+        """Run a transaction, and repeat it after each conflict with another writer.
+
+        Each attempt begins on the newest version, calls ``fn`` and commits. Before the next attempt there is a random
+        pause, whose limit doubles from 10 ms to one second. Only conflicts are repeated; any other error is raised at
+        once. An attempt that fails leaves nothing.
+
+        Args:
+            fn: stages statements on the :class:`~refdelta.api.transaction.WriteTransaction` that it is called with, and
+                does not commit it. It may be called several times. So it should depend only on what it reads by this
+                transaction, and must not use up its data: a stream of rows can be read only once.
+            attempts: the maximum number of attempts, at least 1.
+            options: how to commit, as for :meth:`~refdelta.DeltaTable.begin`; see
+                :class:`~refdelta.transaction.options.CommitOptions`.
+
+        Returns:
+            The result of the commit; ``version`` is None if ``fn`` staged nothing.
+
+        Raises:
+            ConcurrentModificationError: the conflict of the last attempt.
+            InvalidArgumentError: ``fn`` cannot be called, it ended the transaction itself, or ``attempts`` is less than
+                1.
+            CommitOutcomeUnknownError: it is not known whether the commit happened; the message says how to find out.
+
+        Example::
+
+            result = table.transact(lambda txn: txn.update({"amount": "amount + 1"}, predicate="id = 2"))
+            result.version
+        """
+        from refdelta.transaction.repeat import repeat
+
+        if not callable(fn):
+            raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
+
+        def attempt() -> CommitResult:
+            with self.begin(**options) as txn:
+                fn(txn)
+                return txn.commit()
+
+        return repeat(attempt, attempts=attempts)
 
     def delete(
         self,
