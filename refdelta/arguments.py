@@ -1,13 +1,36 @@
-"""Checks of the types of arguments, before anything is written: readers of the log expect values of these types."""
+"""Types of arguments that are one of a few words, and checks of arguments before anything is written: readers of the
+log expect values of these types.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from refdelta.errors import InvalidArgumentError
+
+WriteMode = Literal["error", "append", "overwrite", "ignore"]
+"""The behaviour of a write if the table exists."""
+
+CreateMode = Literal["error", "ignore", "overwrite"]
+"""The behaviour of ``DeltaTable.create`` if the table exists."""
+
+ConvertMode = Literal["error", "ignore"]
+"""The behaviour of a conversion if the table exists."""
+
+ReplaceMode = Literal["append", "overwrite"]
+"""The behaviour of a commit of prepared files."""
+
+SchemaMode = Literal["merge", "overwrite"]
+"""The way in which a write changes the schema of the table."""
+
+PartitionOverwrite = Literal["dynamic"]
+"""The choice of partitions that an overwrite replaces."""
+
+Isolation = Literal["WriteSerializable", "Serializable"]
+"""An isolation level; at run time in any case of letters."""
 
 _LONGS = range(-(2**63), 2**63)
 

@@ -24,9 +24,9 @@ _STRATEGIES: tuple[Strategy, ...] = ("hive", "directory")
 
 def convert_to_deltalake(
     uri: str | os.PathLike[str],
-    mode: str = "error",
+    mode: arguments.ConvertMode = "error",
     partition_by: Any = None,
-    partition_strategy: str | None = None,
+    partition_strategy: Strategy | None = None,
     name: str | None = None,
     description: str | None = None,
     configuration: Mapping[str, str | None] | None = None,

@@ -32,11 +32,11 @@ class Statements(Handle):
     def create_write_transaction(
         self,
         actions: Iterable[Any],
-        mode: str,
+        mode: arguments.ReplaceMode,
         schema: Any,
         partition_by: Sequence[str] | str | None = None,
         *,
-        partition_overwrite: str | None = None,
+        partition_overwrite: arguments.PartitionOverwrite | None = None,
         **options: Unpack[CommitOptions],
     ) -> CommitResult:
         """Commit data files that are in the table's folder already, in one commit. No file is written.

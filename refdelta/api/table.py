@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from refdelta.arguments import CreateMode
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
@@ -76,7 +77,7 @@ class DeltaTable(Reading, Statements):
         cls,
         table_uri: str | os.PathLike[str],
         schema: Any,
-        mode: str = "error",
+        mode: CreateMode = "error",
         partition_by: Sequence[str] | str | None = None,
         name: str | None = None,
         description: str | None = None,

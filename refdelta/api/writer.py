@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from refdelta.arguments import PartitionOverwrite, SchemaMode, WriteMode
     from refdelta.transaction.options import CommitOptions
     from refdelta_storage import Store
 
@@ -28,17 +29,17 @@ def write_deltalake(
     table_or_uri: DeltaTable | str | os.PathLike[str],
     data: Any,
     *,
-    mode: str = "error",
+    mode: WriteMode = "error",
     partition_by: Sequence[str] | str | None = None,
     cluster_by: Sequence[str] | str | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     predicate: str | None = None,
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
     description: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     target_file_size: int | None = None,
-    partition_overwrite: str | None = None,
+    partition_overwrite: PartitionOverwrite | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
     **options: Unpack[CommitOptions],
 ) -> CommitResult:

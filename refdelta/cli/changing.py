@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from refdelta import CommitProperties, DeltaTable
+from refdelta import CommitProperties, DeltaTable, arguments
 from refdelta.cli.group import app, isolation_level, on_a_table, open_table, properties, rows_or_files
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over
 from refdelta.core.table.features import check_writable
@@ -36,7 +36,7 @@ class _Statement:
     done: str
     metric: str
     stage: Callable[[Transaction, Snapshot], None]
-    run: Callable[[DeltaTable, str | None, CommitProperties], CommitResult]
+    run: Callable[[DeltaTable, arguments.Isolation | None, CommitProperties], CommitResult]
 
 
 def changing(command: Command) -> Command:
@@ -73,7 +73,7 @@ def delete(
     storage_options: dict[str, str],
     as_json: bool,
     predicate: str,
-    isolation: str | None,
+    isolation: arguments.Isolation | None,
     row_level: bool | None,
     dry_run: bool,
     message: str | None,
@@ -108,7 +108,7 @@ def update(
     as_json: bool,
     updates: dict[str, str],
     predicate: str | None,
-    isolation: str | None,
+    isolation: arguments.Isolation | None,
     row_level: bool | None,
     dry_run: bool,
     message: str | None,
@@ -131,7 +131,7 @@ def update(
 def _perform(
     table: DeltaTable,
     statement: _Statement,
-    isolation: str | None,
+    isolation: arguments.Isolation | None,
     how: CommitProperties,
     *,
     dry_run: bool,
@@ -154,7 +154,7 @@ def _perform(
             click.echo(f"  files decided over conflicts, not rows: {reason}")
 
 
-def _planned(table: DeltaTable, statement: _Statement, isolation: str | None) -> dict[str, Any]:
+def _planned(table: DeltaTable, statement: _Statement, isolation: arguments.Isolation | None) -> dict[str, Any]:
     """The effect of the statement on the newest version. It is run and rolled back: its files are removed."""
     snapshot = table.newest_for_writing()
     check_writable(snapshot.protocol, snapshot.metadata)

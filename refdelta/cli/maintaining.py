@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from refdelta import DeltaTable
+from refdelta import DeltaTable, arguments
 from refdelta.cli.group import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
 from refdelta.operations.layout.optimize import OptimizeRequest, planned
@@ -215,7 +215,7 @@ def restore(
     as_json: bool,
     version: str,
     ignore_missing_files: bool,
-    isolation: str | None,
+    isolation: arguments.Isolation | None,
     message: str | None,
 ) -> None:
     """Make TABLE what it was at an earlier version or time, in a new version: rows, schema and properties."""

@@ -7,7 +7,7 @@ import time
 import click
 import pyarrow as pa
 
-from refdelta import CommitProperties, DeltaTable, convert_to_deltalake, write_deltalake
+from refdelta import CommitProperties, DeltaTable, arguments, convert_to_deltalake, write_deltalake
 from refdelta.cli.group import app, isolation_level, names, on_a_table, open_table, outside, pairs
 from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
 from refdelta.cli.render import counted, echo_json
@@ -56,13 +56,13 @@ def write(
     inputs: tuple[str, ...],
     storage_options: dict[str, str],
     as_json: bool,
-    mode: str,
+    mode: arguments.WriteMode,
     shape: str | None,
     nulls: tuple[str, ...],
     delimiter: str,
     partition_by: list[str] | None,
     cluster_by: list[str] | None,
-    schema_mode: str | None,
+    schema_mode: arguments.SchemaMode | None,
     predicate: str | None,
     dynamic: bool,
     properties: dict[str, str],
@@ -70,7 +70,7 @@ def write(
     description: str | None,
     message: str | None,
     target_file_size: int | None,
-    isolation: str | None,
+    isolation: arguments.Isolation | None,
 ) -> None:
     """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
 
@@ -110,7 +110,7 @@ def write(
         click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
-def _types(table: str, storage_options: dict[str, str], schema_mode: str | None) -> pa.Schema | None:
+def _types(table: str, storage_options: dict[str, str], schema_mode: arguments.SchemaMode | None) -> pa.Schema | None:
     options = storage_options or None
     if schema_mode == "overwrite" or not DeltaTable.is_deltatable(table, storage_options=options):
         return None

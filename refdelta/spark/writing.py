@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def write(
     df: Any,
     uri: str | os.PathLike[str],
-    mode: str = "error",
+    mode: arguments.WriteMode = "error",
     partition_by: Sequence[str] | str | None = None,
     predicate: str | None = None,
-    schema_mode: str | None = None,
+    schema_mode: arguments.SchemaMode | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
     configuration: Mapping[str, str | None] | None = None,
@@ -41,11 +41,11 @@ def write(
     *,
     commit_properties: CommitProperties | None = None,
     target_file_size: int | None = None,
-    partition_overwrite: str | None = None,
+    partition_overwrite: arguments.PartitionOverwrite | None = None,
     cluster_by: Sequence[str] | str | None = None,
     name: str | None = None,
     description: str | None = None,
-    isolation: str | None = None,
+    isolation: arguments.Isolation | None = None,
     reads_target: bool | int = False,
 ) -> CommitResult:
     """Write a DataFrame to a Delta table, and create it where it does not exist. One call is one commit.

@@ -36,7 +36,7 @@ class CommitOptions(TypedDict, total=False):
         table.delete("id = 3", **options)
     """
 
-    isolation: str | None
+    isolation: arguments.Isolation | None
     app_id: str | None
     app_version: int | None
     commit_properties: CommitProperties | None
