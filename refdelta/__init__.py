@@ -4,12 +4,13 @@
 imported when it is first asked for, and with it Arrow: ``import refdelta`` alone takes some milliseconds.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from refdelta._version import __version__
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from refdelta import errors
     from refdelta.api.convert import convert_to_deltalake
     from refdelta.api.table import DeltaTable
@@ -60,7 +61,9 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name == "errors":
         return import_module("refdelta.errors")
     if name not in _HOMES:
@@ -71,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -87,3 +87,9 @@ def test_every_dependency_is_pinned():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), "plain name==version lines only"
     assert wanted - {"refdelta"} <= {line.partition("==")[0] for line in lines}
+
+
+def test_dir_shows_what_is_public():
+    assert dir(refdelta) == sorted(refdelta.__all__)
+    assert "Any" not in dir(refdelta)
+    assert not hasattr(refdelta, "import_module")
