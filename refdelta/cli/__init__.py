@@ -16,6 +16,9 @@ from refdelta.cli.printable import printable
 from refdelta.errors import DeltaError
 from refdelta_storage import StorageError
 
+_COMPLETE = "_REFDELTA_COMPLETE"
+"""The variable by which a shell asks for completions, as click names it."""
+
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
@@ -35,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from refdelta.cli.app import app
 
+    if instruction := os.environ.get(_COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {}, "refdelta", _COMPLETE, instruction)
     try:
         # Not app.main(): it would end the process where it sees a broken pipe.
         with app.make_context("refdelta", list(sys.argv[1:] if arguments is None else arguments)) as context:

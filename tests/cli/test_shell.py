@@ -152,3 +152,22 @@ def test_cells_for_people():
         "[1,null]",
         '{"a":1}',
     ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_gives_a_script_and_answers(cli, monkeypatch, shell):
+    monkeypatch.setenv("_REFDELTA_COMPLETE", f"{shell}_source")
+    if shell != "bash":  # click asks the machine's bash for its version
+        script = cli()
+        assert script.status == 0
+        assert "_REFDELTA_COMPLETE" in script.out
+        assert "Usage" not in script.out
+    monkeypatch.setenv("_REFDELTA_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", "hist" if shell == "fish" else "refdelta hist")
+    monkeypatch.setenv("COMP_CWORD", "hist" if shell == "fish" else "1")
+    if shell == "fish":
+        monkeypatch.setenv("COMP_WORDS", "refdelta hist")
+    answer = cli()
+    assert answer.status == 0
+    assert "history" in answer.out
+    assert "vacuum" not in answer.out
