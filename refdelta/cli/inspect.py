@@ -7,16 +7,21 @@ from typing import Any
 import click
 import msgspec
 
-from refdelta import DeltaTable
-from refdelta.cli.group import app, at_a_version, on_a_table, open_table
+from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, outside
 from refdelta.cli.output import numeric
 from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, rows_of, size
 from refdelta.core.log.actions import DeletionVectorDescriptor
-from refdelta.core.log.paths import commit_key
+from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
+from refdelta.engine.log.listing import has_log, list_log
+from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidLogError, StoreError, VersionNotFoundError
-from refdelta_storage import ObjectNotFoundError
+from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
+from refdelta.operations.maintenance.history import recorded_history
+from refdelta_storage import ObjectNotFoundError, Store
+
+_SHOWN = 20
+_OPTIONAL = {"note": "userMetadata", "user": "userName", "engine": "engineInfo"}
 
 _TIMES = frozenset(
     {"timestamp", "modificationTime", "deletionTimestamp", "createdTime", "lastUpdated", "inCommitTimestamp"}
@@ -25,13 +30,30 @@ _TIMES = frozenset(
 
 @app.command()
 @on_a_table
-@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many versions.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"Only the newest so many versions; {_SHOWN} as text, all as JSON unless said.",
+)
 def history(table: str, storage_options: dict[str, str], as_json: bool, limit: int | None) -> None:
-    """List the versions of TABLE, newest first: when, what, by which parameters."""
-    commits = list(open_table(table, storage_options).history(limit))
+    """List the versions of TABLE, newest first: when, what, by which parameters.
+
+    Of a damaged log, the versions that can be read are shown, and the exit status is 1.
+    """
+    damaged: list[InvalidLogError] = []
+    # One version more than is shown tells whether there are more.
+    asked = limit if as_json or limit is not None else _SHOWN + 1
+    commits = list(recorded_history(_store(table, storage_options), asked, damaged.append))
     if as_json:
         echo_json(commits)
-        return
+    else:
+        _show_history(commits if limit is not None else commits[:_SHOWN])
+        if limit is None and len(commits) > _SHOWN:
+            click.echo(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
+    _report(damaged)
+
+
+def _show_history(commits: list[dict[str, Any]]) -> None:
     rows = [
         (
             commit.get("version"),
@@ -39,10 +61,25 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
             commit.get("operation"),
             _brief(commit.get("operationParameters")),
             _brief(commit.get("operationMetrics")),
+            *(commit.get(field) for field in _OPTIONAL.values()),
         )
         for commit in commits
     ]
-    echo_table(("version", "time", "operation", "parameters", "metrics"), rows, right=("version",))
+    names = ("version", "time", "operation", "parameters", "metrics", *_OPTIONAL)
+    # Notes, users and engines are columns only if a version has one.
+    kept = [at for at, name in enumerate(names) if name not in _OPTIONAL or any(row[at] is not None for row in rows)]
+    echo_table([names[at] for at in kept], [[row[at] for at in kept] for row in rows], right=("version",))
+
+
+def _report(damaged: list[InvalidLogError]) -> None:
+    """Raise an error that names what is damaged, if anything is."""
+    if damaged:
+        more = f" (and {len(damaged) - 1:,} more places)" if len(damaged) > 1 else ""
+        raise InvalidLogError(f"the log is damaged: {damaged[0]}{more}; what can be read is shown")
+
+
+def _store(table: str, storage_options: dict[str, str]) -> Store:
+    return with_others(open_location(table, storage_options or None), outside(), storage_options or None)
 
 
 def _brief(values: Any) -> str:
@@ -100,17 +137,35 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
 @at_a_version
 def log(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
     """Show the actions of one version of TABLE, the newest unless said: what its log file holds."""
-    handle = open_table(table, storage_options, version)
-    actions = _actions(handle)
+    damaged: list[InvalidLogError] = []
+    number = _version(table, storage_options, version)
+    actions = _actions(_store(table, storage_options), number, damaged)
     if as_json:
         echo_json(actions)
+        _report(damaged)
         return
-    click.echo(f"{commit_key(handle.version())}: {counted(len(actions), 'action')}")
+    click.echo(f"{commit_key(number)}: {counted(len(actions), 'action')}")
     for action in actions:
         for kind, fields in action.items():
             click.echo("\n" + click.style(kind, bold=True))
             shown = fields if isinstance(fields, dict) else {"": fields}
             echo_pairs((f"  {name}", _readable(name, value)) for name, value in shown.items() if value is not None)
+    _report(damaged)
+
+
+def _version(table: str, storage_options: dict[str, str], said: str | None) -> int:
+    """The version that is asked for. Only a time needs the table to be read."""
+    at = None if said is None else named_version(said)
+    if isinstance(at, int):
+        return at
+    if at is not None:
+        return open_table(table, storage_options, said).version()
+    store = _store(table, storage_options)
+    names = (parse_log_name(key.rpartition("/")[2]) for key, _, _ in list_log(store))
+    found = [name.version for name in names if name and (name.kind == "commit" or name.is_checkpoint)]
+    if not found:
+        raise TableNotFoundError(f"there is no Delta table at {store.uri}")
+    return max(found)
 
 
 def _readable(name: str, value: Any) -> Any:
@@ -138,22 +193,22 @@ def _vector(value: Any) -> Any:
     return f"{rows}, {length} at {vector.offset or 0} of {file}"
 
 
-def _actions(handle: DeltaTable) -> list[dict[str, Any]]:
-    """The actions of the handle's version as its log file holds them, unknown fields included."""
-    file = commit_key(handle.version())
+def _actions(store: Store, version: int, damaged: list[InvalidLogError]) -> list[dict[str, Any]]:
+    """The actions of a version as its log file holds them, unknown fields included; bad lines go into ``damaged``."""
+    file = commit_key(version)
     try:
         with store_errors(f"read {file}"):
-            data = handle.store.get(file)
+            data = store.get(file)
     except StoreError as error:
-        if isinstance(error.__cause__, ObjectNotFoundError):
-            raise VersionNotFoundError(
-                f"version {handle.version()} has no log file any more: it was cleaned up"
-            ) from error
-        raise
+        if not isinstance(error.__cause__, ObjectNotFoundError):
+            raise
+        if not has_log(store):
+            raise TableNotFoundError(f"there is no Delta table at {store.uri}") from error
+        raise VersionNotFoundError(f"version {version} has no log file: it was cleaned up, or never was") from error
     actions = []
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             actions.append(msgspec.json.decode(line, type=dict[str, Any]))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InvalidLogError(f"not an action: {error}", file=file, line=number) from error
+            damaged.append(InvalidLogError(f"not an action: {error}", file=file, line=number))
     return actions

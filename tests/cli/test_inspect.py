@@ -5,7 +5,7 @@ import uuid
 
 import pyarrow as pa
 
-from refdelta import DeltaTable, write_deltalake
+from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.cli import inspect
 from refdelta.core.rows.deletion_vector import encode_relative
 
@@ -101,3 +101,39 @@ def test_a_corrupt_log_line_is_named(fails, table):
         message = fails(command, table)
         assert f"{1:020}.json" in message
         assert "line" in message
+
+
+def test_history_of_a_damaged_log_shows_the_rest(cli, table):
+    DeltaTable(table).delete("id = 1")
+    log = table / "_delta_log"
+    (log / f"{1:020}.json").unlink()
+    (log / f"{2:020}.json").write_text("{broken\n")
+    result = cli("history", table)
+    assert [line.split()[0] for line in result.out.splitlines()[2:]] == ["3", "2", "0"]
+    assert result.status == 1
+    assert f"{2:020}.json, line 1" in result.err
+    assert "1 more place" in result.err
+    assert cli("history", table, "--limit", 1).status == 0, "what is not shown is not read"
+
+
+def test_log_of_a_damaged_version_shows_the_rest(cli, table):
+    log = table / "_delta_log" / f"{2:020}.json"
+    whole = log.read_text()
+    log.write_text(whole + '{"add": {"path"\n')
+    (table / "_delta_log" / f"{1:020}.json").unlink()
+    result = cli("log", table)
+    assert result.status == 1
+    assert f"{2:020}.json, line {whole.count(chr(10)) + 1}" in result.err
+    assert "commitInfo" in result.out
+
+
+def test_history_shows_notes_and_engines_and_says_that_there_is_more(cli, tmp_path):
+    for number in range(22):
+        note = CommitProperties(user_metadata=f"note {number}")
+        write_deltalake(tmp_path / "t", pa.table({"id": [number]}), mode="append", commit_properties=note)
+    result = cli("history", tmp_path / "t")
+    assert len(result.out.splitlines()) == 2 + 20
+    assert "note 21" in result.out
+    assert "refdelta" in result.out
+    assert result.err == "... the newest 20 versions; --limit N shows more\n"
+    assert len(cli("history", tmp_path / "t", "--json").json) == 22

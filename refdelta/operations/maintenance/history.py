@@ -15,9 +15,10 @@ from refdelta.engine.parquet.files import log_errors, store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage import Store
 
 _AT_ONCE = 100
 """The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
@@ -67,6 +68,47 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
         for version, info in infos.items():
             info.pop(ROW_PLACES, None)
             yield {**info, "timestamp": times[version], "version": version}
+
+
+def recorded_history(
+    store: Store, limit: int | None, damage: Callable[[InvalidLogError], None]
+) -> Iterator[dict[str, Any]]:
+    """The versions of a log, newest first, as :func:`history` gives them, without loading a snapshot.
+
+    It works on damaged logs: the damage is reported, and the rest is returned. The time of a version is the in-commit
+    timestamp of its commitInfo, if it has one, else that of its file.
+
+    Args:
+        store: the table's folder.
+        limit: the maximum number of versions; None for all.
+        damage: called for each commit that is missing between two others, or has a line that is not an action.
+
+    Raises:
+        TableNotFoundError: there is no log.
+    """
+    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in list_log(store)]
+    commits = rising((name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit")[::-1]
+    if not commits:
+        raise TableNotFoundError(f"there is no Delta table at {store.uri}: its folder {LOG} has no commit")
+    newer = commits[0][0] + 1
+    commits = commits[:limit]
+    for start in range(0, len(commits), _AT_ONCE):
+        some = commits[start : start + _AT_ONCE]
+        keys = [commit_key(version) for version, _ in some]
+        with store_errors("read the log"):
+            contents = store.get_many(keys)
+        for (version, mtime_ms), key, data in zip(some, keys, contents, strict=True):
+            for gone in range(newer - 1, version, -1):
+                damage(InvalidLogError("the commit file is missing", file=commit_key(gone)))
+            newer = version
+            info: dict[str, Any] = {}
+            try:
+                info = _commit_info(data, key)
+            except InvalidLogError as error:
+                damage(error)
+            info.pop(ROW_PLACES, None)
+            stamp = info.get("inCommitTimestamp")
+            yield {**info, "timestamp": stamp if isinstance(stamp, int) else mtime_ms, "version": version}
 
 
 def _commit_info(data: bytes, key: str) -> dict[str, Any]:
