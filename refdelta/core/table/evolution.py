@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from refdelta.core.log.actions import Metadata
 from refdelta.core.table.types import (
+    BINARY,
+    BOOLEAN,
     BYTE,
     DATE,
     DOUBLE,
@@ -17,6 +19,8 @@ from refdelta.core.table.types import (
     INTEGRAL,
     LONG,
     SHORT,
+    STRING,
+    TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
     ArrayType,
@@ -37,7 +41,7 @@ TYPE_CHANGES = "delta.typeChanges"
 _VERSION = "tableVersion"
 
 # Parquet stores these as the same type, so a column may change from one to another without rewriting its files.
-_SMALL_INTEGERS = (BYTE, SHORT, INTEGER)
+SMALL_INTEGERS = (BYTE, SHORT, INTEGER)
 
 Changes = Literal["silent", "recorded", "refused"]
 
@@ -87,6 +91,36 @@ def widens(narrow: DataType, wide: DataType) -> bool:
             return narrow.scale <= wide.scale and narrow.precision - narrow.scale <= room
         return narrow in INTEGRAL and _DIGITS[INTEGRAL[narrow]] <= room
     return False
+
+
+def may_fit(source: DataType, target: DataType) -> bool:
+    """Whether some values of one type can be stored in a column of another one without loss, each checked by itself.
+
+    It is decided for each value by :func:`refdelta.core.expressions.exact_cast.fitted_value`. Nested types, variants
+    and strings with collations fit only what they are.
+    """
+    if widens(source, target):
+        return True
+    if source == STRING:
+        return target in _OF_TEXT or target in INTEGRAL or isinstance(target, DecimalType)
+    if target == STRING:
+        return source in _AS_TEXT or source in INTEGRAL or isinstance(source, DecimalType)
+    if BOOLEAN in (source, target):
+        return source in INTEGRAL or target in INTEGRAL
+    if source in _TIMES or target in _TIMES:
+        # A time of the wall clock and a moment are different things: nobody knows the zone.
+        return DATE in (source, target) and source in _TIMES and target in _TIMES
+    return _is_number(source) and _is_number(target)
+
+
+_TIMES: frozenset[DataType] = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
+_OF_TEXT: frozenset[DataType] = _TIMES | {BOOLEAN, BINARY, FLOAT, DOUBLE}
+# Without floats: the digits of their text differ between engines.
+_AS_TEXT: frozenset[DataType] = _TIMES | {BOOLEAN, BINARY}
+
+
+def _is_number(data_type: DataType) -> bool:
+    return data_type in INTEGRAL or data_type in (FLOAT, DOUBLE) or isinstance(data_type, DecimalType)
 
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -176,7 +210,12 @@ def _noted_within(old: DataType, new: DataType, version: int | None) -> DataType
 
 
 def merge_schemas(
-    old: StructType, new: StructType, *, changes: Changes = "silent", version: int | None = None
+    old: StructType,
+    new: StructType,
+    *,
+    changes: Changes = "silent",
+    version: int | None = None,
+    casts: bool = False,
 ) -> StructType:
     r"""The table's schema after a write with ``schema_mode="merge"``.
 
@@ -184,7 +223,7 @@ def merge_schemas(
     the nullability, the metadata and the spelling of ``old``. It keeps its type too, with exceptions, as in
     delta-spark: of byte, short and integer the wider one stays, and void gives way to any type. Where changes are
     recorded, a column grows with the data to any wider type but from integers to doubles and decimals, which have
-    other digits. Narrower data fit into a column; other data are refused.
+    other digits. Narrower data fit into a column; other data are refused, unless each value is to be cast.
 
     Args:
         old: the table's schema.
@@ -193,12 +232,13 @@ def merge_schemas(
             without type widening, or is ``recorded`` in the field's metadata (PROTOCOL.md, "Type Change Metadata"),
             or is ``refused``.
         version: what each change that is recorded notes as its version; see :func:`with_type_changes`.
+        casts: whether a column keeps its type, too, if some values of the data's type fit there (:func:`may_fit`).
 
     Raises:
         SchemaMismatchError: a column of both has types that do not fit; all such columns are named.
     """
     problems: list[str] = []
-    merged = _merge_structs(old, new, "", changes, problems)
+    merged = _Merge(changes, casts, problems).structs(old, new, "")
     if changes == "recorded":
         merged = with_type_changes(old, merged, version)
     if problems:
@@ -206,39 +246,44 @@ def merge_schemas(
     return merged
 
 
-def _merge_structs(old: StructType, new: StructType, path: str, changes: Changes, problems: list[str]) -> StructType:
-    fields = []
-    for item in old:
-        twin = new.find(item.name)
-        if twin is not None:
-            item = replace(  # noqa: PLW2901
-                item, type=_merge(item.type, twin.type, path + item.name, changes, problems)
-            )
-        fields.append(item)
-    added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
-    return StructType((*fields, *added))
+@dataclass(frozen=True)
+class _Merge:
+    """One merge of two schemas; see :func:`merge_schemas`. Columns that cannot be merged are noted in ``problems``."""
 
+    changes: Changes
+    casts: bool
+    problems: list[str]
 
-def _merge(old: DataType, new: DataType, path: str, changes: Changes, problems: list[str]) -> DataType:
-    match old, new:
-        case StructType(), StructType():
-            return _merge_structs(old, new, f"{path}.", changes, problems)
-        case ArrayType(), ArrayType():
-            return replace(old, element=_merge(old.element, new.element, f"{path}.element", changes, problems))
-        case MapType(), MapType():
-            key = _merge(old.key, new.key, f"{path}.key", changes, problems)
-            return replace(old, key=key, value=_merge(old.value, new.value, f"{path}.value", changes, problems))
-        case _:
-            if old == VOID:
-                return as_nullable(new)
-            if widens(new, old):
-                return old
-            if changes != "refused" and old in _SMALL_INTEGERS and new in _SMALL_INTEGERS:
-                return new
-            if changes == "recorded" and can_widen(old, new) and (new in INTEGRAL or old not in INTEGRAL):
-                return new
-            problems.append(f"column {path} is {old} in the table and {new} in the data")
+    def structs(self, old: StructType, new: StructType, path: str) -> StructType:
+        fields = []
+        for item in old:
+            twin = new.find(item.name)
+            if twin is not None:
+                item = replace(item, type=self.types(item.type, twin.type, path + item.name))  # noqa: PLW2901
+            fields.append(item)
+        added = [replace(f, type=as_nullable(f.type), nullable=True) for f in new if old.find(f.name) is None]
+        return StructType((*fields, *added))
+
+    def types(self, old: DataType, new: DataType, path: str) -> DataType:
+        match old, new:
+            case StructType(), StructType():
+                return self.structs(old, new, f"{path}.")
+            case ArrayType(), ArrayType():
+                return replace(old, element=self.types(old.element, new.element, f"{path}.element"))
+            case MapType(), MapType():
+                key = self.types(old.key, new.key, f"{path}.key")
+                return replace(old, key=key, value=self.types(old.value, new.value, f"{path}.value"))
+        if old == VOID:
+            return as_nullable(new)
+        if widens(new, old):
             return old
+        if self.changes != "refused" and old in SMALL_INTEGERS and new in SMALL_INTEGERS:
+            return new
+        if self.changes == "recorded" and can_widen(old, new) and (new in INTEGRAL or old not in INTEGRAL):
+            return new
+        if not (self.casts and may_fit(new, old)):
+            self.problems.append(f"column {path} is {old} in the table and {new} in the data")
+        return old
 
 
 def _with_changes(old: StructField, new: StructField, version: int | None) -> StructField:

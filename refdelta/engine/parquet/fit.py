@@ -1,9 +1,9 @@
 """Fitting data to a table's schema before they are written.
 
-Columns and nested fields are found by name, in any case and any order. A value is stored unchanged or not at all: data
-are cast only to types that hold every value of the data's type, and where a cast may still lose something (nanoseconds)
-every value is checked. Errors that follow from the schemas are raised before the first byte is written. Strings of
-char(n) and varchar(n) columns are padded and trimmed as in Spark.
+Columns and nested fields are found by name, in any case and any order. A value is stored without loss or not at all: it
+is cast to the column's type if that type has it (:mod:`refdelta.core.expressions.exact_cast`). Errors that follow from
+the schemas are raised before the first byte is written. Strings of char(n) and varchar(n) columns are padded and trimmed
+as in Spark.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.table.char_varchar import Length, Lengths, lengths_of
-from refdelta.core.table.evolution import widens
+from refdelta.core.table.evolution import SMALL_INTEGERS, can_widen, may_fit
 from refdelta.core.table.types import (
     STRING,
     ArrayType,
@@ -28,6 +29,7 @@ from refdelta.core.table.types import (
 )
 from refdelta.engine.arrow import variant
 from refdelta.engine.arrow.schema import arrow_type, delta_type, to_arrow
+from refdelta.engine.expressions.exact_cast import fitted_column
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -45,19 +47,26 @@ class Fitter:
         self.schema = schema
         self._plan = plan
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch, first: int = 0) -> pa.RecordBatch:
         """The batch in the table's schema: its columns in order, missing ones null.
+
+        Args:
+            batch: the rows.
+            first: the number of rows before them, for errors.
 
         Raises:
             ConstraintViolationError: a null in a column that is not nullable, or a string that is too long.
-            SchemaMismatchError: a value that the column's type cannot hold (nanoseconds, a time beyond the range).
+            SchemaMismatchError: a value that the column's type does not have; column, row, value and type are named.
         """
-        columns = [
-            pa.nulls(batch.num_rows, child.target)
-            if child.source is None
-            else _checked(child, child.plan.convert(batch.column(child.source)), 0)
-            for child in self._plan.children
-        ]
+        try:
+            columns = [
+                pa.nulls(batch.num_rows, child.target)
+                if child.source is None
+                else _checked(child, child.plan.convert(batch.column(child.source)), 0)
+                for child in self._plan.children
+            ]
+        except _MisfitError as misfit:
+            raise SchemaMismatchError(f"row {first + misfit.place}: {misfit}") from None
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -91,10 +100,29 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[s
 # --- plans -------------------------------------------------------------------------------------------------------
 
 
+class _MisfitError(Exception):
+    """A value that its column does not have.
+
+    Attributes:
+        place: its index in the array that was converted, from 0.
+    """
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
+
+    def within(self, offsets: pa.Array) -> _MisfitError:
+        """The same for the array of lists, given their offsets."""
+        row = int(np.searchsorted(offsets.to_numpy(), self.place, side="right")) - 1
+        return _MisfitError(str(self), row)
+
+
 class _Leaf(msgspec.Struct, frozen=True):
     path: str
     target: pa.DataType
+    type: DataType
     length: Length | None = None
+    advice: str = ""
 
     def convert(self, array: pa.Array) -> pa.Array:
         array = self._cast(_plain(array))
@@ -105,12 +133,17 @@ class _Leaf(msgspec.Struct, frozen=True):
             return array
         if variant.is_variant(self.target):
             return self._variants(array)
-        try:
-            return array.cast(self.target)
-        except pa.ArrowInvalid as error:
-            raise SchemaMismatchError(
-                f"column {self.path}: a value of type {array.type} cannot be stored without loss: {error}"
-            ) from None
+        if pa.types.is_nested(array.type) or pa.types.is_nested(self.target):
+            return array.cast(self.target)  # from a type without values
+        found = fitted_column(array, self.type)
+        if found.misfits is None:
+            return found.column
+        place = pc.index(found.misfits, True).as_py()
+        raise _MisfitError(
+            f"the value {_shown(array[place])} of column {self.path} ({delta_type(array.type, self.path)} in the data) "
+            f"does not fit into {self.type} without loss{self.advice}",
+            place,
+        )
 
     def _variants(self, array: pa.Array) -> pa.Array:
         try:
@@ -155,11 +188,15 @@ class _List(msgspec.Struct, frozen=True):
 
     def convert(self, array: pa.Array) -> pa.Array:
         array = _plain(array)
-        values = self.element.convert(array.flatten())
+        offsets = _offsets(array)
+        try:
+            values = self.element.convert(array.flatten())
+        except _MisfitError as misfit:
+            raise misfit.within(offsets) from None
         if not self.contains_null and values.null_count:
             raise _null_in(f"{self.path}.element")
         mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(_offsets(array), values, type=self.target, mask=mask)
+        return pa.ListArray.from_arrays(offsets, values, type=self.target, mask=mask)
 
 
 class _Map(msgspec.Struct, frozen=True):
@@ -172,13 +209,17 @@ class _Map(msgspec.Struct, frozen=True):
     def convert(self, array: pa.Array) -> pa.Array:
         lists = _as_lists(_plain(array))
         keys, values = lists.flatten().flatten()
-        keys, values = self.key.convert(keys), self.value.convert(values)
+        offsets = _offsets(lists)
+        try:
+            keys, values = self.key.convert(keys), self.value.convert(values)
+        except _MisfitError as misfit:
+            raise misfit.within(offsets) from None
         if keys.null_count:
             raise _null_in(f"{self.path}.key")
         if not self.value_contains_null and values.null_count:
             raise _null_in(f"{self.path}.value")
         mask = lists.is_null() if lists.null_count else None
-        return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=self.target, mask=mask)
+        return pa.MapArray.from_arrays(offsets, keys, values, type=self.target, mask=mask)
 
 
 _Plan = _Leaf | _Struct | _List | _Map
@@ -215,7 +256,7 @@ def _plan_child(
     if source is None:
         if not item.nullable:
             problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
-        return _Child(here, None, _Leaf(here, target), target, item.nullable)
+        return _Child(here, None, _Leaf(here, target, item.type), target, item.nullable)
     lengths = lengths_of(item) or _part(lengths, item.name.lower())
     plan = _plan(fields[source].type, item.type, here, lengths, problems)
     return None if plan is None else _Child(here, source, plan, target, item.nullable)
@@ -245,14 +286,24 @@ def _plan(
         key = _plan(data.key_type, table.key, f"{path}.key", _part(lengths, "key"), problems)
         value = _plan(data.item_type, table.value, f"{path}.value", _part(lengths, "value"), problems)
         return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
-    if not widens(kind, table):
+    if not may_fit(kind, table):
         problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
         return None
-    return _Leaf(path, target, lengths if table == STRING and isinstance(lengths, Length) else None)
+    length = lengths if table == STRING and isinstance(lengths, Length) else None
+    return _Leaf(path, target, table, length, _advice(kind, table))
+
+
+def _advice(data: DataType, table: DataType) -> str:
+    """How the column could hold more values."""
+    if {data, table} <= set(SMALL_INTEGERS):
+        return f'; schema_mode="merge" would change the column to {data}'
+    return f"; alter.change_type() can widen the column to {data}" if can_widen(table, data) else ""
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------
 
+
+_SHOWN = 100
 
 # Types of dictionaries that Arrow cannot decode, and those to which they are cast first.
 _TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -297,6 +348,13 @@ def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
             )
         strings = cut
     return pc.utf8_rpad(strings, length.limit) if length.padded else strings
+
+
+def _shown(value: pa.Scalar) -> str:
+    if pa.types.is_timestamp(value.type):
+        return str(value.cast(pa.string()))  # Python has no nanoseconds
+    text = repr(value.as_py())
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _checked(child: _Child, array: pa.Array, parent_nulls: int) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from refdelta.core.expressions.expression import columns
 from refdelta.core.expressions.scope import Scope
-from refdelta.core.table.evolution import as_nullable, merge_schemas
+from refdelta.core.table.evolution import as_nullable, may_fit, merge_schemas
 from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.expressions.sql import parse_predicate
@@ -150,7 +150,7 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides) -> StructType:
         own = sides.target.find(field.name)
         if own is None or (_nested(own.type) and _nested(field.type)):
             fields.append(field)
-    return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused")
+    return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused", casts=True)
 
 
 def _nested(data_type: DataType) -> bool:
@@ -228,7 +228,7 @@ def _by_name(
                 whole = ".".join((*path, inner.name))
                 raise ColumnNotFoundError(whole, other.names, "the source, but * sets all columns")
         return made
-    if own != other and _nested(own):
+    if own != other and (_nested(own) or may_fit(other, own)):
         return [_fitted(path, field, place, source)]
     quoted = ".".join(f"`{name.replace('`', '``')}`" for name in path)
     value = ".".join(f"`{name.replace('`', '``')}`" for name in place)

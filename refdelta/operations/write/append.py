@@ -91,7 +91,7 @@ class FileWriter:
             nonlocal rows
             for batch in batches:
                 given = batch.drop_columns([CHANGE.name]) if self.feed else batch
-                fit = new = target.rules.complete(fitter.apply(given), made, rows)
+                fit = new = target.rules.complete(fitter.apply(given, rows), made, rows)
                 if self.feed:
                     fit = fit.append_column(CHANGE, batch.column(CHANGE.name))
                     new = rows_that_stay(fit)
