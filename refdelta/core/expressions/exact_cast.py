@@ -106,7 +106,9 @@ def shortest(value: float, data_type: DataType) -> str:
 
 
 def _number(text: str) -> Decimal:
-    return _checked(Decimal(text) if _NUMBER.fullmatch(text) else None, _NUMBER.fullmatch(text), "it is not a number")
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("it is not a number")
+    return Decimal(text)
 
 
 def _checked(found: Any, ok: object, reason: str = "it would lose digits or range") -> Any:

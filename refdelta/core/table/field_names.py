@@ -9,21 +9,22 @@ from refdelta.errors import InvalidArgumentError, SchemaMismatchError
 _RESERVED = frozenset(" ,;{}()\n\t=")
 
 
-def check_field_names(schema: StructType, *, mapped: bool = False) -> None:
+def check_field_names(schema: StructType, *, mapped: bool = False, before: StructType | None = None) -> None:
     """Refuse names that a table cannot have, at any depth.
 
     Args:
         schema: of the table to be.
         mapped: whether its columns are mapped; then files hold other names, and any character will do.
+        before: the schema of the table so far; columns whose names other writers allowed may stay.
 
     Raises:
         SchemaMismatchError: a name occurs twice, up to its case.
         InvalidArgumentError: a name has a character that Parquet reserves, or is empty.
     """
-    _check_struct(schema, "", mapped)
+    _check_struct(schema, "", mapped, before)
 
 
-def _check_struct(struct: StructType, path: str, mapped: bool) -> None:
+def _check_struct(struct: StructType, path: str, mapped: bool, before: DataType | None) -> None:
     seen: dict[str, str] = {}
     for item in struct:
         here = f"{path}{item.name}"
@@ -36,19 +37,22 @@ def _check_struct(struct: StructType, path: str, mapped: bool) -> None:
         if not item.name:
             raise InvalidArgumentError(f"a column of {path.rstrip('.') or 'the schema'} has an empty name")
         bad = sorted(_RESERVED.intersection(item.name))
-        if bad and not mapped:
+        own = before.find(item.name) if isinstance(before, StructType) else None
+        if bad and not mapped and own is None:
             raise InvalidArgumentError(
                 f"column name {here!r} holds {', '.join(map(repr, bad))}, which Parquet reserves; rename the column"
             )
-        _check_nested(item.type, f"{here}.", mapped)
+        _check_nested(item.type, f"{here}.", mapped, None if own is None else own.type)
 
 
-def _check_nested(data_type: DataType, path: str, mapped: bool) -> None:
+def _check_nested(data_type: DataType, path: str, mapped: bool, before: DataType | None) -> None:
     match data_type:
         case StructType():
-            _check_struct(data_type, path, mapped)
+            _check_struct(data_type, path, mapped, before)
         case ArrayType():
-            _check_nested(data_type.element, f"{path}element.", mapped)
+            was = before.element if isinstance(before, ArrayType) else None
+            _check_nested(data_type.element, f"{path}element.", mapped, was)
         case MapType():
-            _check_nested(data_type.key, f"{path}key.", mapped)
-            _check_nested(data_type.value, f"{path}value.", mapped)
+            key, value = (before.key, before.value) if isinstance(before, MapType) else (None, None)
+            _check_nested(data_type.key, f"{path}key.", mapped, key)
+            _check_nested(data_type.value, f"{path}value.", mapped, value)

@@ -2,8 +2,8 @@
 
 Columns and nested fields are found by name, in any case and any order. A value is stored without loss or not at all: it
 is cast to the column's type if that type has it (:mod:`refdelta.core.expressions.exact_cast`). Errors that follow from
-the schemas are raised before the first byte is written. Strings of char(n) and varchar(n) columns are padded and trimmed
-as in Spark.
+the schemas are raised before the first byte is written. Strings of char(n) and varchar(n) columns are padded and
+trimmed as in Spark.
 """
 
 from __future__ import annotations

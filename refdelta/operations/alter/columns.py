@@ -97,7 +97,7 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
         if grown == schema:
             raise SchemaMismatchError(f"cannot add column {item.name!r}: the table has it already")
         schema = grown
-    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none", before=snapshot.schema)
     columns = [
         {"column": {"name": f.name, "type": _type_name(f.type), "nullable": True, "metadata": dict(f.metadata)}}
         for f in fields

@@ -16,7 +16,7 @@ from refdelta.core.table.evolution import Changes, merge_schemas
 from refdelta.core.table.features import check_writable, features_of
 from refdelta.core.table.field_names import check_field_names
 from refdelta.core.table.iceberg_compat import check_compatible, version_of, with_mapping
-from refdelta.core.table.properties import TableProperties, get, validate
+from refdelta.core.table.properties import PROPERTIES, TableProperties, get, validate
 from refdelta.core.table.protocol_choice import protocol_for_new_table, settled
 from refdelta.core.table.row_tracking import ENABLED as _TRACKING
 from refdelta.core.table.row_tracking import SUSPENDED, named_columns
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
 
 _VECTORS = "delta.enableDeletionVectors"
+_FEATURE = "delta.feature."
 _WIDENING = ("typeWidening", "typeWidening-preview")
 
 
@@ -248,7 +249,7 @@ def with_schema(
     same_clustering = clustering is None or clustering == snapshot.clustering_columns
     if schema == snapshot.schema and partitioning == snapshot.partition_columns and same_clustering:
         return ()
-    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none")
+    check_field_names(schema, mapped=snapshot.column_mapping_mode != "none", before=snapshot.schema)
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), partition_columns=partitioning
     )
@@ -265,17 +266,46 @@ def _merged(snapshot: Snapshot, data: StructType) -> StructType:
     changes: Changes = "silent"
     if snapshot.properties.enable_type_widening and not features.isdisjoint(_WIDENING):
         changes = "recorded"
-    return merge_schemas(snapshot.schema, data, changes=changes, version=noted_version(snapshot))
+    return merge_schemas(snapshot.schema, data, changes=changes, version=noted_version(snapshot), casts=True)
 
 
 def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | None] | None) -> None:
-    current = snapshot.metadata.configuration or {}
+    """Check that the table has these properties already, by their meaning: ``TRUE`` is ``true``, and its protocol has
+    the features and versions that are asked for.
+    """
+    current = {key.lower(): value for key, value in (snapshot.metadata.configuration or {}).items()}
+    features = {name.lower() for name in features_of(snapshot.protocol)}
+    versions = {
+        "delta.minreaderversion": snapshot.protocol.min_reader_version,
+        "delta.minwriterversion": snapshot.protocol.min_writer_version,
+    }
     for key, value in (arguments.mapping("configuration", configuration) or {}).items():
-        if value is not None and current.get(key) != str(value):
-            raise InvalidArgumentError(
-                f"configuration has {key}={value}, but the table has {current.get(key)}; configuration is for a new "
-                "table, alter.set_table_properties() changes an existing one"
-            )
+        if value is None:
+            continue
+        asked, name = str(value), key.lower()
+        if name in versions:
+            if asked.strip().isdecimal() and int(asked) <= versions[name]:
+                continue
+            has: object = versions[name]
+        elif name.startswith(_FEATURE):
+            if name.removeprefix(_FEATURE) in features:
+                validate({key: asked})
+                continue
+            has = None
+        else:
+            has = current.get(name)
+            if has is not None and (
+                has == asked or (name in PROPERTIES and _meaning(key, str(has)) == _meaning(key, asked))
+            ):
+                continue
+        raise InvalidArgumentError(
+            f"configuration has {key}={value}, but the table has {has}; configuration is for a new "
+            "table, alter.set_table_properties() changes an existing one"
+        )
+
+
+def _meaning(key: str, value: str) -> object:
+    return get(validate({key: value}), key)
 
 
 def _lower(columns: Iterable[str]) -> list[str]:

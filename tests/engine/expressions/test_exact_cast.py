@@ -35,7 +35,8 @@ from tiers import examples
 DAY = 86_400_000_000
 TYPES = [
     BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ,
-    DecimalType(10, 2), DecimalType(12, 2), DecimalType(38, 0), DecimalType(38, 38), DecimalType(5, 5), DecimalType(20, 0),
+    DecimalType(10, 2), DecimalType(12, 2), DecimalType(38, 0), DecimalType(38, 38), DecimalType(5, 5),
+    DecimalType(20, 0),
 ]  # fmt: skip
 _BITS = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
 _TEXTS = ("1", "-7", "007", "+5", " 12 ", "1.5", "0.1", "1e3", "1e400", "NaN", "-Infinity", "true", "no", "2024-02-29",
