@@ -84,7 +84,7 @@ def same(one, other):
 PAIRS = [(one, other) for one in TYPES for other in TYPES if one != other and may_fit(one, other)]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda kind: str(kind))
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=str)
 @pytest.mark.sample(check=40)
 @examples(60)
 @given(st.data())
