@@ -276,7 +276,7 @@ def test_merging_lets_small_integers_grow(path, widening):
 
     configuration = {"delta.enableTypeWidening": widening}
     write_deltalake(path, data(pa.int8(), -7), partition_by=["p"], configuration=configuration)
-    with pytest.raises(errors.SchemaMismatchError, match="the value 70000 of column a .* does not fit into byte"):
+    with pytest.raises(errors.SchemaMismatchError, match=r"the value 70000 of column a .* does not fit into byte"):
         write_deltalake(path, data(pa.int32(), 70_000), mode="append")
     write_deltalake(path, data(pa.int32(), 70_000), mode="append", schema_mode="merge")
     write_deltalake(path, data(pa.int16(), 9), mode="append", schema_mode="merge")
