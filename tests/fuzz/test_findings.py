@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pyarrow as pa
@@ -9,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from handmade import VECTORS, Handmade, field, parquet, struct
+from handmade import PROTOCOL, VECTORS, Handmade, field, metadata, parquet, struct
 from refdelta import DeltaTable
 from refdelta.core.expressions.partition_values import parse, parse_timestamp
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.lean import decode_lean
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.core.pruning.stats import load_stats, statistic
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
@@ -136,6 +139,25 @@ def test_text_of_a_checkpoint_that_is_not_utf8():
     made.store.delete([f"_delta_log/{0:020d}.json"])
     with pytest.raises(InvalidLogError, match=rf"{key}: cannot be read: .*UTF8"):
         load_snapshot(made.store)
+
+
+@pytest.mark.parametrize("name", ["size", "modificationTime"])
+def test_a_checkpoint_with_an_add_without_a_required_field(name):
+    made = Handmade(IDS, store=MemoryStore(f"without-{name}"))
+    added = made.data("f.parquet", pa.table({"id": [1]}))["add"]
+    key = made.checkpoint(0, [PROTOCOL, metadata(IDS), {"add": added | {name: None}}])
+    made.store.delete([f"_delta_log/{0:020d}.json"])
+    with pytest.raises(InvalidLogError, match=f"{key}: .*an add without {name}"):
+        DeltaTable(made.store.uri).to_pyarrow_table()
+
+
+@pytest.mark.parametrize("kind", ["metaData", "txn"])
+def test_a_field_with_the_name_under_which_unknown_fields_are_kept(kind):
+    body = {"metaData": metadata(IDS)["metaData"], "txn": {"appId": "a", "version": 1}}[kind]
+    data = json.dumps({kind: body | {"extra": {"a": 1}}}).encode()
+    (action,) = decode_commit(data, "f.json")
+    assert action.extra == {"extra": {"a": 1}}
+    assert decode_lean(data, "f.json").others == [action]
 
 
 def test_which_text_is_looked_at():

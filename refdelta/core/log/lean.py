@@ -158,6 +158,8 @@ def _with_others(data: bytes, file: str) -> LeanCommit:
     removes: list[Remove] = [line["remove"] for line in lines if "remove" in line]
     infos = [line["commitInfo"] for line in lines if "commitInfo" in line]
     others: list[Any] = [action for line in lines for kind, action in line.items() if kind not in _FILES_AND_INFO]
+    if any(action.extra is not None for action in others):
+        return _of_actions(decode_commit(data, file))  # the log has a field of that name
     return LeanCommit(adds, removes, infos, others)
 
 

@@ -157,7 +157,7 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
         for name in (name for name in present if name in batch.schema.names):
             actions += _values(batch.column(name), name, key)
         if inner and action in batch.schema.names:
-            batches += _flat(batch.column(action), schema)
+            batches += _flat(batch.column(action), schema, _REQUIRED_OF_ADDS if action == "add" else ())
     table = pa.Table.from_batches(batches, schema)
     # Statistics as a struct are used if those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
     if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
@@ -178,12 +178,15 @@ def _struct_fields(parquet: Any, action: str, key: str) -> dict[str, pa.Field]:
     return fields
 
 
-def _flat(struct: pa.StructArray, schema: pa.Schema) -> list[pa.RecordBatch]:
+def _flat(struct: pa.StructArray, schema: pa.Schema, required: Sequence[str] = ()) -> list[pa.RecordBatch]:
     """The rows of a column in which its action is set, with the fields as columns; no batch if there are none."""
     struct = _valid(struct, pc.is_valid(pc.struct_field(struct, "path")))
     if not len(struct):
         return []
     rows = pa.record_batch([_column(struct, field) for field in schema], schema=schema)
+    for name in required:
+        if rows.column(name).null_count:
+            raise ValueError(f"an add without {name}")
     check_values(rows)
     return [rows]
 
@@ -221,6 +224,8 @@ def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:
     return [_convert(row, name, key) for row in rows]
 
 
+# Every reader needs these. Some writers leave out dataChange, which is false in each checkpoint.
+_REQUIRED_OF_ADDS = ("size", "modificationTime")
 # A required field of each action, which shows whether the action is set. Some writers write a struct of nulls for null.
 _REQUIRED = {
     "protocol": "minReaderVersion",
