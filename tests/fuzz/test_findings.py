@@ -141,13 +141,12 @@ def test_text_of_a_checkpoint_that_is_not_utf8():
         load_snapshot(made.store)
 
 
-@pytest.mark.parametrize("name", ["size", "modificationTime"])
-def test_a_checkpoint_with_an_add_without_a_required_field(name):
-    made = Handmade(IDS, store=MemoryStore(f"without-{name}"))
+def test_a_checkpoint_with_an_add_without_its_size():
+    made = Handmade(IDS, store=MemoryStore("without-size"))
     added = made.data("f.parquet", pa.table({"id": [1]}))["add"]
-    key = made.checkpoint(0, [PROTOCOL, metadata(IDS), {"add": added | {name: None}}])
+    key = made.checkpoint(0, [PROTOCOL, metadata(IDS), {"add": added | {"size": None}}])
     made.store.delete([f"_delta_log/{0:020d}.json"])
-    with pytest.raises(InvalidLogError, match=f"{key}: .*an add without {name}"):
+    with pytest.raises(InvalidLogError, match=f"{key}: .*an add without size"):
         DeltaTable(made.store.uri).to_pyarrow_table()
 
 

@@ -108,7 +108,7 @@ def may_fit(source: DataType, target: DataType) -> bool:
     if BOOLEAN in (source, target):
         return source in INTEGRAL or target in INTEGRAL
     if source in _TIMES or target in _TIMES:
-        # A time of the wall clock and a moment are different things: nobody knows the zone.
+        # A time of the wall clock and a moment are different things: its zone is unknown.
         return DATE in (source, target) and source in _TIMES and target in _TIMES
     return _is_number(source) and _is_number(target)
 

@@ -224,8 +224,8 @@ def _values(column: pa.StructArray, name: str, key: str) -> list[AnyAction]:
     return [_convert(row, name, key) for row in rows]
 
 
-# Every reader needs these. Some writers leave out dataChange, which is false in each checkpoint.
-_REQUIRED_OF_ADDS = ("size", "modificationTime")
+# Some writers leave out other fields that the protocol requires; reads do without them.
+_REQUIRED_OF_ADDS = ("size",)
 # A required field of each action, which shows whether the action is set. Some writers write a struct of nulls for null.
 _REQUIRED = {
     "protocol": "minReaderVersion",
