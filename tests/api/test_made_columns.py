@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -265,3 +266,26 @@ def test_marks_mean_nothing_where_the_protocol_lacks_their_feature(tmp_path):
     Handmade(schema, store=LocalStore(tmp_path), protocol={"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
     write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")
     assert DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None, "c": None}]
+
+
+GENERATED = {"name": "g", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "1"}}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "struct", "fields": [GENERATED]},
+        {"type": "array", "elementType": {"type": "struct", "fields": [GENERATED]}, "containsNull": True},
+        {
+            "type": "struct",
+            "fields": [
+                {"name": "s", "type": {"type": "struct", "fields": [GENERATED]}, "nullable": True, "metadata": {}}
+            ],
+        },
+    ],
+)
+def test_only_whole_columns_can_be_generated(tmp_path, kind):
+    schema = {"type": "struct", "fields": [{"name": "c", "type": kind, "nullable": True, "metadata": {}}]}
+    with pytest.raises(errors.InvalidArgumentError, match="a part of column 'c' is declared as generated"):
+        DeltaTable.create(tmp_path, Schema.from_json(json.dumps(schema)))
+    assert not DeltaTable.is_deltatable(tmp_path)

@@ -401,3 +401,20 @@ def test_a_change_of_type_goes_by_an_append(path):
     write_deltalake(path, narrow, mode="append")
     assert txn.commit().rebased_over == (1,)
     assert held(path) == [1, 1]
+
+
+@pytest.mark.parametrize("isolation", ["Serializable", "WriteSerializable"])
+def test_a_statement_that_failed_over_whole_files_has_read_them(tmp_path, isolation):
+    write_deltalake(tmp_path, pa.table({"p": [1, 2], "text": ["x", "y"]}), partition_by="p")
+    table, other = DeltaTable(tmp_path), DeltaTable(tmp_path)
+    with table.begin(isolation=isolation) as txn:
+        with pytest.raises(errors.ExpressionError):
+            txn.update(updates={"text": "CAST(CAST(text AS INT) AS STRING)"}, predicate="p = 1")
+        txn.append(pa.table({"p": [3], "text": ["its update failed"]}))
+        other.delete("p = 1")
+        with pytest.raises(errors.ConcurrentModificationError) as caught:
+            txn.commit()
+    assert caught.value.conflict.rule == "read-file-removed"
+    table.update_incremental()
+    assert table.version() == 1
+    assert table.to_pyarrow_table()["p"].to_pylist() == [2]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
+from refdelta.crosscheck.comparison import compare_table
 from refdelta.crosscheck.local_copy import copied
 from refdelta.crosscheck.scenarios import LEVELS, read_scenarios
 
@@ -161,3 +162,9 @@ def test_one_process_at_a_time_fetches_the_jars(monkeypatch, tmp_path):
         monkeypatch.setattr(oracle, "jars_cached", lambda: True)
         with oracle._one_fetch():  # waits for no lock, since there is nothing to fetch
             pass
+
+
+def test_a_table_that_delta_spark_cannot_reach_is_refused_before_anything_is_compared():
+    write_deltalake("memory://unreachable", pa.table({"id": [1]}))
+    with pytest.raises(errors.InvalidArgumentError, match="reads local folders, and memory://unreachable is not one"):
+        next(iter(compare_table(None, DeltaTable("memory://unreachable"))))
