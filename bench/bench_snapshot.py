@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 from contest import Engine, ahead, within
 
-import refdelta.api.table
 import refdelta.engine.log.checkpoint  # where it is used, it is imported
 import refdelta.engine.log.commits
+import refdelta.engine.log.snapshot
 import refdelta.engine.parquet.limits
 
 CHECKPOINT_COLUMNS = [f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]

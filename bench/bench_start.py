@@ -31,8 +31,8 @@ import refdelta.api.writer
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "value": pa.array([0.5] * 10)})
 
 IMPORT = {
-    "refdelta": "import refdelta",
-    "deltalake": "import deltalake",
+    "refdelta": "from refdelta import DeltaTable",
+    "deltalake": "from deltalake import DeltaTable",
     "pyiceberg": "from pyiceberg.table import StaticTable",
     "floor": "pass",
 }

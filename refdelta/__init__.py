@@ -1,7 +1,8 @@
 """The Delta Lake commit protocol in pure Python: no JVM, no delta-rs.
 
 ``DeltaTable`` reads a table, ``write_deltalake`` writes one, ``errors`` holds everything that both raise. Each name is
-imported when it is first asked for, and with it Arrow: ``import refdelta`` alone takes some milliseconds.
+imported when it is first asked for. Arrow and the engine are imported by the first method that is called:
+``from refdelta import DeltaTable`` takes some milliseconds.
 """
 
 from typing import TYPE_CHECKING

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Unpack
 
-from refdelta.engine.log.snapshot import Snapshot
 from refdelta.errors import (
     ConstraintViolationError,
     ReadOnlyTableError,
@@ -13,11 +12,12 @@ from refdelta.errors import (
     UnsupportedFeatureError,
 )
 
-# Methods import the rest when they are called: a program that only reads a table starts faster.
+# Methods import the rest, the engine with Arrow first of all, when they are called: a program starts faster.
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from refdelta.api.transaction import WriteTransaction
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
@@ -177,6 +177,8 @@ class Handle:
             write: writes over a snapshot; its second argument is the snapshot's age in seconds.
             again: whether ``write`` is an append that can be repeated.
         """
+        from refdelta.transaction.driver import CERTAIN_FAILURES
+
         recent = self.recent() if again else None
         if recent is None:
             return write(self.newest_for_writing(), 0.0)

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
-from refdelta.engine.log.listing import has_log
-from refdelta.engine.log.location import open_location, with_others
-from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import (
     InvalidArgumentError,
     ProtocolChangedException,
     TableAlreadyExistsError,
 )
 
-# Methods import the rest when they are called: a program that only reads a table starts faster.
+# Methods import the rest, the engine with Arrow first of all, when they are called: a program starts faster.
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
@@ -61,6 +58,9 @@ class DeltaTable(Reading, Statements):
         *,
         outside: Sequence[str | os.PathLike[str]] = (),
     ):
+        from refdelta.engine.log.location import open_location, with_others
+        from refdelta.engine.log.snapshot import load_snapshot
+
         self._store = with_others(open_location(table_uri, storage_options), outside, storage_options)
         self._pinned = version is not None
         if version is None:
@@ -128,6 +128,9 @@ class DeltaTable(Reading, Statements):
             )
             write_deltalake(table, pa.table({"town": ["Oslo"]}), mode="append")
         """
+        from refdelta.engine.log.listing import has_log
+        from refdelta.engine.log.location import open_location
+        from refdelta.engine.log.snapshot import load_snapshot
         from refdelta.operations.write import create as creation
         from refdelta.operations.write import target
         from refdelta.operations.write.column_declarations import declared
@@ -206,6 +209,9 @@ class DeltaTable(Reading, Statements):
             if not DeltaTable.is_deltatable(uri):
                 write_deltalake(uri, rows)
         """
+        from refdelta.engine.log.listing import has_log
+        from refdelta.engine.log.location import open_location
+
         return has_log(open_location(table_uri, storage_options))
 
     # --- copies ---
@@ -245,6 +251,10 @@ class DeltaTable(Reading, Statements):
             clone.delete("id = 1")
             DeltaTable(uri, outside=[table.table_uri]).count()
         """
+        from refdelta.engine.log.listing import has_log
+        from refdelta.engine.log.location import open_location
+        from refdelta.engine.log.multi_root import MultiRootStore
+        from refdelta.engine.log.snapshot import load_snapshot
         from refdelta.operations.write.clone import clone
         from refdelta.transaction.time_travel import snapshot_at
         from refdelta.transaction.transaction import Transaction
@@ -256,7 +266,6 @@ class DeltaTable(Reading, Statements):
         with Transaction(store, None, commit_properties=commit_properties) as txn:
             clone(txn, source)
             txn.commit()
-        from refdelta.engine.log.multi_root import MultiRootStore
 
         there = type(self).__new__(type(self))
         beside = self._store.roots if isinstance(self._store, MultiRootStore) else ()

@@ -22,7 +22,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from kills.steps import maintain, rows, take
 from refdelta import DeltaTable, write_deltalake
-from refdelta.api import table, writer
+from refdelta.api import writer
+from refdelta.engine.log import location
 from refdelta_storage import LocalStore
 from refdelta_storage.wrappers import WrapperStore
 
@@ -110,7 +111,7 @@ def run(operation, path, point):
     def open_location(uri, storage_options=None):
         return Killing(LocalStore(path, fsync=False), point)
 
-    table.open_location = writer.open_location = open_location
+    location.open_location = writer.open_location = open_location
     operation(str(path))
 
 

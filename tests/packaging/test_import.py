@@ -43,6 +43,25 @@ def test_importing_refdelta_imports_nothing_heavy():
     assert loaded & (HEAVY | {"pyarrow", "numpy", "msgspec", "sqlglot", "asyncio", "ssl"}) == set()
 
 
+def test_importing_the_table_imports_no_arrow_and_no_engine():
+    code = "import json, sys; from refdelta import DeltaTable; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    third = HEAVY | {"pyarrow", "numpy", "msgspec", "sqlglot", "fsspec", "pyroaring", "asyncio", "ssl"}
+    assert {name.partition(".")[0] for name in loaded} & third == set()
+    assert {name for name in loaded if name.startswith("refdelta")} == {
+        "refdelta",
+        "refdelta._version",
+        "refdelta.api",
+        "refdelta.api.handle",
+        "refdelta.api.reading",
+        "refdelta.api.statements",
+        "refdelta.api.table",
+        "refdelta.arguments",
+        "refdelta.errors",
+    }
+
+
 def test_every_public_name_is_there_when_it_is_asked_for():
     statement = (
         "import refdelta, refdelta_storage; "
