@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 import msgspec
+import pyarrow as pa
 
 from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, outside
 from refdelta.cli.output import numeric
-from refdelta.cli.render import cell, counted, echo_json, echo_pairs, echo_table, moment, rows_of, size
+from refdelta.cli.render import cell, counted, echo_json, echo_json_list, echo_pairs, echo_table, moment, rows_of, size
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
@@ -21,6 +22,7 @@ from refdelta.operations.maintenance.history import recorded_history
 from refdelta_storage import ObjectNotFoundError, Store
 
 _SHOWN = 20
+_AT_ONCE = 1_000  # files in memory as Python objects
 _OPTIONAL = {"note": "userMetadata", "user": "userName", "engine": "engineInfo"}
 
 _TIMES = frozenset(
@@ -43,10 +45,11 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
     damaged: list[InvalidLogError] = []
     # One version more than is shown tells whether there are more.
     asked = limit if as_json or limit is not None else _SHOWN + 1
-    commits = list(recorded_history(_store(table, storage_options), asked, damaged.append))
+    recorded = recorded_history(_store(table, storage_options), asked, damaged.append)
     if as_json:
-        echo_json(commits)
+        echo_json_list(recorded)
     else:
+        commits = list(recorded)
         _show_history(commits if limit is not None else commits[:_SHOWN])
         if limit is None and len(commits) > _SHOWN:
             click.echo(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
@@ -120,16 +123,22 @@ def _listed(value: Any) -> str:
 @app.command()
 @on_a_table
 @at_a_version
-def files(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"Only so many files; {_SHOWN} as text, all as JSON unless said.",
+)
+def files(table: str, storage_options: dict[str, str], as_json: bool, version: str | None, limit: int | None) -> None:
     """List the data files that make up TABLE, with their sizes, rows and partition values."""
     live = open_table(table, storage_options, version).files()
-    rows = rows_of(live)
+    shown = live.slice(0, limit if as_json or limit is not None else _SHOWN)
     if as_json:
-        echo_json(rows)
-    else:
-        echo_table(
-            live.column_names, ([_listed(value) for value in row.values()] for row in rows), right=numeric(live.schema)
-        )
+        echo_json_list(row for batch in shown.to_batches(_AT_ONCE) for row in rows_of(pa.Table.from_batches([batch])))
+        return
+    rows = ([_listed(value) for value in row.values()] for row in rows_of(shown))
+    echo_table(live.column_names, rows, right=numeric(live.schema))
+    if limit is None and live.num_rows > _SHOWN:
+        click.echo(f"... {_SHOWN} of {counted(live.num_rows, 'file')}; --limit N shows more, --json all", err=True)
 
 
 @app.command()

@@ -29,6 +29,16 @@ def echo_json(value: Any) -> None:
     click.echo(msgspec.json.format(to_json(value), indent=2))
 
 
+def echo_json_list(values: Iterable[Any]) -> None:
+    """Print a JSON list as :func:`echo_json` does, one value at a time; nothing if the first one is an error."""
+    opening = "["
+    for value in values:
+        text = msgspec.json.format(to_json(value), indent=2)
+        click.echo(opening + "\n  " + text.replace("\n", "\n  "), nl=False)
+        opening = ","
+    click.echo("[]" if opening == "[" else "\n]")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)

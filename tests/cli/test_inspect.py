@@ -7,7 +7,9 @@ import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.cli import inspect
+from refdelta.cli.render import echo_json, echo_json_list
 from refdelta.core.rows.deletion_vector import encode_relative
+from refdelta.errors import InvalidLogError
 
 
 def test_history(cli, table):
@@ -137,3 +139,37 @@ def test_history_shows_notes_and_engines_and_says_that_there_is_more(cli, tmp_pa
     assert "refdelta" in result.out
     assert result.err == "... the newest 20 versions; --limit N shows more\n"
     assert len(cli("history", tmp_path / "t", "--json").json) == 22
+
+
+def test_files_shows_a_screenful_and_says_how_many_there_are(cli, tmp_path):
+    uri = tmp_path / "t"
+    write_deltalake(uri, pa.table({"id": range(23), "part": range(23)}), partition_by=["part"])
+    result = cli("files", uri)
+    assert len(result.out.splitlines()) == 2 + 20
+    assert result.err == "... 20 of 23 files; --limit N shows more, --json all\n"
+    everything = cli("files", uri, "--limit", 23)
+    assert (len(everything.out.splitlines()), everything.err) == (2 + 23, "")
+    assert {file["path"] for file in cli("files", uri, "--json").json} == set(
+        DeltaTable(uri).files()["path"].to_pylist()
+    )
+    assert len(cli("files", uri, "--json", "--limit", 3).json) == 3
+
+
+def test_history_as_json_is_printed_commit_by_commit(cli, table, monkeypatch):
+    def recorded(_store, _limit, _damage):
+        for version in (2, 1):
+            yield {"version": version, "nested": {"a": [1, 2]}}
+        raise InvalidLogError("broken off")
+
+    monkeypatch.setattr("refdelta.cli.inspect.recorded_history", recorded)
+    result = cli("history", table, "--json")
+    assert result.status == 1
+    assert json.loads(result.out + "]") == [{"version": version, "nested": {"a": [1, 2]}} for version in (2, 1)]
+
+
+def test_a_list_is_printed_as_one_document(capsys):
+    for values in ([], [{"a": 1}], [{"a": [{"b": "two\nlines"}]}, 3]):
+        echo_json(values)
+        whole = capsys.readouterr().out
+        echo_json_list(iter(values))
+        assert capsys.readouterr().out == whole
