@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import Any
 
 import click
 
+from refdelta import __version__
 from refdelta.cli.group import app, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.demo.mixes import ROWS, Mix
@@ -63,6 +67,8 @@ def bench(
 
     Writers commit to one table at once, in a fresh folder that is removed at the end. Afterwards the log and the rows
     are compared with the acknowledgements: the exit status is 1 if a commit was lost or doubled.
+    The clock starts with the first statement, after all writers are ready. The work is the same in each run: it depends
+    on the number of the commit, and only the pauses after aborts are random.
     Latency is from the first try of a statement until it was acknowledged; an aborted statement is done again at once.
     """
     if commits is not None and seconds is not None:
@@ -117,6 +123,18 @@ def _as_json(one: Race) -> dict[str, Any]:
         **asdict(one),
         "commits_per_second": round(one.commits_per_second, 3),
         "abort_rate": round(one.abort_rate, 6),
+        "machine": _machine(),
+    }
+
+
+def _machine() -> dict[str, Any]:
+    """Versions, the system and the number of CPUs: the figures depend on them, besides the store."""
+    return {
+        "refdelta": __version__,
+        "pyarrow": version("pyarrow"),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
     }
 
 
@@ -144,5 +162,8 @@ def _show(races: list[Race]) -> None:
             click.echo(f"{one.mix}: {count:,} x {error}")
         if one.compactions:
             click.echo(f"{one.mix}: beside {one.compactions:,} compactions")
+    machine = _machine()
+    cpus = machine.pop("cpus")
+    click.echo(f"with {', '.join(f'{name} {value}' for name, value in machine.items())}, {cpus} CPUs")
     if not any(one.problems for one in races):
         click.echo("no commit lost, none doubled: the log and the rows agree with what was acknowledged")

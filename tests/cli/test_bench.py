@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from refdelta import DeltaTable, errors, throughput
+from refdelta import DeltaTable, __version__, errors, throughput
 from refdelta.demo.mixes import SAME, Mix, check_rows, expected, first_pieces
 from refdelta.demo.worker_pool import Crew, RaceFailedError
 from refdelta.engine.log.location import open_location
@@ -22,6 +22,7 @@ def test_each_mix_commits_all_and_leaves_nothing(cli, tmp_path):
     assert [one["mix"] for one in told] == ["appends", "rows", "same-rows", "optimize"]
     for one in told:
         assert one.keys() >= KEYS
+        assert one["machine"].keys() == {"refdelta", "pyarrow", "python", "system", "cpus"}
         assert (one["writers"], one["commits"], one["problems"]) == (3, 9, [])
         assert one["attempts"] >= 9
         assert 0 < one["latency"]["p50"] <= one["latency"]["p90"] <= one["latency"]["p99"]
@@ -39,6 +40,7 @@ def test_processes_and_what_people_see(process, tmp_path):
     assert out.split()[:3] == ["mix", "writers", "commits"]
     assert out.splitlines()[2].split()[:3] == ["appends", "2", "6"]
     assert "no commit lost, none doubled" in out
+    assert f"with refdelta {__version__}, pyarrow " in out
     assert list(tmp_path.iterdir()) == []
 
 
