@@ -229,12 +229,19 @@ class Reading(Handle):
         Args:
             columns: as for :meth:`scan`.
             filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
-            options: arguments of ``pyarrow.Table.to_pandas``, such as ``types_mapper``.
+            options: arguments of ``pyarrow.Table.to_pandas``, such as ``types_mapper``. Without pandas,
+                :class:`InvalidArgumentError` is raised before anything is read.
 
         Example::
 
             table.to_pandas(columns=["name", "amount"])
         """
+        from importlib.util import find_spec
+
+        if find_spec("pandas") is None:
+            raise InvalidArgumentError(
+                "to_pandas needs the package pandas, which is not installed: pip install 'refdelta[pandas]'"
+            )
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
 
     def load_cdf(

@@ -87,6 +87,7 @@ class UriScheme:
     Attributes:
         name: its name in fsspec.
         package: what to install for it.
+        extra: the extra of refdelta that installs the package, if there is one.
         make: makes the store of a client, a URI, the path that fsspec has for it, a patience, and what the user says
             about put-if-absent (None: nothing).
         options: deltalake's names, and where they go. The arguments of fsspec's class are taken under their own names.
@@ -103,6 +104,7 @@ class UriScheme:
     finish: Callable[[dict[str, Any], Patience], dict[str, Any]] = _unchanged
     environment: tuple[str, ...] = ()
     strict: bool = False
+    extra: str | None = None
 
     def open(self, uri: str, options: Mapping[str, Any]) -> Store:
         """The store under ``uri``. No request is made."""
@@ -143,8 +145,9 @@ class UriScheme:
         try:
             return fsspec.get_filesystem_class(self.name)
         except ImportError:
+            how = f": pip install 'refdelta[{self.extra}]'" if self.extra else ""
             raise InvalidOptionError(
-                f"{self.name}:// needs the package {self.package}, which is not installed"
+                f"{self.name}:// needs the package {self.package}, which is not installed{how}"
             ) from None
         except ValueError:
             raise InvalidOptionError(f"no store for {self.name}://") from None
@@ -297,6 +300,7 @@ def _trusted(
 S3 = UriScheme(
     name="s3",
     package="s3fs",
+    extra="s3",
     make=_s3,
     options=(
         Option(_names(_AWS, "access_key_id"), ("key",)),
@@ -329,6 +333,7 @@ S3 = UriScheme(
 AZURE = UriScheme(
     name="abfs",
     package="adlfs",
+    extra="adls",
     make=_azure,
     options=(
         Option(_names(_AZURE, "account_name"), ("account_name",)),

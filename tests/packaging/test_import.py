@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import refdelta
 
@@ -96,6 +97,24 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     )
     # pyarrow itself looks for pandas as soon as it is given a Python list.
     assert modules_after(statement) & HEAVY <= {"pandas"}
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "extra"),
+    [
+        ("s3fs", "refdelta.DeltaTable('s3://bucket/t')", "s3"),
+        ("adlfs", "refdelta.DeltaTable('abfss://box@account.dfs.core.windows.net/t')", "adls"),
+        ("pandas", "refdelta.DeltaTable(sys.argv[1]).to_pandas()", "pandas"),
+        ("pyspark", "import refdelta.spark; refdelta.spark.register(None)", "spark"),
+        ("click", "import refdelta.cli; sys.exit(refdelta.cli.main())", "cli"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(tmp_path, package, call, extra):
+    refdelta.write_deltalake(tmp_path, pa.table({"a": [1]}))
+    code = f"import sys; sys.modules[{package!r}] = None; import refdelta; {call}"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"pip install 'refdelta[{extra}]'" in done.stderr.splitlines()[-1]
 
 
 def test_every_dependency_is_pinned():

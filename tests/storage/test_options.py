@@ -110,10 +110,19 @@ class TestOthers:
         with pytest.raises(InvalidOptionError, match="nonsense"):
             open_store("nonsense://x/y")
 
-    def test_a_package_that_is_missing_is_named(self, monkeypatch):
+    @pytest.mark.parametrize(
+        ("uri", "package", "extra"),
+        [("s3://bucket/table", "s3fs", "s3"), ("abfss://box@account.dfs.core.windows.net/t", "adlfs", "adls")],
+    )
+    def test_a_package_that_is_missing_is_named_with_its_extra(self, monkeypatch, uri, package, extra):
         monkeypatch.setattr(fsspec, "get_filesystem_class", _import_error)
-        with pytest.raises(InvalidOptionError, match="needs the package s3fs"):
-            open_store("s3://bucket/table")
+        with pytest.raises(InvalidOptionError, match=rf"needs the package {package}, .*'refdelta\[{extra}\]'$"):
+            open_store(uri)
+
+    def test_a_package_without_an_extra_is_named(self, monkeypatch):
+        monkeypatch.setattr(fsspec, "get_filesystem_class", _import_error)
+        with pytest.raises(InvalidOptionError, match=r"needs the package gcsfs, which is not installed$"):
+            open_store("gs://bucket/table")
 
     @pytest.mark.parametrize("uri", ["local:///tmp/x", "simplecache::s3://b/t", "filecache::file:///tmp"])
     def test_ways_around_are_refused(self, uri):
