@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
 
+    import duckdb
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
+    import pyarrow.dataset
 
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.scan.scan import Scan
@@ -243,6 +246,70 @@ class Reading(Handle):
                 "to_pandas needs the package pandas, which is not installed: pip install 'refdelta[pandas]'"
             )
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
+
+    def to_polars(self, columns: Sequence[str] | None = None, filters: Any = None) -> pl.LazyFrame:
+        """A Polars ``LazyFrame`` over this version; nothing is read before it is collected.
+
+        Columns and limits are pushed down; comparisons of whole numbers and strings leave out files by partition values
+        and statistics. Rows are read by refdelta's scan, so that every table that it reads can be read.
+
+        Args:
+            columns: as for :meth:`scan`.
+            filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
+
+        Raises:
+            InvalidArgumentError: polars is not installed.
+
+        Example::
+
+            import polars as pl
+
+            table.to_polars().filter(pl.col("id") > 1).select("id").collect()
+        """
+        from refdelta.api.lazy_readers import lazy_frame
+
+        return lazy_frame(self._snapshot, columns, filters)
+
+    def to_duckdb(self, connection: Any = None, name: str | None = None) -> duckdb.DuckDBPyRelation:
+        """A DuckDB relation over this version.
+
+        DuckDB pushes columns and conditions down where a pyarrow dataset can read the files (see
+        :meth:`to_pyarrow_dataset`); otherwise the rows are a stream of refdelta's scan, read whole for each query.
+
+        Args:
+            connection: a DuckDB connection; None for DuckDB's default one.
+            name: a name for the table in SQL on this connection; None for none.
+
+        Raises:
+            InvalidArgumentError: duckdb is not installed.
+
+        Example::
+
+            table.to_duckdb().filter("id > 1").fetchall()
+        """
+        from refdelta.api.lazy_readers import relation
+
+        return relation(self._snapshot, connection, name)
+
+    def to_pyarrow_dataset(self, partitions: Any = None) -> pyarrow.dataset.Dataset:
+        """A pyarrow ``Dataset`` whose fragments are the live files of this version, on a local disk.
+
+        Args:
+            partitions: a condition on partition columns, as for :meth:`scan`; None for all files.
+
+        Raises:
+            InvalidArgumentError: a dataset would read the table wrongly: deletion vectors, column mapping, columns of
+                another type or name in a file, a remote store. The message says which.
+
+        Example::
+
+            import pyarrow.compute as pc
+
+            table.to_pyarrow_dataset().to_table(filter=pc.field("id") > 1)
+        """
+        from refdelta.api.lazy_readers import dataset
+
+        return dataset(self._snapshot, partitions)
 
     def load_cdf(
         self,
