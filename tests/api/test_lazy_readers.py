@@ -79,3 +79,9 @@ def test_a_dataset_reads_the_same_rows_or_refuses(table):
     else:
         with pytest.raises(errors.InvalidArgumentError, match="to_polars"):
             table.to_pyarrow_dataset()
+
+
+def test_a_scan_is_shown_in_one_short_line(table):
+    shown = repr(table.scan(predicate="id >= 250"))
+    assert shown.endswith("1 of 3 files>")
+    assert len(shown) < 300

@@ -134,7 +134,7 @@ class RowStream(ABC):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scan(RowStream):
     """A planned read of one version. It can be run any number of times.
 
@@ -155,6 +155,10 @@ class Scan(RowStream):
     predicate: RowFilter | None = None
     pruned: Pruned | None = field(default=None, repr=False)
     executor: ThreadExecutor = field(default_factory=ThreadExecutor, repr=False)
+
+    def __repr__(self) -> str:
+        read = f"{self.files.num_rows} of {self.snapshot.files.num_rows} files"
+        return f"<Scan of {self.store.uri}, version {self.snapshot.version}: {read}>"
 
     @cached_property
     def schema(self) -> pa.Schema:
