@@ -56,6 +56,10 @@ def _rebuild(cls: type[DeltaError], args: tuple[object, ...], attributes: dict[s
     return error
 
 
+class DeltaProtocolError(DeltaError):
+    """What the protocol forbids: a log that breaks it, rows that break a constraint, a feature that is not supported."""
+
+
 class InternalError(DeltaError):
     """A state that cannot occur unless refdelta itself has a bug. Please report it."""
 
@@ -127,7 +131,7 @@ class UnsupportedTypeError(SchemaMismatchError, TypeError):
     """An Arrow type that Delta cannot store without changing it."""
 
 
-class ConstraintViolationError(DeltaError, ValueError):
+class ConstraintViolationError(DeltaProtocolError, ValueError):
     """Rows that break a constraint: a NOT NULL column, a CHECK constraint, the condition of ``replaceWhere``."""
 
 
@@ -163,7 +167,7 @@ class ReadOnlyTableError(DeltaError, ValueError):
 # --- damaged and unsupported tables ------------------------------------------------------------------------------
 
 
-class InvalidLogError(DeltaError):
+class InvalidLogError(DeltaProtocolError):
     """A log that breaks the protocol.
 
     Attributes:
@@ -197,7 +201,7 @@ class DataFileNotFoundError(DataFileError, FileNotFoundError):
     """A file that the log names and the store does not have."""
 
 
-class UnsupportedFeatureError(DeltaError):
+class UnsupportedFeatureError(DeltaProtocolError):
     """The table needs features that this engine does not have.
 
     Attributes:

@@ -1,0 +1,1 @@
+"""Other libraries' names on refdelta, for programs that were written for them."""

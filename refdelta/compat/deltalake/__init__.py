@@ -1,0 +1,61 @@
+"""The names of deltalake 1.6 on refdelta: ``import refdelta.compat.deltalake as deltalake``.
+
+Arguments and results are translated, and no logic of tables is here. docs/guide/other-libraries.md lists the
+differences.
+"""
+
+from __future__ import annotations
+
+from refdelta._version import __version__
+from refdelta.compat.deltalake import table
+from refdelta.compat.deltalake.query import QueryBuilder
+from refdelta.compat.deltalake.schema import DataType, Field, Schema, VariantType
+from refdelta.compat.deltalake.table import DeltaTable, Metadata, TableFeatures
+from refdelta.compat.deltalake.transaction import CommitProperties, PostCommitHookProperties, Transaction
+from refdelta.compat.deltalake.writer import (
+    BloomFilterProperties,
+    ColumnProperties,
+    WriterProperties,
+    convert_to_deltalake,
+    write_deltalake,
+)
+from refdelta.errors import DeltaError
+
+
+def rust_core_version() -> str:
+    """The version of refdelta, which has no Rust core."""
+    return __version__
+
+
+def enable_nanosecond_timestamps() -> None:
+    """Refuse: refdelta stores microseconds. Raises ``DeltaError``."""
+    raise DeltaError("refdelta stores timestamps in microseconds; nanoseconds are not supported")
+
+
+def init_tracing(endpoint: str | None = None) -> None:
+    """Do nothing, since refdelta sends no traces; ``endpoint`` is ignored."""
+
+
+__all__ = [
+    "BloomFilterProperties",
+    "ColumnProperties",
+    "CommitProperties",
+    "DataType",
+    "DeltaTable",
+    "Field",
+    "Metadata",
+    "PostCommitHookProperties",
+    "QueryBuilder",
+    "Schema",
+    "TableFeatures",
+    "Transaction",
+    "VariantType",
+    "WriterProperties",
+    "__version__",
+    "convert_to_deltalake",
+    "enable_nanosecond_timestamps",
+    "init_tracing",
+    "rust_core_version",
+    "table",
+    "write_deltalake",
+]

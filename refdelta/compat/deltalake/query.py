@@ -1,0 +1,51 @@
+"""``QueryBuilder``: SQL queries over tables, by the package ``datafusion``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from refdelta.compat.deltalake.arrow import given
+
+if TYPE_CHECKING:
+    from refdelta.compat.deltalake.table import DeltaTable
+
+
+class QueryBuilder:
+    """SQL queries by Apache DataFusion over tables.
+
+    Args:
+        session_config: DataFusion's settings by name, such as ``datafusion.execution.batch_size``.
+
+    Raises:
+        ImportError: the package datafusion is not installed: ``pip install 'refdelta[compat]'``.
+    """
+
+    def __init__(self, session_config: dict[str, str] | None = None) -> None:
+        try:
+            from datafusion import SessionConfig, SessionContext
+        except ModuleNotFoundError as error:
+            raise ImportError("QueryBuilder needs the package datafusion: pip install 'refdelta[compat]'") from error
+        # deltalake keeps the case of names that are not quoted.
+        settings = {"datafusion.sql_parser.enable_ident_normalization": "false", **(session_config or {})}
+        self._context = SessionContext(SessionConfig(settings))
+
+    def register(self, table_name: str, delta_table: DeltaTable) -> QueryBuilder:
+        """Add a table to the query builder under a name.
+
+        Args:
+            table_name: its name in queries.
+            delta_table: the table, at the version of the handle.
+        """
+        self._context.from_arrow(delta_table._table.scan().to_table(), name=table_name)  # noqa: SLF001
+        return self
+
+    def execute(self, sql: str) -> Any:
+        """Run a query.
+
+        Args:
+            sql: a query in DataFusion's SQL.
+
+        Returns:
+            A stream of record batches.
+        """
+        return given("RecordBatchReader", self._context.sql(sql).to_arrow_table().to_reader())

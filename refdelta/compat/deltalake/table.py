@@ -1,0 +1,781 @@
+"""``DeltaTable`` with deltalake's methods, over :class:`refdelta.DeltaTable`."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import refdelta
+from refdelta.compat.deltalake.arrow import given
+from refdelta.compat.deltalake.schema import Field, Schema
+from refdelta.compat.deltalake.sql import assignments, to_spark
+from refdelta.compat.deltalake.transaction import CommitProperties, PostCommitHookProperties, options_of
+from refdelta.core.table.types import StructType
+from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from refdelta.schema import struct_of
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from refdelta.api.merge_builder import TableMerger as MergeBuilder
+    from refdelta.compat.deltalake.writer.properties import WriterProperties
+
+_HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
+# Of the options, those that mean nothing on a local path.
+_REMOTE = ("aws_", "azure_", "google_", "allow_", "mount_", "timeout", "connect_", "max_retries", "region", "endpoint")
+
+
+class TableFeatures(Enum):
+    """Table features by deltalake's names."""
+
+    ColumnMapping = "ColumnMapping"
+    DeletionVectors = "DeletionVectors"
+    TimestampWithoutTimezone = "TimestampWithoutTimezone"
+    V2Checkpoint = "V2Checkpoint"
+    AppendOnly = "AppendOnly"
+    Invariants = "Invariants"
+    CheckConstraints = "CheckConstraints"
+    ChangeDataFeed = "ChangeDataFeed"
+    GeneratedColumns = "GeneratedColumns"
+    IdentityColumns = "IdentityColumns"
+    RowTracking = "RowTracking"
+    DomainMetadata = "DomainMetadata"
+    IcebergCompatV1 = "IcebergCompatV1"
+    VariantType = "VariantType"
+    VariantTypePreview = "VariantTypePreview"
+
+
+class ProtocolVersions(NamedTuple):
+    """The protocol of a table."""
+
+    min_reader_version: int
+    min_writer_version: int
+    writer_features: list[str] | None
+    reader_features: list[str] | None
+
+
+class DeltaTableConfig(NamedTuple):
+    """How a table was opened."""
+
+    without_files: bool
+    log_buffer_size: int
+    skip_stats: bool = False
+
+
+class Metadata:
+    """The metadata of a table."""
+
+    def __init__(self, table: Any) -> None:
+        self._metadata = table.metadata()
+
+    @property
+    def id(self) -> Any:
+        """The table's id."""
+        return self._metadata.id
+
+    @property
+    def name(self) -> Any:
+        """The table's name."""
+        return self._metadata.name
+
+    @property
+    def description(self) -> Any:
+        """The table's description."""
+        return self._metadata.description
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The partition columns."""
+        return list(self._metadata.partition_columns or ())
+
+    @property
+    def created_time(self) -> Any:
+        """The time of creation, in milliseconds since 1970."""
+        return self._metadata.created_time
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """The table properties."""
+        return dict(self._metadata.configuration or {})
+
+    def __str__(self) -> str:
+        return (
+            f"Metadata(id: {self.id}, name: {self.name}, description: {self.description}, partition_columns: "
+            f"{self.partition_columns}, created_time: {self.created_time}, configuration: {self.configuration})"
+        )
+
+
+def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
+    """The storage options for a URI: those of object stores are left out for a local path, as deltalake does."""
+    text = str(uri)
+    if not options or ("://" in text and not text.startswith("file://")):
+        return dict(options) if options else None
+    return {k: v for k, v in options.items() if not k.lower().startswith(_REMOTE)} or None
+
+
+def encode_partition_value(val: Any) -> str:
+    """A value as PROTOCOL.md, "Partition Value Serialization", writes it. Raises ``ValueError`` for other types."""
+    if isinstance(val, bool):
+        return str(val).lower()
+    if isinstance(val, (str, int, float)):
+        return str(val)
+    if isinstance(val, datetime):
+        return val.isoformat(sep=" ")
+    if isinstance(val, date):
+        return val.isoformat()
+    if isinstance(val, bytes):
+        return val.decode("unicode_escape", "backslashreplace")
+    raise InvalidArgumentError(f"Could not encode partition value for type: {val}")
+
+
+def _merged(name: str, old: Any, new: Any) -> Any:
+    if old is None:
+        return new
+    if new is not None:
+        raise InvalidArgumentError(f"`{name}` is deprecated; pass only `file_pruning_predicate`")
+    warnings.warn(f"`{name}` is deprecated; use `file_pruning_predicate` instead", DeprecationWarning, stacklevel=3)
+    return old
+
+
+def _metrics(result: Any) -> dict[str, Any]:
+    return dict(result.metrics)
+
+
+class DeltaTable:
+    """A table, as deltalake shows it."""
+
+    def __init__(
+        self,
+        table_uri: str | Path | os.PathLike[str],
+        version: int | None = None,
+        storage_options: dict[str, str] | None = None,
+        without_files: bool = False,
+        log_buffer_size: int | None = None,
+        skip_stats: bool = False,
+    ) -> None:
+        for name, is_given in (
+            ("without_files", without_files),
+            ("log_buffer_size", log_buffer_size is not None),
+            ("skip_stats", skip_stats),
+        ):
+            if is_given:
+                warnings.warn(f"The '{name}' parameter is deprecated and ignored.", DeprecationWarning, stacklevel=2)
+        self._storage_options = storage_options
+        self._table = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
+
+    def engine(self) -> refdelta.DeltaTable:
+        """The table of refdelta at its newest version, as every statement takes it."""
+        self._table.update_incremental()
+        return self._table
+
+    @property
+    def _struct(self) -> StructType:
+        return self._table.schema().struct
+
+    @property
+    def table_config(self) -> DeltaTableConfig:
+        """How the table was opened; deprecated."""
+        warnings.warn("The 'table_config' property is deprecated.", DeprecationWarning, stacklevel=2)
+        return DeltaTableConfig(False, 32)
+
+    @staticmethod
+    def is_deltatable(table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
+        """Whether there is a table."""
+        return refdelta.DeltaTable.is_deltatable(table_uri, options_for(table_uri, storage_options))
+
+    @classmethod
+    def create(
+        cls,
+        table_uri: str | Path,
+        schema: Any,
+        mode: Literal["error", "append", "overwrite", "ignore"] = "error",
+        partition_by: list[str] | str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        storage_options: dict[str, str] | None = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        raise_if_key_not_exists: bool = True,
+    ) -> DeltaTable:
+        """Create a table without rows; see :meth:`refdelta.DeltaTable.create`."""
+        options = options_of("create", args[:2], commit_properties, post_commithook_properties)
+        strict = args[2] if len(args) > 2 else raise_if_key_not_exists
+        if not strict:
+            configuration = {k: v for k, v in (configuration or {}).items() if k.startswith("delta.")}
+        if mode == "append":
+            if cls.is_deltatable(table_uri, storage_options):
+                raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
+            mode = "error"
+        refdelta.DeltaTable.create(
+            table_uri,
+            schema.engine if isinstance(schema, Schema) else schema,
+            mode,
+            partition_by,
+            name,
+            description,
+            configuration,
+            options_for(table_uri, storage_options),
+            **options,
+        )
+        return cls(table_uri, storage_options=storage_options)
+
+    # --- metadata ---
+
+    def version(self) -> int:
+        """The version of the handle."""
+        return self._table.version()
+
+    @property
+    def table_uri(self) -> str:
+        """The table's URI."""
+        return self._table.table_uri
+
+    def schema(self) -> Schema:
+        """The schema."""
+        return Schema.of(self._struct)
+
+    def metadata(self) -> Metadata:
+        """The metadata."""
+        return Metadata(self._table)
+
+    def protocol(self) -> ProtocolVersions:
+        """The protocol, which can be unpacked."""
+        found = self._table.protocol()
+        writer, reader = found.writer_features, found.reader_features
+        return ProtocolVersions(
+            found.min_reader_version,
+            found.min_writer_version,
+            None if writer is None else list(writer),
+            None if reader is None else list(reader),
+        )
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The commits, newest first."""
+        found = self._table.history(limit)
+        for commit in found:
+            metrics = commit.get("operationMetrics")
+            if isinstance(metrics, dict):
+                commit["operationMetrics"] = {k: _number(v) for k, v in metrics.items()}
+        return found
+
+    def count(self) -> int:
+        """The number of rows."""
+        return self._table.count()
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version that an application recorded."""
+        return self._table.transaction_version(app_id)
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        """The live files with statistics; ``modification_time`` is a number of milliseconds."""
+        import pyarrow as pa
+
+        table = self._table.get_add_actions(flatten)
+        index = table.schema.get_field_index("modification_time")
+        times = table.column(index).cast(pa.int64())
+        return given("Table", table.set_column(index, "modification_time", times))
+
+    def _pruned(self, predicate: Any) -> Any:
+        return to_spark(predicate, self._struct)
+
+    def partitions(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[dict[str, str]]:
+        """The partitions, with values as the log writes them."""
+        filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
+        scan = self._table.scan(predicate=filters)
+        found = {tuple(pairs): None for pairs in scan.files.column("partitionValues").to_pylist() if pairs}
+        return [dict(pairs) for pairs in found]
+
+    def file_uris(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[str]:
+        """The files that can hold rows for which the predicate is true."""
+        from refdelta.core.log.paths import data_key
+        from refdelta.engine.log.multi_root import uri_of
+
+        filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
+        if filters is None:
+            return self._table.file_uris()
+        store = self._table.store
+        keys = [data_key(p, store.uri) for p in self._table.scan(predicate=filters).files.column("path").to_pylist()]
+        return [store.local_path(key) or uri_of(store, key) for key in keys]
+
+    # --- reading ---
+
+    def load_as_version(self, version: int | str | datetime) -> None:
+        """Move the handle to a version or a time."""
+        if not isinstance(version, (int, str, datetime)):
+            raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
+        self._table.load_as_version(version)
+
+    def update_incremental(self) -> None:
+        """Move the handle to the newest version."""
+        self._table.update_incremental()
+
+    def scan(self, columns: list[str] | None = None, predicate: str | None = None) -> Any:
+        """Stream rows."""
+        return given("RecordBatchReader", self._table.to_record_batch_reader(columns, self._pruned(predicate)))
+
+    def to_pyarrow_table(
+        self,
+        partitions: Any = None,
+        columns: list[str] | None = None,
+        filesystem: Any = None,  # noqa: ARG002 - the table's store reads the files
+        filters: Any = None,
+    ) -> pa.Table:
+        """All rows as a table."""
+        if partitions is not None:
+            warnings.warn("`partitions` is deprecated; use `filters` instead", DeprecationWarning, stacklevel=2)
+            table = self._table.to_pyarrow_table(columns, partitions) if filters is None else None
+            if table is not None:
+                return table
+            raise InvalidArgumentError("give either partitions or filters")
+        return self._table.to_pyarrow_table(columns, filters)
+
+    def to_pandas(
+        self,
+        partitions: Any = None,
+        columns: list[str] | None = None,
+        filesystem: Any = None,
+        filters: Any = None,
+        types_mapper: Any = None,
+    ) -> pd.DataFrame:
+        """All rows as a pandas data frame."""
+        table = self.to_pyarrow_table(partitions, columns, filesystem, filters)
+        return table.to_pandas(types_mapper=types_mapper)
+
+    def to_pyarrow_dataset(
+        self,
+        partitions: Any = None,
+        filesystem: Any = None,
+        parquet_read_options: Any = None,
+        schema: Any = None,
+        as_large_types: bool = False,
+        file_pruning_predicate: Any = None,
+    ) -> Any:
+        """The table as a pyarrow dataset; see :meth:`refdelta.DeltaTable.to_pyarrow_dataset`."""
+        make = getattr(self._table, "to_pyarrow_dataset", None)
+        if make is None:
+            raise UnsupportedFeatureError(("to_pyarrow_dataset",), "make a pyarrow dataset of")
+        return make(
+            partitions=partitions,
+            filesystem=filesystem,
+            parquet_read_options=parquet_read_options,
+            schema=schema,
+            as_large_types=as_large_types,
+            file_pruning_predicate=self._pruned(file_pruning_predicate),
+        )
+
+    def load_cdf(
+        self,
+        starting_version: int = 0,
+        ending_version: int | None = None,
+        starting_timestamp: str | None = None,
+        ending_timestamp: str | None = None,
+        columns: list[str] | None = None,
+        predicate: str | None = None,
+        allow_out_of_range: bool = False,
+    ) -> Any:
+        """Stream the change data feed."""
+        first = None if starting_timestamp is not None and starting_version == 0 else starting_version
+        reader = self._table.load_cdf(
+            first,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            columns,
+            self._pruned(predicate),
+            allow_out_of_range,
+        )
+        return given("RecordBatchReader", reader)
+
+    # --- statements ---
+
+    def delete(
+        self,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Delete rows."""
+        options = options_of("delete", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        table = self.engine()
+        return _metrics(table.delete(self._pruned(predicate), **options))
+
+    def update(
+        self,
+        updates: dict[str, str] | None = None,
+        new_values: dict[str, Any] | None = None,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        error_on_type_mismatch: bool = True,  # noqa: ARG002 - a value that does not fit is always an error
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Set columns of rows."""
+        options = options_of("update", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        if updates is not None and new_values is not None:
+            raise InvalidArgumentError("Passing updates and new_values at same time is not allowed, pick one.")
+        if updates is None and new_values is None:
+            raise InvalidArgumentError("Either updates or new_values need to be passed to update the table.")
+        if any(not isinstance(text, str) for pair in (updates or {}).items() for text in pair):
+            raise TypeError(
+                f"The values of the updates parameter must all be SQL strings. Got {updates}. Did you mean to use the "
+                "new_values parameter?"
+            )
+        table = self.engine()
+        changes = None if updates is None else assignments(updates, self._struct)
+        return _metrics(table.update(changes, new_values, self._pruned(predicate), **options))
+
+    def merge(
+        self,
+        source: Any,
+        predicate: str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        merge_schema: bool = False,
+        error_on_type_mismatch: bool = True,  # noqa: ARG002 - a value that does not fit is always an error
+        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        streamed_exec: bool = True,  # noqa: ARG002 - the engine chooses
+        max_spill_size: int | None = None,  # noqa: ARG002 - the engine chooses
+        max_temp_directory_size: int | None = None,  # noqa: ARG002 - the engine chooses
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> TableMerger:
+        """Begin a MERGE."""
+        options = options_of("merge", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        builder = self.engine().merge(
+            source,
+            to_spark(predicate, self._struct),
+            source_alias or "source",
+            target_alias or "target",
+            merge_schema,
+            **options,
+        )
+        return TableMerger(builder, self._struct)
+
+    def restore(
+        self,
+        target: int | datetime | str,
+        *,
+        ignore_missing_files: bool = False,
+        protocol_downgrade_allowed: bool = False,  # noqa: ARG002 - the protocol keeps its features
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Restore an earlier version."""
+        options = options_of("restore", (), commit_properties, post_commithook_properties)
+        return _metrics(self.engine().restore(target, ignore_missing_files=ignore_missing_files, **options))
+
+    def vacuum(
+        self,
+        retention_hours: int | None = None,
+        dry_run: bool = True,
+        enforce_retention_duration: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        full: bool = False,
+        keep_versions: list[int] | None = None,
+    ) -> list[str]:
+        """Remove, or list, the files that no retained version needs."""
+        options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        full, keep_versions = (*args[2:], *(full, keep_versions)[len(args[2:]) :])
+        found = self.engine().vacuum(
+            retention_hours, dry_run, enforce_retention_duration, full=full, keep_versions=keep_versions, **options
+        )
+        return list(found)
+
+    def create_write_transaction(
+        self,
+        actions: list[Any],
+        mode: str,
+        schema: Any,
+        partition_by: list[str] | str | None = None,
+        partition_filters: Any = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Commit data files that are in the table's folder."""
+        options = options_of("create_write_transaction", args, commit_properties, post_commithook_properties)
+        if partition_filters is not None:
+            raise InvalidArgumentError("partition_filters is not supported: overwrite the whole table, or use delete()")
+        files = schema.engine if isinstance(schema, Schema) else schema
+        self.engine().create_write_transaction(actions, mode, files, partition_by, **options)
+
+    def create_checkpoint(self) -> None:
+        """Write a checkpoint of this version."""
+        self._table.create_checkpoint()
+
+    def compact_logs(self, starting_version: int, ending_version: int) -> None:
+        """Write a log compaction file."""
+        self.engine().compact_logs(starting_version, ending_version)
+
+    def cleanup_metadata(self) -> None:
+        """Remove log files that are older than the retention."""
+        self.engine().cleanup_metadata()
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """OPTIMIZE."""
+        return TableOptimizer(self)
+
+    @property
+    def alter(self) -> TableAlterer:
+        """ALTER TABLE."""
+        return TableAlterer(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self.table_uri!r})"
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
+
+
+class TableMerger:
+    """The builder of a MERGE."""
+
+    def __init__(self, builder: MergeBuilder[Any], table: StructType) -> None:
+        self._builder, self._struct = builder, table
+
+    def _sql(self, predicate: str | None) -> Any:
+        return to_spark(predicate, self._struct)
+
+    def when_matched_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Update matched rows."""
+        self._builder.when_matched_update(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_matched_update_all(
+        self, predicate: str | None = None, except_cols: list[str] | None = None
+    ) -> TableMerger:
+        """Set all columns of matched rows."""
+        self._builder.when_matched_update_all(self._sql(predicate), except_cols)
+        return self
+
+    def when_matched_delete(self, predicate: str | None = None) -> TableMerger:
+        """Delete matched rows."""
+        self._builder.when_matched_delete(self._sql(predicate))
+        return self
+
+    def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Insert rows of the source that match nothing."""
+        self._builder.when_not_matched_insert(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_not_matched_insert_all(
+        self, predicate: str | None = None, except_cols: list[str] | None = None
+    ) -> TableMerger:
+        """Insert rows of the source that match nothing, with all columns."""
+        self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
+        return self
+
+    def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Update rows that no row of the source matches."""
+        self._builder.when_not_matched_by_source_update(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_not_matched_by_source_delete(self, predicate: str | None = None) -> TableMerger:
+        """Delete rows that no row of the source matches."""
+        self._builder.when_not_matched_by_source_delete(self._sql(predicate))
+        return self
+
+    def execute(self) -> dict[str, Any]:
+        """Run the MERGE."""
+        return _metrics(self._builder.execute())
+
+
+class TableAlterer:
+    """The statements of ALTER TABLE."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self.table = table
+
+    def _run(self, method: str, args: tuple[Any, ...], commit: Any, hooks: Any, *values: Any, **named: Any) -> None:
+        options = options_of(method, args, commit, hooks)
+        getattr(self.table.engine().alter, method)(*values, **named, **options)
+
+    def add_feature(
+        self,
+        feature: TableFeatures | list[TableFeatures],
+        allow_protocol_versions_increase: bool = False,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add table features."""
+        hooks = post_commithook_properties
+        self._run("add_feature", args, commit_properties, hooks, feature, allow_protocol_versions_increase)
+
+    def add_columns(
+        self,
+        fields: Field | list[Field],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add columns."""
+        listed = fields if isinstance(fields, list) else [fields]
+        own = struct_of(Schema(listed).engine).fields if all(isinstance(f, Field) for f in listed) else listed
+        self._run("add_columns", args, commit_properties, post_commithook_properties, list(own))
+
+    def add_constraint(
+        self,
+        constraints: dict[str, str],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add constraints, each in a commit of its own."""
+        struct = self.table._struct  # noqa: SLF001
+        for name, text in constraints.items():
+            one = {name: to_spark(text, struct)}
+            self._run("add_constraint", args, commit_properties, post_commithook_properties, one)
+
+    def drop_constraint(
+        self,
+        name: str,
+        raise_if_not_exists: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Drop a constraint."""
+        hooks = post_commithook_properties
+        self._run("drop_constraint", args, commit_properties, hooks, name, raise_if_not_exists)
+
+    def drop_column_not_null(
+        self,
+        column_name: str,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Allow nulls in a column."""
+        self._run("drop_column_not_null", (), commit_properties, post_commithook_properties, column_name)
+
+    def set_table_properties(
+        self,
+        properties: dict[str, str],
+        raise_if_not_exists: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set table properties. Names that are not Delta's are refused unless ``raise_if_not_exists`` is false."""
+        unknown = [name for name in properties if not name.startswith("delta.")]
+        if raise_if_not_exists and unknown:
+            raise InvalidArgumentError(f"Error parsing property '{unknown[0]}': it is not one of Delta's")
+        self._run("set_table_properties", args, commit_properties, post_commithook_properties, properties)
+
+    def set_table_name(
+        self,
+        name: str,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set the table's name."""
+        self._run("set_table_name", args, commit_properties, post_commithook_properties, name)
+
+    def set_table_description(
+        self,
+        description: str,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set the table's description."""
+        self._run("set_table_description", args, commit_properties, post_commithook_properties, description)
+
+    def set_column_metadata(
+        self,
+        column: str,
+        metadata: dict[str, str],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set entries of a column's metadata."""
+        self._run("set_column_metadata", args, commit_properties, post_commithook_properties, column, metadata)
+
+
+class TableOptimizer:
+    """OPTIMIZE."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self.table = table
+
+    def compact(
+        self,
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | timedelta | None = None,
+        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Merge small files."""
+        options = options_of("compact", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        found = self.table.engine().optimize.compact(
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            max_spill_size,
+            max_temp_directory_size,
+            min_commit_interval,
+            **options,
+        )
+        return _optimized(found)
+
+    def z_order(
+        self,
+        columns: Iterable[str],
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | timedelta | None = None,
+        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Sort rows along a Z-curve."""
+        options = options_of("z_order", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        found = self.table.engine().optimize.z_order(
+            list(columns),
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            max_spill_size,
+            max_temp_directory_size,
+            min_commit_interval,
+            **options,
+        )
+        return _optimized(found)
+
+
+def _optimized(result: Any) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads(json.dumps(_metrics(result), default=dict))
+    return metrics

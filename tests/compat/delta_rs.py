@@ -1,0 +1,43 @@
+"""delta-rs' own tests of its Python package, on ``refdelta.compat.deltalake``.
+
+    python tests/compat/delta_rs.py FOLDER [arguments of pytest]
+
+``FOLDER`` is ``python`` of a checkout of delta-rs, tag ``python-v1.6.6``, or of deltalake's source distribution. Its
+tests import ``deltalake``; here that name is the compat module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+MODULES = ("exceptions", "query", "schema", "table", "transaction", "writer", "writer.properties", "writer.writer")
+# Insides of deltalake that are public here.
+INSIDES = {"_internal": "", "_util": "table"}
+
+
+def map_modules() -> None:
+    """Make the compat module importable as ``deltalake``."""
+    home = "refdelta.compat.deltalake"
+    root = sys.modules["deltalake"] = importlib.import_module(home)
+    vars(root).update(_NANOSECOND_TIMESTAMPS=False, _disable_nanosecond_timestamps=lambda: None)
+    for name in MODULES:
+        sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
+    for name, there in INSIDES.items():
+        sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{there}") if there else root
+
+
+def pytest_configure(config: object) -> None:
+    map_modules()
+
+
+if __name__ == "__main__":
+    import pytest
+
+    folder = Path(sys.argv[1]).resolve()
+    sys.path.insert(0, str(Path(__file__).parent))
+    os.chdir(folder)
+    options = ["-q", "-c", os.devnull, f"--rootdir={folder}", "-p", "delta_rs", "-p", "no:cacheprovider"]
+    sys.exit(pytest.main([*options, *(sys.argv[2:] or ["tests"])]))
