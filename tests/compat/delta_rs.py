@@ -12,17 +12,29 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 MODULES = ("exceptions", "query", "schema", "table", "transaction", "writer", "writer.properties", "writer.writer")
 # Insides of deltalake that are public here.
 INSIDES = {"_internal": "", "_util": "table"}
 
 
+def _inside(*_args: object) -> None:
+    raise NotImplementedError("an inside of deltalake, which refdelta has not")
+
+
 def map_modules() -> None:
     """Make the compat module importable as ``deltalake``."""
     home = "refdelta.compat.deltalake"
     root = sys.modules["deltalake"] = importlib.import_module(home)
-    vars(root).update(_NANOSECOND_TIMESTAMPS=False, _disable_nanosecond_timestamps=lambda: None)
+    vars(root).update(
+        _NANOSECOND_TIMESTAMPS=False,
+        _disable_nanosecond_timestamps=lambda: None,
+        _nanosecond_timestamps_enabled=lambda: False,
+        _set_cast_nanos_timestamps_to_micros=lambda _: None,
+    )
+    inside = sys.modules["deltalake.writer._conversion"] = ModuleType("deltalake.writer._conversion")
+    vars(inside)["_convert_arro3_schema_to_delta"] = _inside
     for name in MODULES:
         sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
     for name, there in INSIDES.items():
