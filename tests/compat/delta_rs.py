@@ -34,7 +34,7 @@ def map_modules() -> None:
         _set_cast_nanos_timestamps_to_micros=lambda _: None,
     )
     inside = sys.modules["deltalake.writer._conversion"] = ModuleType("deltalake.writer._conversion")
-    vars(inside)["_convert_arro3_schema_to_delta"] = _inside
+    vars(inside).update(_convert_arro3_schema_to_delta=_inside)
     for name in MODULES:
         sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
     for name, there in INSIDES.items():

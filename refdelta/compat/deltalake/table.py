@@ -491,7 +491,8 @@ class DeltaTable:
     ) -> list[str]:
         """Remove, or list, the files that no retained version needs."""
         options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, _HOOKS_FIRST)
-        full, keep_versions = (*args[2:], *(full, keep_versions)[len(args[2:]) :])
+        full = args[2] if len(args) > 2 else full
+        keep_versions = args[3] if len(args) > 3 else keep_versions
         found = self.engine().vacuum(
             retention_hours, dry_run, enforce_retention_duration, full=full, keep_versions=keep_versions, **options
         )
