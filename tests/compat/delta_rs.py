@@ -36,7 +36,9 @@ def map_modules() -> None:
     inside = sys.modules["deltalake.writer._conversion"] = ModuleType("deltalake.writer._conversion")
     vars(inside).update(_convert_arro3_schema_to_delta=_inside)
     for name in MODULES:
-        sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
+        module = sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
+        if name in ("exceptions", "schema"):  # deltalake._internal has them, too
+            vars(root).update({one: getattr(module, one) for one in module.__all__})
     for name, there in INSIDES.items():
         sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{there}") if there else root
 
