@@ -57,7 +57,7 @@ def _rebuild(cls: type[DeltaError], args: tuple[object, ...], attributes: dict[s
 
 
 class DeltaProtocolError(DeltaError):
-    """What the protocol forbids: a log that breaks it, rows that break a constraint, an unsupported feature."""
+    """A breach of the protocol: a log that breaks it, rows that break a constraint, an unsupported feature."""
 
 
 class InternalError(DeltaError):

@@ -43,11 +43,9 @@ def map_modules() -> None:
         sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{there}") if there else root
 
 
-def pytest_configure(config: object) -> None:
+if __name__ != "__main__":  # pytest imports this module as a plugin, before the tests' conftest.py
     map_modules()
-
-
-if __name__ == "__main__":
+else:
     import pytest
 
     folder = Path(sys.argv[1]).resolve()

@@ -7,11 +7,11 @@ differences.
 from __future__ import annotations
 
 from refdelta._version import __version__
-from refdelta.compat.deltalake import table
+from refdelta.compat.deltalake import table, transaction
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, Transaction
 from refdelta.compat.deltalake.query import QueryBuilder
 from refdelta.compat.deltalake.schema import DataType, Field, Schema, VariantType
 from refdelta.compat.deltalake.table import DeltaTable, Metadata, TableFeatures
-from refdelta.compat.deltalake.transaction import CommitProperties, PostCommitHookProperties, Transaction
 from refdelta.compat.deltalake.writer import (
     BloomFilterProperties,
     ColumnProperties,
@@ -57,5 +57,6 @@ __all__ = [
     "init_tracing",
     "rust_core_version",
     "table",
+    "transaction",
     "write_deltalake",
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def to_spark(text: Any, schema: StructType) -> Any:
-    """An expression or a predicate of deltalake as Spark's; None, and what is no text, as it is.
+    """An expression or a predicate of deltalake as Spark's; anything but a string is returned unchanged.
 
     Args:
         text: the SQL.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import refdelta
 from refdelta.compat.deltalake.arrow import given
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.compat.deltalake.schema import Field, Schema
 from refdelta.compat.deltalake.sql import assignments, to_spark
-from refdelta.compat.deltalake.transaction import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.core.table.types import StructType
 from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from refdelta.schema import struct_of

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import refdelta
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
 from refdelta.compat.deltalake.table import DeltaTable, options_for
-from refdelta.compat.deltalake.transaction import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -1,0 +1,94 @@
+"""Properties of commits, and the actions of ``create_write_transaction``, by deltalake's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refdelta.transaction.options import CommitProperties as Properties
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """An application's version."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+@dataclass
+class AddAction:
+    """A data file to commit."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modification_time: int
+    data_change: bool
+    stats: str
+
+
+@dataclass
+class RemoveAction:
+    """A data file to remove."""
+
+    path: str
+    data_change: bool
+    deletion_timestamp: int
+    size: int | None = None
+    partition_values: dict[str, str | None] | None = None
+
+
+@dataclass
+class PostCommitHookProperties:
+    """The steps after a commit: a checkpoint where one is due, and the removal of expired log files."""
+
+    create_checkpoint: bool = True
+    cleanup_expired_logs: bool | None = None
+
+
+@dataclass
+class CommitProperties:
+    """Notes in a commit, the number of its retries, and versions of applications."""
+
+    custom_metadata: dict[str, Any] | None = None
+    max_commit_retries: int | None = None
+    app_transactions: list[Transaction] | None = None
+
+
+def options_of(
+    name: str,
+    args: tuple[Any, ...],
+    commit: CommitProperties | None,
+    hooks: PostCommitHookProperties | None,
+    order: tuple[str, ...] = ("commit_properties", "post_commithook_properties"),
+) -> dict[str, Any]:
+    """The options of a statement for refdelta; positional ones warn, as in deltalake.
+
+    Raises:
+        TypeError: too many positional arguments, or one that is given by name, too.
+    """
+    named = {"commit_properties": commit, "post_commithook_properties": hooks}
+    if args:
+        import warnings
+
+        if len(args) > len(order):
+            raise TypeError(f"{name}() takes at most {len(order)} positional commit argument(s), got {len(args)}")
+        message = f"Passing commit arguments positionally to {name}() is deprecated; use keyword arguments instead."
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        for key, value in zip(order, args, strict=False):
+            if named[key] is not None:
+                raise TypeError(f"{name}() got multiple values for {key!r}")
+            named[key] = value
+    given: Any = named["commit_properties"]
+    if given is None:
+        return {}
+    return {
+        "commit_properties": Properties(
+            custom_metadata=given.custom_metadata,
+            max_commit_retries=given.max_commit_retries,
+            app_transactions=given.app_transactions,
+        )
+    }
