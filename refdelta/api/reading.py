@@ -130,8 +130,12 @@ class Reading(Handle):
 
         return describe.files(self._snapshot)
 
-    def file_uris(self) -> list[str]:
+    def file_uris(self, filters: Any = None) -> list[str]:
         """The live files as full URIs; as paths if the table is local.
+
+        Args:
+            filters: the ``predicate`` of :meth:`scan`: only files that can hold rows for which it is true, by their
+                partition values and statistics; None for all.
 
         Example::
 
@@ -141,7 +145,7 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.file_uris(self._snapshot)
+        return describe.file_uris(self._snapshot, None if filters is None else self.scan(predicate=filters).files)
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
         """The live files with partition values and statistics, in the columns that deltalake returns.
@@ -157,8 +161,12 @@ class Reading(Handle):
 
         return describe.add_actions(self._snapshot, flatten=flatten)
 
-    def partitions(self) -> list[dict[str, Any]]:
+    def partitions(self, filters: Any = None) -> list[dict[str, Any]]:
         """The partitions that have live files, each as a mapping of column to value.
+
+        Args:
+            filters: the ``predicate`` of :meth:`scan`: only the partitions of files that can hold rows for which it is
+                true; None for all.
 
         Example::
 
@@ -167,7 +175,27 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.partitions(self._snapshot)
+        return describe.partitions(self._snapshot, None if filters is None else self.scan(predicate=filters).files)
+
+    def deletion_vectors(self) -> pa.RecordBatchReader:
+        """Stream the deletion vectors, a row for each live file that has one (PROTOCOL.md, "Deletion Vectors").
+
+        Returns:
+            A stream with the columns ``filepath``, the URI of the file, and ``selection_vector``, a list with an entry
+            for each row of the file, in its order: false if the row is deleted. Memory is bounded by one vector.
+
+        Raises:
+            DataFileError: raised by the read: a vector is damaged, or gone (``DataFileNotFoundError``).
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+            table.delete("id = 2")
+            table.deletion_vectors().read_all().column("selection_vector")
+        """
+        from refdelta.operations.maintenance import describe
+
+        return describe.deletion_vectors(self.scan(columns=[]))
 
     # --- reading ---
 
@@ -354,14 +382,19 @@ class Reading(Handle):
         asked = FeedRange(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
         return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
-    def count(self) -> int:
+    def count(self, filters: Any = None) -> int:
         """The number of rows: from statistics if every file has them, else by reading.
+
+        Args:
+            filters: the ``predicate`` of :meth:`scan`: only rows for which it is true; None for all. Errors are those
+                of :meth:`scan`.
 
         Example::
 
             table.count()
+            table.count("amount > 10.0")
         """
-        return self.scan(columns=[]).count()
+        return self.scan(columns=[], predicate=filters).count()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.scan().__arrow_c_stream__(requested_schema)

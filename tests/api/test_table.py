@@ -113,6 +113,35 @@ def test_reading_columns_and_filters(path):
         table.to_pyarrow_table(filters="id = ")
 
 
+def test_counts_files_and_partitions_by_a_condition(path):
+    for name in ("a", "b"):
+        write_deltalake(path, pa.table({"id": [1, 2], "name": [name] * 2}), mode="append", partition_by="name")
+    table = DeltaTable(path)
+    assert (table.count(), table.count("id = 1"), table.count([("name", "=", "a")])) == (4, 2, 2)
+    assert table.partitions("name = 'b'") == [{"name": "b"}]
+    assert [Path(uri).parent.name for uri in table.file_uris("name = 'a'")] == ["name=a"]
+    assert table.file_uris("id > 2") == []  # by statistics
+    assert len(table.file_uris("id > 1")) == 2
+    with pytest.raises(errors.PredicateError):
+        table.file_uris("id = ")
+
+
+def test_deletion_vectors_are_masks_by_file(path):
+    write_deltalake(path, SMALL, configuration={"delta.enableDeletionVectors": "true"})
+    write_deltalake(path, SMALL.slice(0, 1), mode="append")
+    table = DeltaTable(path)
+    assert table.deletion_vectors().read_all().num_rows == 0
+    file = next(
+        uri
+        for uri, rows in zip(table.file_uris(), table.get_add_actions()["num_records"], strict=True)
+        if rows.as_py() == 3
+    )
+    table.delete("id >= 2 AND id < 3")
+    vectors = table.deletion_vectors().read_all()
+    assert vectors["filepath"].to_pylist() == [Path(file).as_uri()]
+    assert vectors["selection_vector"].to_pylist() == [[True, False, True]]
+
+
 def test_what_a_table_says_of_itself(path):
     DeltaTable.create(path, SMALL.schema, partition_by="name", name="n", description="d", configuration={"k": "v"})
     with pytest.raises(errors.TableAlreadyExistsError):

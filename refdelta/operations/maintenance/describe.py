@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from refdelta.core.log.paths import data_key
 from refdelta.core.table.features import features_of
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.log.statistics import stats_parsed
+from refdelta.engine.parquet.dv import to_positions
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.file_stats import view_stats
+from refdelta.engine.scan.scan import scan_files
 from refdelta.operations.alter.names import dotted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.scan import Scan
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:
@@ -69,10 +77,11 @@ def _deleted(snapshot: Snapshot) -> pa.ChunkedArray:
     return pc.fill_null(pc.struct_field(snapshot.files.column("deletionVector"), "cardinality"), 0)
 
 
-def file_uris(snapshot: Snapshot) -> list[str]:
-    """The live files as paths if the table is local, else as URIs."""
+def file_uris(snapshot: Snapshot, files: pa.Table | None = None) -> list[str]:
+    """The live files, or some of them, as paths if the table is local, else as URIs."""
     store = snapshot.store
-    keys = (data_key(path, store.uri) for path in snapshot.files.column("path").to_pylist())
+    paths = (snapshot.files if files is None else files).column("path")
+    keys = (data_key(path, store.uri) for path in paths.to_pylist())
     with store_errors("name the table's files"):
         return [store.local_path(key) or uri_of(store, key) for key in keys]
 
@@ -108,12 +117,36 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
     return table
 
 
-def partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """The distinct partitions of the live files, in no order; empty if the table has no partition columns."""
+def partitions(snapshot: Snapshot, files: pa.Table | None = None) -> list[dict[str, Any]]:
+    """The distinct partitions of the live files, or of some of them, in no order; empty if the table has no partition
+    columns.
+    """
     if not snapshot.partition_columns:
         return []
-    typed = partition_table(snapshot.files, snapshot.schema, snapshot.partition_columns)
+    typed = partition_table(snapshot.files if files is None else files, snapshot.schema, snapshot.partition_columns)
     return list(typed.group_by(typed.column_names).aggregate([]).to_pylist())
+
+
+VECTORS = pa.schema({"filepath": pa.string(), "selection_vector": pa.list_(pa.bool_())})
+
+
+def deletion_vectors(scan: Scan) -> pa.RecordBatchReader:
+    """For each file of a scan with a deletion vector, a batch with its URI and, for each row, whether it is live."""
+    with_vector = replace(scan, files=scan.files.filter(pc.is_valid(scan.files.column("deletionVector"))))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file, live in zip(scan_files(with_vector), with_vector.file_counts(), strict=True):
+            if file.deletion_vector is not None and file.vectors is not None:
+                deleted, every = to_positions(file.vectors.load(file.deletion_vector)), BitMap64()
+                every.add_range(0, rows := live + len(deleted))
+                mask = pc.invert(pc.is_in(to_positions(every), deleted))
+                lists = pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), mask)
+                with store_errors("name the table's files"):
+                    local = scan.store.local_path(file.key)
+                uri = uri_of(scan.store, file.key) if local is None else Path(local).as_uri()
+                yield pa.record_batch([pa.array([uri]), lists], schema=VECTORS)
+
+    return pa.RecordBatchReader.from_batches(VECTORS, batches())
 
 
 def _times(snapshot: Snapshot) -> pa.ChunkedArray:
