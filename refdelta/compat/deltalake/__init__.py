@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from refdelta._version import __version__
 from refdelta.compat.deltalake import table, transaction
-from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, Transaction
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, Transaction, no_effect
 from refdelta.compat.deltalake.query import QueryBuilder
 from refdelta.compat.deltalake.schema import DataType, Field, Schema, VariantType
 from refdelta.compat.deltalake.table import DeltaTable, Metadata, TableFeatures
@@ -33,7 +33,8 @@ def enable_nanosecond_timestamps() -> None:
 
 
 def init_tracing(endpoint: str | None = None) -> None:
-    """Do nothing, since refdelta sends no traces; ``endpoint`` is ignored."""
+    """Warn that refdelta sends no traces, to this endpoint or another."""
+    no_effect(f"init_tracing(endpoint={endpoint!r})", "it sends no traces")
 
 
 __all__ = [

@@ -1,9 +1,11 @@
-"""Results as deltalake gives them: objects of arro3, or of pyarrow where arro3 is not installed."""
+"""Results as deltalake gives them, objects of arro3, or of pyarrow where arro3 is not installed; and rows to write."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
+
+import pyarrow as pa
 
 
 def given(kind: str, value: Any) -> Any:
@@ -13,3 +15,55 @@ def given(kind: str, value: Any) -> Any:
     except ModuleNotFoundError:
         return value
     return cls.from_stream(value) if kind == "RecordBatchReader" else cls.from_arrow(value)
+
+
+def stream(reader: pa.RecordBatchReader) -> Any:
+    """A stream of rows whose strings and binaries are views, as in deltalake's streams."""
+    schema = reader.schema
+    wanted = pa.schema([item.with_type(_view(item.type)) for item in schema], schema.metadata)
+    return given("RecordBatchReader", reader if wanted == schema else reader.cast(wanted))
+
+
+def writable(data: Any) -> Any:
+    """Rows to write, with timestamps in microseconds; digits beyond are cut off, as deltalake does.
+
+    Args:
+        data: an object with ``__arrow_c_stream__``, or anything else, which is returned unchanged.
+    """
+    if not hasattr(data, "__arrow_c_stream__"):
+        return data
+    reader = pa.RecordBatchReader.from_stream(data)
+    schema = reader.schema
+    wanted = pa.schema([item.with_type(_micro(item.type)) for item in schema], schema.metadata)
+    if wanted == schema:
+        return data if hasattr(data, "__len__") else reader
+    cast = (batch.cast(wanted, safe=False) for batch in reader)
+    return pa.RecordBatchReader.from_batches(wanted, cast)
+
+
+def _view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(kind):
+        return pa.string_view()
+    if pa.types.is_binary(kind):
+        return pa.binary_view()
+    return _inside(kind, _view)
+
+
+def _micro(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    return _inside(kind, _micro)
+
+
+def _inside(kind: pa.DataType, change: Any) -> pa.DataType:
+    """A nested type with changed types of its fields; any other type is returned unchanged."""
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(change(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(change(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([item.with_type(change(item.type)) for item in kind.fields])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(change(key.type)), item.with_type(change(item.type)))
+    return kind

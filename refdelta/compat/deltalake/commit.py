@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ class AddAction:
     stats: str
 
 
-@dataclass
+@dataclass(repr=False)
 class RemoveAction:
     """A data file to remove."""
 
@@ -39,6 +40,12 @@ class RemoveAction:
     deletion_timestamp: int
     size: int | None = None
     partition_values: dict[str, str | None] | None = None
+
+    def __str__(self) -> str:
+        values = [f"{name}={value}" for name, value in vars(self).items()]
+        return f"RemoveAction({', '.join(values)})"
+
+    __repr__ = __str__
 
 
 @dataclass
@@ -58,6 +65,21 @@ class CommitProperties:
     app_transactions: list[Transaction] | None = None
 
 
+_SAID: set[str] = set()
+
+
+def no_effect(name: str, instead: str) -> None:
+    """Warn, once in a process, that an argument has no effect.
+
+    Args:
+        name: the argument.
+        instead: what decides in its place.
+    """
+    if name not in _SAID:
+        _SAID.add(name)
+        warnings.warn(f"{name} has no effect in refdelta: {instead}", UserWarning, stacklevel=4)
+
+
 def options_of(
     name: str,
     args: tuple[Any, ...],
@@ -72,8 +94,6 @@ def options_of(
     """
     named = {"commit_properties": commit, "post_commithook_properties": hooks}
     if args:
-        import warnings
-
         if len(args) > len(order):
             raise TypeError(f"{name}() takes at most {len(order)} positional commit argument(s), got {len(args)}")
         message = f"Passing commit arguments positionally to {name}() is deprecated; use keyword arguments instead."
@@ -82,6 +102,9 @@ def options_of(
             if named[key] is not None:
                 raise TypeError(f"{name}() got multiple values for {key!r}")
             named[key] = value
+    after: Any = named["post_commithook_properties"]
+    if after is not None and (not after.create_checkpoint or after.cleanup_expired_logs is not None):
+        no_effect("post_commithook_properties", "the table properties delta.checkpointInterval and others decide")
     given: Any = named["commit_properties"]
     if given is None:
         return {}

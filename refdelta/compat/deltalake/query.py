@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from refdelta.compat.deltalake.arrow import given
+from refdelta.compat.deltalake.arrow import stream
 
 if TYPE_CHECKING:
     from refdelta.compat.deltalake.table import DeltaTable
@@ -48,4 +48,4 @@ class QueryBuilder:
         Returns:
             A stream of record batches.
         """
-        return given("RecordBatchReader", self._context.sql(sql).to_arrow_table().to_reader())
+        return stream(self._context.sql(sql).to_arrow_table().to_reader())

@@ -165,7 +165,13 @@ DataType: TypeAlias = Union["PrimitiveType", "MapType", "StructType", "ArrayType
 class Field:
     """A column, or a field of a struct."""
 
-    def __init__(self, name: str, type: Any, *, nullable: bool = True, metadata: dict[str, Any] | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        name: str,
+        type: Any,  # noqa: A002 - deltalake's name
+        nullable: bool = True,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
         self._engine = types.StructField(name, engine_type(type), nullable, dict(metadata or {}))
 
     @classmethod

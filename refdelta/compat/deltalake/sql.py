@@ -5,7 +5,7 @@ In deltalake ``"name"`` is a column, a backslash is a character, and ``/`` of tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from refdelta.core.table.types import INTEGRAL
 from refdelta.errors import PredicateError
@@ -28,11 +28,11 @@ def to_spark(text: Any, schema: StructType) -> Any:
     """
     if not isinstance(text, str):
         return text
-    from sqlglot import exp, parse_one
+    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     try:
-        tree = parse_one(text, read="postgres")
+        tree = _parsed(text)
     except SqlglotError as error:
         raise PredicateError(f"cannot parse {text!r}: {str(error).splitlines()[0]}") from error
     integral = {field.name for field in schema.fields if field.type in INTEGRAL}
@@ -63,6 +63,20 @@ def to_spark(text: Any, schema: StructType) -> Any:
     return str(tree.transform(divided).sql(dialect="spark"))
 
 
+def _parsed(text: str) -> Any:
+    """The tree of an expression in DataFusion's SQL: that of PostgreSQL, where backticks quote names, too."""
+    from sqlglot.dialects.postgres import Postgres
+
+    class Tokens(Postgres.Tokenizer):
+        IDENTIFIERS: ClassVar = ['"', "`"]
+
+    class DataFusion(Postgres):
+        Tokenizer = Tokens
+
+    (tree,) = DataFusion().parse(text)
+    return tree
+
+
 def assignments(values: Mapping[str, str] | None, schema: StructType) -> dict[str, str]:
     """Assignments by column: names without the alias of their table and without quotes, expressions as Spark's."""
     if values is None:
@@ -73,9 +87,9 @@ def assignments(values: Mapping[str, str] | None, schema: StructType) -> dict[st
 def _column(name: str, schema: StructType) -> str:
     if name in schema:
         return f"`{name}`" if not name.isidentifier() else name
-    from sqlglot import exp, parse_one
+    from sqlglot import exp
 
-    parts = [part.name for part in parse_one(name, read="postgres").find_all(exp.Identifier)]
+    parts = [part.name for part in _parsed(name).find_all(exp.Identifier)]
     if len(parts) > 1 and parts[0] not in schema:
         parts = parts[1:]
     return ".".join(part if part.isidentifier() else f"`{part}`" for part in parts)

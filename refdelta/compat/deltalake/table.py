@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import pyarrow as pa
+
 import refdelta
-from refdelta.compat.deltalake.arrow import given
-from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
+from refdelta.compat.deltalake.arrow import given, stream, writable
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, no_effect, options_of
 from refdelta.compat.deltalake.schema import Field, Schema
 from refdelta.compat.deltalake.sql import assignments, to_spark
 from refdelta.core.table.types import StructType
@@ -23,12 +25,13 @@ if TYPE_CHECKING:
     import os
 
     import pandas as pd
-    import pyarrow as pa
 
     from refdelta.api.merge_builder import TableMerger as MergeBuilder
     from refdelta.compat.deltalake.writer.properties import WriterProperties
 
 _HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
+_STORE = "the store of the table reads its files; see storage_options"
+_MISMATCH = "a value that does not fit its column is always an error"
 # Of the options, those that mean nothing on a local path.
 _REMOTE = ("aws_", "azure_", "google_", "allow_", "mount_", "timeout", "connect_", "max_retries", "region", "endpoint")
 
@@ -143,6 +146,12 @@ def _merged(name: str, old: Any, new: Any) -> Any:
         raise InvalidArgumentError(f"`{name}` is deprecated; pass only `file_pruning_predicate`")
     warnings.warn(f"`{name}` is deprecated; use `file_pruning_predicate` instead", DeprecationWarning, stacklevel=3)
     return old
+
+
+def unheeded(writer_properties: Any) -> None:
+    """Warn, once, if there are properties of Parquet files."""
+    if writer_properties is not None:
+        no_effect("writer_properties", "set the table property delta.parquet.compression.codec for the codec")
 
 
 def _metrics(result: Any) -> dict[str, Any]:
@@ -278,8 +287,6 @@ class DeltaTable:
 
     def get_add_actions(self, flatten: bool = False) -> Any:
         """The live files with statistics; ``modification_time`` is a number of milliseconds."""
-        import pyarrow as pa
-
         table = self._table.get_add_actions(flatten)
         index = table.schema.get_field_index("modification_time")
         times = table.column(index).cast(pa.int64())
@@ -293,19 +300,32 @@ class DeltaTable:
         filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
         scan = self._table.scan(predicate=filters)
         found = {tuple(pairs): None for pairs in scan.files.column("partitionValues").to_pylist() if pairs}
-        return [dict(pairs) for pairs in found]
+        physical = "delta.columnMapping.physicalName"
+        names = {str(item.metadata.get(physical, item.name)): item.name for item in self._struct.fields}
+        return [{names[name]: value for name, value in pairs} for pairs in found]
 
     def file_uris(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[str]:
         """The files that can hold rows for which the predicate is true."""
-        from refdelta.core.log.paths import data_key
-        from refdelta.engine.log.multi_root import uri_of
+        filters = _merged("partition_filters", partition_filters, file_pruning_predicate)
+        return self._table.file_uris(self._pruned(filters))
 
-        filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
-        if filters is None:
-            return self._table.file_uris()
-        store = self._table.store
-        keys = [data_key(p, store.uri) for p in self._table.scan(predicate=filters).files.column("path").to_pylist()]
-        return [store.local_path(key) or uri_of(store, key) for key in keys]
+    def deletion_vectors(self) -> Any:
+        """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row."""
+        return given("RecordBatchReader", self._table.deletion_vectors())
+
+    def repair(
+        self,
+        dry_run: bool = False,  # noqa: ARG002 - refused
+        *args: Any,  # noqa: ARG002 - refused
+        commit_properties: CommitProperties | None = None,  # noqa: ARG002 - refused
+        post_commithook_properties: PostCommitHookProperties | None = None,  # noqa: ARG002 - refused
+    ) -> dict[str, Any]:
+        """Refuse: ``refdelta verify`` names missing files. Raises ``UnsupportedFeatureError``."""
+        raise UnsupportedFeatureError(("repair: `refdelta verify` names missing files",), "write")
+
+    def generate(self) -> None:
+        """Refuse: refdelta writes no symlink manifests. Raises ``UnsupportedFeatureError``."""
+        raise UnsupportedFeatureError(("generate: a symlink manifest",), "write")
 
     # --- reading ---
 
@@ -313,7 +333,19 @@ class DeltaTable:
         """Move the handle to a version or a time."""
         if not isinstance(version, (int, str, datetime)):
             raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
-        self._table.load_as_version(version)
+        self._table.load_as_version(self._moment(version))
+
+    def _moment(self, version: int | str | datetime) -> int | str | datetime:
+        """A version, or a time; the oldest version for a time before it, as in deltalake."""
+        if isinstance(version, int):
+            return version
+        try:
+            moment = datetime.fromisoformat(version) if isinstance(version, str) else version
+        except ValueError:
+            return version  # refdelta's error names the text
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        oldest = self._table.history()[-1]
+        return int(oldest["version"]) if moment.timestamp() * 1000 < oldest["timestamp"] else version
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version."""
@@ -321,16 +353,18 @@ class DeltaTable:
 
     def scan(self, columns: list[str] | None = None, predicate: str | None = None) -> Any:
         """Stream rows."""
-        return given("RecordBatchReader", self._table.to_record_batch_reader(columns, self._pruned(predicate)))
+        return stream(self._table.to_record_batch_reader(columns, self._pruned(predicate)))
 
     def to_pyarrow_table(
         self,
         partitions: Any = None,
         columns: list[str] | None = None,
-        filesystem: Any = None,  # noqa: ARG002 - the table's store reads the files
+        filesystem: Any = None,
         filters: Any = None,
     ) -> pa.Table:
         """All rows as a table."""
+        if filesystem is not None:
+            no_effect("filesystem", _STORE)
         if partitions is not None:
             warnings.warn("`partitions` is deprecated; use `filters` instead", DeprecationWarning, stacklevel=2)
             table = self._table.to_pyarrow_table(columns, partitions) if filters is None else None
@@ -364,14 +398,14 @@ class DeltaTable:
         make = getattr(self._table, "to_pyarrow_dataset", None)
         if make is None:
             raise UnsupportedFeatureError(("to_pyarrow_dataset",), "make a pyarrow dataset of")
-        return make(
-            partitions=partitions,
-            filesystem=filesystem,
-            parquet_read_options=parquet_read_options,
-            schema=schema,
-            as_large_types=as_large_types,
-            file_pruning_predicate=self._pruned(file_pruning_predicate),
-        )
+        if filesystem is not None:
+            no_effect("filesystem", _STORE)
+        if parquet_read_options is not None:
+            no_effect("parquet_read_options", "files are read with pyarrow's defaults")
+        found = make(_merged("partitions", partitions, self._pruned(file_pruning_predicate)))
+        if schema is None and as_large_types:
+            schema = pa.schema(self.schema().to_arrow(as_large_types=True))
+        return found if schema is None else found.replace_schema(pa.schema(schema))
 
     def load_cdf(
         self,
@@ -394,20 +428,21 @@ class DeltaTable:
             self._pruned(predicate),
             allow_out_of_range,
         )
-        return given("RecordBatchReader", reader)
+        return stream(reader)
 
     # --- statements ---
 
     def delete(
         self,
         predicate: str | None = None,
-        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        writer_properties: WriterProperties | None = None,
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Delete rows."""
         options = options_of("delete", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        unheeded(writer_properties)
         table = self.engine()
         return _metrics(table.delete(self._pruned(predicate), **options))
 
@@ -416,14 +451,17 @@ class DeltaTable:
         updates: dict[str, str] | None = None,
         new_values: dict[str, Any] | None = None,
         predicate: str | None = None,
-        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
-        error_on_type_mismatch: bool = True,  # noqa: ARG002 - a value that does not fit is always an error
+        writer_properties: WriterProperties | None = None,
+        error_on_type_mismatch: bool = True,
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Set columns of rows."""
         options = options_of("update", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        unheeded(writer_properties)
+        if not error_on_type_mismatch:
+            no_effect("error_on_type_mismatch", _MISMATCH)
         if updates is not None and new_values is not None:
             raise InvalidArgumentError("Passing updates and new_values at same time is not allowed, pick one.")
         if updates is None and new_values is None:
@@ -444,19 +482,27 @@ class DeltaTable:
         source_alias: str | None = None,
         target_alias: str | None = None,
         merge_schema: bool = False,
-        error_on_type_mismatch: bool = True,  # noqa: ARG002 - a value that does not fit is always an error
-        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
-        streamed_exec: bool = True,  # noqa: ARG002 - the engine chooses
-        max_spill_size: int | None = None,  # noqa: ARG002 - the engine chooses
-        max_temp_directory_size: int | None = None,  # noqa: ARG002 - the engine chooses
+        error_on_type_mismatch: bool = True,
+        writer_properties: WriterProperties | None = None,
+        streamed_exec: bool = True,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> TableMerger:
         """Begin a MERGE."""
         options = options_of("merge", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        unheeded(writer_properties)
+        if not error_on_type_mismatch:
+            no_effect("error_on_type_mismatch", _MISMATCH)
+        if not streamed_exec:
+            no_effect("streamed_exec", "the source is always streamed")
+        for name, value in (("max_spill_size", max_spill_size), ("max_temp_directory_size", max_temp_directory_size)):
+            if value is not None:
+                no_effect(name, "memory is bounded by the engine itself")
         builder = self.engine().merge(
-            source,
+            writable(source),
             to_spark(predicate, self._struct),
             source_alias or "source",
             target_alias or "target",
@@ -470,13 +516,17 @@ class DeltaTable:
         target: int | datetime | str,
         *,
         ignore_missing_files: bool = False,
-        protocol_downgrade_allowed: bool = False,  # noqa: ARG002 - the protocol keeps its features
+        protocol_downgrade_allowed: bool = False,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Restore an earlier version."""
         options = options_of("restore", (), commit_properties, post_commithook_properties)
-        return _metrics(self.engine().restore(target, ignore_missing_files=ignore_missing_files, **options))
+        if protocol_downgrade_allowed:
+            no_effect("protocol_downgrade_allowed", "a table keeps its features")
+        table = self.engine()
+        found = table.restore(self._moment(target), ignore_missing_files=ignore_missing_files, **options)
+        return _metrics(found)
 
     def vacuum(
         self,
@@ -730,13 +780,14 @@ class TableOptimizer:
         max_spill_size: int | None = None,
         max_temp_directory_size: int | None = None,
         min_commit_interval: int | timedelta | None = None,
-        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        writer_properties: WriterProperties | None = None,
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Merge small files."""
         options = options_of("compact", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        unheeded(writer_properties)
         found = self.table.engine().optimize.compact(
             partition_filters,
             target_size,
@@ -757,13 +808,14 @@ class TableOptimizer:
         max_spill_size: int | None = None,
         max_temp_directory_size: int | None = None,
         min_commit_interval: int | timedelta | None = None,
-        writer_properties: WriterProperties | None = None,  # noqa: ARG002 - see writer.properties
+        writer_properties: WriterProperties | None = None,
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Sort rows along a Z-curve."""
         options = options_of("z_order", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        unheeded(writer_properties)
         found = self.table.engine().optimize.z_order(
             list(columns),
             partition_filters,

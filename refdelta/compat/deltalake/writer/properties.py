@@ -1,5 +1,5 @@
-"""Properties of Parquet files by deltalake's names. They are accepted and checked; files are written as the table's
-own properties say (``delta.parquet.compression.codec``).
+"""Properties of Parquet files by deltalake's names. They are checked, and statements that are given them warn
+that files are written by the table's own properties (``delta.parquet.compression.codec``).
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import refdelta
+from refdelta.compat.deltalake.arrow import writable
 from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
-from refdelta.compat.deltalake.table import DeltaTable, options_for
+from refdelta.compat.deltalake.table import DeltaTable, options_for, unheeded
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def write_deltalake(
     storage_options: dict[str, str] | None = None,
     predicate: str | None = None,
     target_file_size: int | None = None,
-    writer_properties: WriterProperties | None = None,  # noqa: ARG001 - see refdelta.compat.deltalake.writer.properties
+    writer_properties: WriterProperties | None = None,
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
@@ -40,6 +41,7 @@ def write_deltalake(
     if not isinstance(table_or_uri, (str, Path, DeltaTable)):
         raise InvalidArgumentError("table_or_uri must be a str, Path or DeltaTable")
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
+    unheeded(writer_properties)
     where: Any = table.engine() if table else table_or_uri
     if isinstance(data, Sequence):
         batches = [pa.record_batch(batch) for batch in data]
@@ -49,7 +51,7 @@ def write_deltalake(
         schema = (table or DeltaTable(str(table_or_uri), storage_options=storage_options)).schema()
     refdelta.write_deltalake(
         where,
-        data,
+        writable(data),
         mode=mode,
         partition_by=partition_by,
         schema_mode=schema_mode,
