@@ -177,8 +177,6 @@ class Handle:
             write: writes over a snapshot; its second argument is the snapshot's age in seconds.
             again: whether ``write`` is an append that can be repeated.
         """
-        from refdelta.transaction.driver import CERTAIN_FAILURES
-
         recent = self.recent() if again else None
         if recent is None:
             return write(self.newest_for_writing(), 0.0)

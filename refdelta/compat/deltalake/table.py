@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from refdelta.api.merge_builder import TableMerger as MergeBuilder
+    from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.writer.properties import WriterProperties
 
 _HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
@@ -551,7 +552,7 @@ class DeltaTable:
     def create_write_transaction(
         self,
         actions: list[Any],
-        mode: str,
+        mode: ReplaceMode,
         schema: Any,
         partition_by: list[str] | str | None = None,
         partition_filters: Any = None,
