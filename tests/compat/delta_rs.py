@@ -13,6 +13,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 MODULES = ("exceptions", "query", "schema", "table", "transaction", "writer", "writer.properties", "writer.writer")
 # Modules of functions inside deltalake that refdelta has not: tests that call them fail.
@@ -27,10 +28,22 @@ def _inside(*_args: object) -> None:
     raise NotImplementedError("an inside of deltalake, which refdelta has not")
 
 
+class Raw:
+    """The part of deltalake's inner table by which its tests find the folder of a table."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def table_uri(self) -> str:
+        return str(self._table.table_uri)
+
+
 def map_modules() -> None:
     """Make the compat module importable as ``deltalake``."""
     home = "refdelta.compat.deltalake"
-    root = sys.modules["deltalake"] = importlib.import_module(home)
+    root: Any = importlib.import_module(home)
+    sys.modules["deltalake"] = root
+    root.DeltaTable._table = property(Raw)
     vars(root).update(
         _NANOSECOND_TIMESTAMPS=False,
         _disable_nanosecond_timestamps=lambda: None,

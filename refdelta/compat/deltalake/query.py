@@ -36,7 +36,7 @@ class QueryBuilder:
             table_name: its name in queries.
             delta_table: the table, at the version of the handle.
         """
-        self._context.from_arrow(delta_table._table.scan().to_table(), name=table_name)  # noqa: SLF001
+        self._context.from_arrow(delta_table._own.scan().to_table(), name=table_name)  # noqa: SLF001
         return self
 
     def execute(self, sql: str) -> Any:

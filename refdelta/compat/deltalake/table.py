@@ -179,16 +179,16 @@ class DeltaTable:
             if is_given:
                 warnings.warn(f"The '{name}' parameter is deprecated and ignored.", DeprecationWarning, stacklevel=2)
         self._storage_options = storage_options
-        self._table = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
+        self._own = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
 
     def engine(self) -> refdelta.DeltaTable:
         """The table of refdelta at its newest version, as every statement takes it."""
-        self._table.update_incremental()
-        return self._table
+        self._own.update_incremental()
+        return self._own
 
     @property
     def _struct(self) -> StructType:
-        return self._table.schema().struct
+        return self._own.schema().struct
 
     @property
     def table_config(self) -> DeltaTableConfig:
@@ -243,12 +243,12 @@ class DeltaTable:
 
     def version(self) -> int:
         """The version of the handle."""
-        return self._table.version()
+        return self._own.version()
 
     @property
     def table_uri(self) -> str:
         """The table's URI."""
-        return self._table.table_uri
+        return self._own.table_uri
 
     def schema(self) -> Schema:
         """The schema."""
@@ -256,11 +256,11 @@ class DeltaTable:
 
     def metadata(self) -> Metadata:
         """The metadata."""
-        return Metadata(self._table)
+        return Metadata(self._own)
 
     def protocol(self) -> ProtocolVersions:
         """The protocol, which can be unpacked."""
-        found = self._table.protocol()
+        found = self._own.protocol()
         writer, reader = found.writer_features, found.reader_features
         return ProtocolVersions(
             found.min_reader_version,
@@ -271,7 +271,7 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The commits, newest first."""
-        found = self._table.history(limit)
+        found = self._own.history(limit)
         for commit in found:
             metrics = commit.get("operationMetrics")
             if isinstance(metrics, dict):
@@ -280,15 +280,15 @@ class DeltaTable:
 
     def count(self) -> int:
         """The number of rows."""
-        return self._table.count()
+        return self._own.count()
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application recorded."""
-        return self._table.transaction_version(app_id)
+        return self._own.transaction_version(app_id)
 
     def get_add_actions(self, flatten: bool = False) -> Any:
         """The live files with statistics; ``modification_time`` is a number of milliseconds."""
-        table = self._table.get_add_actions(flatten)
+        table = self._own.get_add_actions(flatten)
         index = table.schema.get_field_index("modification_time")
         times = table.column(index).cast(pa.int64())
         return given("Table", table.set_column(index, "modification_time", times))
@@ -299,7 +299,7 @@ class DeltaTable:
     def partitions(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[dict[str, str]]:
         """The partitions, with values as the log writes them."""
         filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
-        scan = self._table.scan(predicate=filters)
+        scan = self._own.scan(predicate=filters)
         found = {tuple(pairs): None for pairs in scan.files.column("partitionValues").to_pylist() if pairs}
         physical = "delta.columnMapping.physicalName"
         names = {str(item.metadata.get(physical, item.name)): item.name for item in self._struct.fields}
@@ -308,11 +308,11 @@ class DeltaTable:
     def file_uris(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[str]:
         """The files that can hold rows for which the predicate is true."""
         filters = _merged("partition_filters", partition_filters, file_pruning_predicate)
-        return self._table.file_uris(self._pruned(filters))
+        return self._own.file_uris(self._pruned(filters))
 
     def deletion_vectors(self) -> Any:
         """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row."""
-        return given("RecordBatchReader", self._table.deletion_vectors())
+        return given("RecordBatchReader", self._own.deletion_vectors())
 
     def repair(
         self,
@@ -334,7 +334,7 @@ class DeltaTable:
         """Move the handle to a version or a time."""
         if not isinstance(version, (int, str, datetime)):
             raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
-        self._table.load_as_version(self._moment(version))
+        self._own.load_as_version(self._moment(version))
 
     def _moment(self, version: int | str | datetime) -> int | str | datetime:
         """A version, or a time; the oldest version for a time before it, as in deltalake."""
@@ -345,16 +345,16 @@ class DeltaTable:
         except ValueError:
             return version  # refdelta's error names the text
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        oldest = self._table.history()[-1]
+        oldest = self._own.history()[-1]
         return int(oldest["version"]) if moment.timestamp() * 1000 < oldest["timestamp"] else version
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version."""
-        self._table.update_incremental()
+        self._own.update_incremental()
 
     def scan(self, columns: list[str] | None = None, predicate: str | None = None) -> Any:
         """Stream rows."""
-        return stream(self._table.to_record_batch_reader(columns, self._pruned(predicate)))
+        return stream(self._own.to_record_batch_reader(columns, self._pruned(predicate)))
 
     def to_pyarrow_table(
         self,
@@ -368,11 +368,11 @@ class DeltaTable:
             no_effect("filesystem", _STORE)
         if partitions is not None:
             warnings.warn("`partitions` is deprecated; use `filters` instead", DeprecationWarning, stacklevel=2)
-            table = self._table.to_pyarrow_table(columns, partitions) if filters is None else None
+            table = self._own.to_pyarrow_table(columns, partitions) if filters is None else None
             if table is not None:
                 return table
             raise InvalidArgumentError("give either partitions or filters")
-        return self._table.to_pyarrow_table(columns, filters)
+        return self._own.to_pyarrow_table(columns, filters)
 
     def to_pandas(
         self,
@@ -396,7 +396,7 @@ class DeltaTable:
         file_pruning_predicate: Any = None,
     ) -> Any:
         """The table as a pyarrow dataset; see :meth:`refdelta.DeltaTable.to_pyarrow_dataset`."""
-        make = getattr(self._table, "to_pyarrow_dataset", None)
+        make = getattr(self._own, "to_pyarrow_dataset", None)
         if make is None:
             raise UnsupportedFeatureError(("to_pyarrow_dataset",), "make a pyarrow dataset of")
         if filesystem is not None:
@@ -420,7 +420,7 @@ class DeltaTable:
     ) -> Any:
         """Stream the change data feed."""
         first = None if starting_timestamp is not None and starting_version == 0 else starting_version
-        reader = self._table.load_cdf(
+        reader = self._own.load_cdf(
             first,
             ending_version,
             starting_timestamp,
@@ -569,7 +569,7 @@ class DeltaTable:
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of this version."""
-        self._table.create_checkpoint()
+        self._own.create_checkpoint()
 
     def compact_logs(self, starting_version: int, ending_version: int) -> None:
         """Write a log compaction file."""
@@ -590,7 +590,7 @@ class DeltaTable:
         return TableAlterer(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
+        return self._own.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r})"
