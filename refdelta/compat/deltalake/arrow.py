@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def given(kind: str, value: Any) -> Any:
@@ -17,11 +20,19 @@ def given(kind: str, value: Any) -> Any:
     return cls.from_stream(value) if kind == "RecordBatchReader" else cls.from_arrow(value)
 
 
-def stream(reader: pa.RecordBatchReader) -> Any:
-    """A stream of rows whose strings and binaries are views, as in deltalake's streams."""
-    schema = reader.schema
-    wanted = pa.schema([item.with_type(_view(item.type)) for item in schema], schema.metadata)
-    return given("RecordBatchReader", reader if wanted == schema else reader.cast(wanted))
+def stream(reader: pa.RecordBatchReader, kinds: Mapping[str, pa.DataType] | None = None) -> Any:
+    """A stream of rows whose strings and binaries are views, as in deltalake's streams.
+
+    Args:
+        reader: the rows.
+        kinds: other types of columns, by name; digits of a time that the type lacks are cut off.
+    """
+    schema, known = reader.schema, kinds or {}
+    fields = [item.with_type(known.get(item.name) or _view(item.type)) for item in schema]
+    if (wanted := pa.schema(fields, schema.metadata)) == schema:
+        return given("RecordBatchReader", reader)
+    cast = (batch.cast(wanted, safe=False) for batch in reader)
+    return given("RecordBatchReader", pa.RecordBatchReader.from_batches(wanted, cast))
 
 
 def writable(data: Any) -> Any:

@@ -418,7 +418,7 @@ class DeltaTable:
         predicate: str | None = None,
         allow_out_of_range: bool = False,
     ) -> Any:
-        """Stream the change data feed."""
+        """Stream the change data feed; ``_commit_version`` is unsigned, and ``_commit_timestamp`` without a zone."""
         first = None if starting_timestamp is not None and starting_version == 0 else starting_version
         reader = self._own.load_cdf(
             first,
@@ -429,7 +429,7 @@ class DeltaTable:
             self._pruned(predicate),
             allow_out_of_range,
         )
-        return stream(reader)
+        return stream(reader, {"_commit_version": pa.uint64(), "_commit_timestamp": pa.timestamp("ms")})
 
     # --- statements ---
 
