@@ -53,6 +53,8 @@ def map_modules() -> None:
     for name, function in LACKING.items():
         inside = sys.modules[f"deltalake.{name}"] = ModuleType(f"deltalake.{name}")
         setattr(inside, function, _inside)
+    util: Any = sys.modules["deltalake._util"]
+    util.encode_partition_value = importlib.import_module(f"{home}.table").encode_partition_value
     for name in MODULES:
         module = sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
         if name in ("exceptions", "schema"):  # deltalake._internal has them, too

@@ -25,10 +25,14 @@ def stream(reader: pa.RecordBatchReader, kinds: Mapping[str, pa.DataType] | None
 
     Args:
         reader: the rows.
-        kinds: other types of columns, by name; digits of a time that the type lacks are cut off.
+        kinds: for the change data feed, other types of columns, by name; digits of a time that the type lacks are cut
+            off. Then strings inside of lists and structs are no views.
     """
     schema, known = reader.schema, kinds or {}
-    fields = [item.with_type(known.get(item.name) or _view(item.type)) for item in schema]
+    fields = [
+        item if known and pa.types.is_nested(item.type) else item.with_type(known.get(item.name) or _view(item.type))
+        for item in schema
+    ]
     if (wanted := pa.schema(fields, schema.metadata)) == schema:
         return given("RecordBatchReader", reader)
     cast = (batch.cast(wanted, safe=False) for batch in reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, TypeAlias, Union
 
 import pyarrow as pa
@@ -248,6 +249,16 @@ class Schema:
     def engine(self) -> EngineSchema:
         """The schema as refdelta's class."""
         return EngineSchema(self._struct)
+
+    def without_expressions(self) -> tuple[EngineSchema, dict[str, str]]:
+        """The schema as refdelta's class, and the expressions of its generated columns, which refdelta takes apart."""
+        key = "delta.generationExpression"
+        plain = [
+            replace(item, metadata={name: value for name, value in item.metadata.items() if name != key})
+            for item in self._struct
+        ]
+        found = {item.name: str(item.metadata[key]) for item in self._struct if key in item.metadata}
+        return EngineSchema(types.StructType(tuple(plain))), found
 
     @property
     def fields(self) -> list[Field]:

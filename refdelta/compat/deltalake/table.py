@@ -226,15 +226,20 @@ class DeltaTable:
             if cls.is_deltatable(table_uri, storage_options):
                 raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
             mode = "error"
+        own = schema.engine if isinstance(schema, Schema) else schema
+        made = {}
+        if isinstance(schema, Schema):
+            own, made = schema.without_expressions()
         refdelta.DeltaTable.create(
             table_uri,
-            schema.engine if isinstance(schema, Schema) else schema,
+            own,
             mode,
             partition_by,
             name,
             description,
             configuration,
             options_for(table_uri, storage_options),
+            generated=made or None,
             **options,
         )
         return cls(table_uri, storage_options=storage_options)
