@@ -1,24 +1,23 @@
 """Lazy readers: a table as a Polars ``LazyFrame``, a DuckDB relation, a pyarrow ``Dataset``.
 
-The table's plan leaves files out; the other library applies its own conditions to the rows again, so that a condition
-that is not understood here costs time and never rows.
+The table's plan leaves files out. The other library reads the files itself where it reads them right; it applies its
+own conditions to the rows again, so that a condition that is not understood here costs time and never rows.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from refdelta.core.table.char_varchar import NOTE
-from refdelta.core.table.types import BYTE, INTEGER, LONG, SHORT, STRING
-from refdelta.engine.parquet.columns import plan_columns
-from refdelta.engine.parquet.files import data_errors, open_parquet
-from refdelta.engine.parquet.legacy_calendar import legacy_calendar
+from refdelta.api.polars_conditions import condition_of
+from refdelta.engine.parquet.dv import to_positions
+from refdelta.engine.scan.foreign import DUCKDB, POLARS, PYARROW, ForeignFiles, grouped, has_inner_floats
+from refdelta.engine.scan.reader import deleted_rows
 from refdelta.engine.scan.scan import plan_scan, scan_files
-from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,19 +25,21 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
-    from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.foreign import ForeignFile
     from refdelta.engine.scan.scan import Scan
 
-_OPERATORS = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_WHOLE = (BYTE, SHORT, INTEGER, LONG)
-_HIGHEST = 2**63 - 1
+_ROW = "row\n"
+_FEW = 50_000  # deleted rows, of which Polars compares each batch with a list
 
 
 def missing_extra(method: str, extra: str) -> InvalidArgumentError:
     """The error for a method whose optional package is not installed."""
     return InvalidArgumentError(f"{method} needs the package {extra}: pip install 'refdelta[{extra}]'")
+
+
+def _foreign(scan: Scan) -> ForeignFiles:
+    return ForeignFiles(scan.store, scan.plan, scan_files(scan))
 
 
 # --- Polars ------------------------------------------------------------------------------------------------------
@@ -52,19 +53,17 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
     except ImportError:
         raise missing_extra("to_polars", "polars") from None
     planned = plan_scan(snapshot, columns, filters)
-    empty = pl.DataFrame(planned.schema.empty_table())
+    empty = pl.DataFrame(_no_rows(planned.schema))
 
     def source(
         wanted: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         chosen = planned.schema.names if wanted is None else wanted
         left = n_rows
-        for batch in _narrowed(snapshot, planned, chosen, filters, predicate).to_batches():
+        for read in _frames(snapshot, planned, chosen, filters, predicate, empty.schema):
             if left is not None and left <= 0:
                 return
-            frame = pl.DataFrame(pa.table(batch)) if batch.num_columns else pl.DataFrame(height=batch.num_rows)
-            if predicate is not None:
-                frame = frame.filter(predicate)
+            frame = read if predicate is None else read.filter(predicate)
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height
@@ -73,151 +72,177 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
     return register_io_source(source, schema=empty.schema, is_pure=True)
 
 
-def _narrowed(
-    snapshot: Snapshot, planned: Scan, columns: Sequence[str], filters: Any, predicate: pl.Expr | None
-) -> Scan:
-    """The same rows, without the columns that are not wanted and without files that cannot meet a condition."""
+def _no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows; ``Schema.empty_table`` does not know variants."""
+    return pa.Table.from_batches([], schema)
+
+
+def _frames(
+    snapshot: Snapshot, planned: Scan, columns: Sequence[str], filters: Any, predicate: pl.Expr | None, kinds: Any
+) -> Iterator[pl.DataFrame]:
+    """The rows of columns, of files that can meet a condition, and not of each of their row groups."""
+    import polars as pl
+
+    sql = None if predicate is None else condition_of(predicate, snapshot.schema, planned.schema.names)
+    pruned = _pruned(snapshot, columns, filters, sql)
+    foreign = _foreign(pruned)
+    if columns and foreign.files and foreign.problem(POLARS) is None:
+        read = pl.concat([_group(pruned, group, kinds) for group in grouped(foreign.found)])
+        read = read if predicate is None else read.filter(predicate)
+        yield from read.collect_batches()
+        return
+    # The scan applies what is understood of the condition, too, unless that is another kind of filter.
+    if sql is not None and (filters is None or isinstance(filters, str)):
+        pruned = plan_scan(snapshot, columns, sql if filters is None else f"({filters}) AND ({sql})")
+    for batch in pruned.to_batches():
+        rows = pa.table(batch)
+        yield pl.DataFrame(rows) if rows.num_columns else pl.DataFrame(height=rows.num_rows)
+
+
+def _pruned(snapshot: Snapshot, columns: Sequence[str], filters: Any, sql: str | None) -> Scan:
+    """The same rows, without files that cannot meet a condition."""
     scan = plan_scan(snapshot, columns, filters)
-    sql = None if predicate is None else _sql(predicate, snapshot.schema, planned.schema.names)
     if sql is None:
         return scan
-    kept = set(plan_scan(snapshot, [], sql).files.column("path").to_pylist())
-    keep = pa.array([path in kept for path in scan.files.column("path").to_pylist()], pa.bool_())
+    kept = plan_scan(snapshot, [], sql).files.column("path")
+    keep = pc.is_in(scan.files.column("path"), value_set=kept.combine_chunks())
     return type(scan)(snapshot, scan.plan, scan.files.filter(keep), scan.predicate, scan.pruned, scan.executor)
 
 
-def _sql(predicate: pl.Expr, schema: StructType, names: Sequence[str]) -> str | None:
-    """A condition in SQL that follows from an expression of Polars; None if none is known."""
-    try:
-        tree = json.loads(predicate.meta.serialize(format="json"))
-    except Exception:  # noqa: BLE001 - an expression that Polars cannot write down prunes nothing
-        return None
-    return _Condition(schema, frozenset(names)).of(tree)
+def _group(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
+    """The live rows of files of one kind, read by Polars."""
+    import polars as pl
+
+    first, deleted = group[0], group[0].file.deletion_vector is not None
+    stored, chosen = {}, []
+    for item, name in zip(scan.plan.read, first.names, strict=True):
+        kind = kinds[item.name]
+        if name is not None:
+            stored[name] = kind
+            chosen.append(pl.col(name).alias(item.name))
+        else:
+            value = first.file.partition_values.get(item.name)
+            one = pa.nulls(1, scan.schema.field(item.name).type) if value is None else pa.array([value], value.type)
+            chosen.append(pl.lit(pl.Series(one)).first().cast(kind).alias(item.name))
+    files = pl.scan_parquet(
+        [str(one.path) for one in group],
+        schema=stored or None,
+        extra_columns="ignore",
+        missing_columns="insert",
+        glob=False,
+        hive_partitioning=False,
+        row_index_name=_ROW if deleted or not stored else None,
+    )
+    if deleted:
+        files = _without(files, _numbered(scan, group))
+    return files.select(chosen)
 
 
-@dataclass(frozen=True)
-class _Condition:
-    """Conditions in SQL from the JSON of expressions, of integers and strings; other parts may have any value."""
+def _numbered(scan: Scan, group: Sequence[ForeignFile]) -> pl.Series:
+    """The deleted rows of files, counted through all of them."""
+    import polars as pl
 
-    schema: StructType
-    names: frozenset[str]
-
-    def of(self, node: Any) -> str | None:
-        binary = node.get("BinaryExpr") if isinstance(node, dict) else None
-        if not isinstance(binary, dict):
-            return None
-        operator, left, right = binary["op"], binary["left"], binary["right"]
-        if operator in ("And", "Or"):
-            parts = [self.of(left), self.of(right)]
-            known = [part for part in parts if part is not None]
-            if operator == "And":
-                return f"({' AND '.join(known)})" if known else None
-            return f"({' OR '.join(known)})" if len(known) == len(parts) else None
-        if operator not in _OPERATORS:
-            return None
-        sign = _OPERATORS[operator]
-        return self._comparison(left, sign, right) or self._comparison(right, _TURNED[sign], left)
-
-    def _comparison(self, column: Any, sign: str, literal: Any) -> str | None:
-        name = column.get("Column") if isinstance(column, dict) else None
-        value = _constant(literal)
-        if name not in self.names or value is None:
-            return None
-        found = self.schema.find(name)
-        quoted = "`" + str(name).replace("`", "``") + "`"
-        if found is None or NOTE in found.metadata:  # strings of char(n) are padded
-            return None
-        if found.type in _WHOLE and isinstance(value, int) and -_HIGHEST <= value <= _HIGHEST:
-            return f"{quoted} {sign} {value}"
-        if found.type == STRING and isinstance(value, str) and "\\" not in value and value.isprintable():
-            text = value.replace("'", "''")
-            return f"{quoted} {sign} '{text}'" if "'" not in value else None
-        return None
+    parts, start = [], 0
+    for one in group:
+        parts.append(pc.add(to_positions(deleted_rows(scan.store, one.file)), pa.scalar(start, pa.uint64())))
+        start += one.rows
+    return pl.Series(_ROW, pa.chunked_array(parts, pa.uint64())).cast(pl.get_index_type())
 
 
-def _constant(node: Any) -> int | str | None:
-    literal = node.get("Literal") if isinstance(node, dict) else None
-    for kind in ("Dyn", "Scalar"):
-        value = literal.get(kind) if isinstance(literal, dict) else None
-        if isinstance(value, dict) and len(value) == 1:
-            ((name, constant),) = value.items()
-            whole = name.startswith(("Int", "UInt")) and isinstance(constant, int) and not isinstance(constant, bool)
-            if whole or (name in ("String", "Str") and isinstance(constant, str)):
-                return constant  # type: ignore[no-any-return]
-    return None
+def _without(files: pl.LazyFrame, deleted: pl.Series) -> pl.LazyFrame:
+    import polars as pl
+
+    if len(deleted) <= _FEW:
+        return files.filter(~pl.col(_ROW).is_in(deleted.implode()))
+    return files.join(deleted.to_frame().lazy(), on=_ROW, how="anti", maintain_order="left")
 
 
 # --- pyarrow -----------------------------------------------------------------------------------------------------
 
 
-def dataset(snapshot: Snapshot, partitions: Any = None) -> Any:
-    """A pyarrow ``Dataset`` whose fragments are the live files.
+def dataset(snapshot: Snapshot, **options: Any) -> Any:
+    """A pyarrow ``Dataset`` whose fragments are the live files. Arguments as for ``DeltaTable.to_pyarrow_dataset``."""
+    from refdelta.api.datasets import dataset_of
 
-    Raises:
-        InvalidArgumentError: pyarrow cannot read some file of this version right; the message says why.
-    """
-    import pyarrow.dataset as ds
-    import pyarrow.fs as pa_fs
-
-    scan = plan_scan(snapshot, None, partitions)
-    if scan.plan.row_filter is not None:
-        raise InvalidArgumentError("partitions must be a condition on partition columns alone")
-    problem = _unfit(snapshot, scan)
-    if problem is not None:
-        raise InvalidArgumentError(
-            f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
-        )
-    read_format, files = ds.ParquetFileFormat(), pa_fs.LocalFileSystem()
-    fragments = []
-    for file in scan_files(scan):
-        values = [
-            ds.field(name) == value if value.is_valid else ds.field(name).is_null()
-            for name, value in file.partition_values.items()
-        ]
-        condition = ds.scalar(True)
-        for value in values:
-            condition = condition & value
-        path = scan.store.local_path(file.key)
-        fragments.append(read_format.make_fragment(path, files, partition_expression=condition))
-    return ds.FileSystemDataset(fragments, scan.schema, read_format, files)
-
-
-def _unfit(snapshot: Snapshot, scan: Scan) -> str | None:
-    """The reason for which pyarrow's dataset would read a version wrongly; None if there is none."""
-    vectors = scan.files.column("deletionVector")
-    if len(vectors) > vectors.null_count:
-        return "it has deletion vectors, which a dataset cannot apply"
-    if snapshot.column_mapping_mode != "none":
-        return "it maps column names (delta.columnMapping.mode)"
-    stored = [item for item in scan.plan.read if item.name not in scan.plan.partition_columns]
-    for file in scan_files(scan):
-        if scan.store.local_path(file.key) is None:
-            return "its files are not on a local disk"
-        with data_errors(file.key), open_parquet(scan.store, file.key, file.size, footer_only=True) as parquet:
-            try:
-                calendar = legacy_calendar(parquet.metadata)
-                sources = plan_columns(parquet.schema_arrow, stored, by_id=False, calendar=calendar)
-            except (UnsupportedTypeError, ValueError) as error:
-                return f"{file.key}: {error}"
-        for item, source in zip(stored, sources, strict=True):
-            if source.convert is not None or source.name not in (None, item.name):
-                return f"column {item.name!r} of {file.key} is stored under another name or type"
-    return None
+    return dataset_of(snapshot, **options)
 
 
 # --- DuckDB ------------------------------------------------------------------------------------------------------
 
 
 def relation(snapshot: Snapshot, connection: Any, name: str | None) -> duckdb.DuckDBPyRelation:
-    """A DuckDB relation over a version: of a dataset, into which DuckDB pushes conditions, or else of a stream."""
+    """A DuckDB relation over a version: of the files, or of a dataset, or else of a stream."""
     try:
         import duckdb
     except ImportError:
         raise missing_extra("to_duckdb", "duckdb") from None
     chosen = duckdb.default_connection() if connection is None else connection
     scan = plan_scan(snapshot)
-    source: Any = scan if _unfit(snapshot, scan) is not None else dataset(snapshot)
-    if name is None:
-        return chosen.from_arrow(source)
-    chosen.register(name, source)
-    return chosen.table(name)
+    foreign = _foreign(scan)
+    if foreign.files and foreign.problem(DUCKDB) is None:
+        source: Any = _read_parquet(chosen, scan, foreign.found)
+    else:
+        source = scan if foreign.problem(PYARROW) is not None or has_inner_floats(scan.schema) else dataset(snapshot)
+        source = chosen.from_arrow(source) if name is None else source
+    if name is not None:
+        chosen.register(name, source)
+        source = chosen.table(name)
+    return source  # type: ignore[no-any-return]
+
+
+def _read_parquet(connection: Any, scan: Scan, found: Sequence[ForeignFile]) -> Any:
+    """The live rows of files, read by DuckDB."""
+    kinds = [str(kind) for kind in connection.from_arrow(_no_rows(scan.schema)).types]
+    names = ", ".join(_name(name) for name in scan.schema.names)
+    groups = grouped(found)
+    whole = [_select(scan, group, kinds, "") for group in groups if group[0].file.deletion_vector is None]
+    parts = [connection.sql(" UNION ALL ".join(whole))] if whole else []
+    hidden = [group for group in groups if group[0].file.deletion_vector is not None]
+    if hidden:
+        own = ", filename, file_row_number"
+        rows = connection.sql(" UNION ALL ".join(_select(scan, group, kinds, own) for group in hidden))
+        deleted = connection.from_arrow(_deleted(scan, [one for group in hidden for one in group]))
+        met = "live.filename = gone.path AND live.file_row_number = gone.position"
+        live = rows.set_alias("live").join(deleted.set_alias("gone"), met, how="anti")
+        parts.append(live.project(names))
+    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+
+def _select(scan: Scan, group: Sequence[ForeignFile], kinds: Sequence[str], more: str) -> str:
+    first, chosen = group[0], []
+    for item, name, kind in zip(scan.plan.read, first.names, kinds, strict=True):
+        value = _name(name) if name is not None else _literal(first.file.partition_values.get(item.name))
+        if pt.is_floating(scan.schema.field(item.name).type) and name is not None:
+            # Statistics of Parquet do not cover NaN, by which DuckDB would leave out row groups that have it.
+            value = f"CASE WHEN isnan({value}) THEN 'nan' ELSE {value} END"
+        chosen.append(f"CAST({value} AS {kind}) AS {_name(item.name)}")
+    paths = ", ".join(_quoted(str(one.path)) for one in group)
+    options = "hive_partitioning=false" + (", filename=true, file_row_number=true" if more else "")
+    return f"SELECT {', '.join(chosen)}{more} FROM read_parquet([{paths}], {options})"  # noqa: S608 - all is quoted
+
+
+def _deleted(scan: Scan, files: Sequence[ForeignFile]) -> pa.Table:
+    positions = [to_positions(deleted_rows(scan.store, one.file)).cast(pa.int64()) for one in files]
+    numbers = [pa.repeat(pa.scalar(index, pa.int32()), len(part)) for index, part in enumerate(positions)]
+    paths = pa.array([one.path for one in files])
+    chunks = [pa.DictionaryArray.from_arrays(part, paths) for part in numbers]
+    return pa.table({"path": pa.chunked_array(chunks), "position": pa.chunked_array(positions)})
+
+
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literal(value: pa.Scalar | None) -> str:
+    """A partition value, in a form that DuckDB casts to the column's type."""
+    if value is None or not value.is_valid:
+        return "NULL"
+    if pt.is_binary(value.type):
+        return f"from_hex('{value.as_py().hex()}')"
+    if pt.is_floating(value.type):
+        return _quoted(repr(value.as_py()))
+    return _quoted(str(value.cast(pa.string()).as_py()))

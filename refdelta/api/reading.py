@@ -278,8 +278,10 @@ class Reading(Handle):
     def to_polars(self, columns: Sequence[str] | None = None, filters: Any = None) -> pl.LazyFrame:
         """A Polars ``LazyFrame`` over this version; nothing is read before it is collected.
 
-        Columns and limits are pushed down; comparisons of whole numbers and strings leave out files by partition values
-        and statistics. Rows are read by refdelta's scan, so that every table that it reads can be read.
+        Columns, conditions and limits are pushed down: comparisons, ``is_in``, ``is_between`` and ``is_null`` of whole
+        numbers, strings, dates and times leave out files by partition values and statistics. Polars reads local files
+        itself, without deleted rows, where it reads them right; else refdelta's scan does, so that every table can be
+        read. ``scan().explain(readers=True)`` names the reader.
 
         Args:
             columns: as for :meth:`scan`.
@@ -301,8 +303,9 @@ class Reading(Handle):
     def to_duckdb(self, connection: Any = None, name: str | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over this version.
 
-        DuckDB pushes columns and conditions down where a pyarrow dataset can read the files (see
-        :meth:`to_pyarrow_dataset`); otherwise the rows are a stream of refdelta's scan, read whole for each query.
+        DuckDB reads local files itself, without deleted rows, where it reads them right; else it pushes columns and
+        conditions into a pyarrow dataset (see :meth:`to_pyarrow_dataset`), or, where that would be wrong too, the rows
+        are a stream of refdelta's scan, read whole for each query. ``scan().explain(readers=True)`` names the reader.
 
         Args:
             connection: a DuckDB connection; None for DuckDB's default one.
@@ -319,15 +322,30 @@ class Reading(Handle):
 
         return relation(self._snapshot, connection, name)
 
-    def to_pyarrow_dataset(self, partitions: Any = None) -> pyarrow.dataset.Dataset:
-        """A pyarrow ``Dataset`` whose fragments are the live files of this version, on a local disk.
+    def to_pyarrow_dataset(
+        self,
+        partitions: Any = None,
+        filesystem: Any = None,
+        parquet_read_options: Any = None,
+        schema: pa.Schema | None = None,
+        as_large_types: bool = False,
+        file_pruning_predicate: Any = None,
+    ) -> pyarrow.dataset.Dataset:
+        """A pyarrow ``Dataset`` whose fragments are the live files of this version, with deltalake's arguments.
 
         Args:
             partitions: a condition on partition columns, as for :meth:`scan`; None for all files.
+            filesystem: a file system of pyarrow or fsspec, or its URI, whose root is the table's folder; None for the
+                store of this handle, with its options.
+            parquet_read_options: a ``pyarrow.dataset.ParquetReadOptions``.
+            schema: an Arrow schema in place of the table's.
+            as_large_types: strings, binaries and lists with offsets of 64 bits; ``schema`` is preferred.
+            file_pruning_predicate: in place of ``partitions``, a condition on any columns, as for :meth:`scan`: files
+                in which no row can meet it are left out, and the rows of the others are not filtered.
 
         Raises:
             InvalidArgumentError: a dataset would read the table wrongly: deletion vectors, column mapping, columns of
-                another type or name in a file, a remote store. The message says which.
+                another type or name in a file. The message says which.
 
         Example::
 
@@ -337,7 +355,15 @@ class Reading(Handle):
         """
         from refdelta.api.lazy_readers import dataset
 
-        return dataset(self._snapshot, partitions)
+        return dataset(
+            self._snapshot,
+            partitions=partitions,
+            filesystem=filesystem,
+            parquet_read_options=parquet_read_options,
+            schema=schema,
+            as_large_types=as_large_types,
+            file_pruning_predicate=file_pruning_predicate,
+        )
 
     def load_cdf(
         self,

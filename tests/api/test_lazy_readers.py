@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import sys
 from pathlib import Path
 
 import duckdb
+import fsspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
+import pyarrow.fs
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.api.polars_conditions import condition_of
+from refdelta.core.table.types import DATE, LONG, TIMESTAMP, StructField, StructType
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -85,3 +92,111 @@ def test_a_scan_is_shown_in_one_short_line(table):
     shown = repr(table.scan(predicate="id >= 250"))
     assert shown.endswith("1 of 3 files>")
     assert len(shown) < 300
+
+
+def expected_readers(table):
+    mapped = "delta.columnMapping.mode" in table.metadata().configuration
+    vectors = "delta.enableDeletionVectors" in table.metadata().configuration
+    without = ", without the rows of deletion vectors" * vectors
+    own = {"polars": f"scan_parquet of Polars{without}", "duckdb": f"read_parquet of DuckDB{without}"}
+    return own, mapped or vectors
+
+
+def test_a_scan_names_the_readers(table):
+    told = table.scan().explain(readers=True)
+    own, refused = expected_readers(table)
+    assert {engine: told.readers[engine] for engine in own} == own
+    assert told.readers["pyarrow"].startswith("refused: " if refused else "a pyarrow dataset")
+    assert f"  duckdb: {own['duckdb']}" in str(told).splitlines()
+    assert "readers" not in table.scan().explain().as_dict()
+    assert "filter on rows" in table.scan(predicate="id > 150").explain(readers=True).readers["polars"]
+
+
+def test_each_library_reads_the_files_itself(table, monkeypatch):
+    def fail(*_):
+        raise AssertionError("refdelta read the rows")
+
+    monkeypatch.setattr("refdelta.engine.scan.scan.Scan.to_batches", fail)
+    assert table.to_polars().filter(pl.col("id") < 50).select("id").collect().height == 45
+    with duckdb.connect() as connection:
+        assert table.to_duckdb(connection).filter("id < 50").count("*").fetchall() == [(45,)]
+
+
+@pytest.mark.parametrize("deleted", [3, 60_000])
+def test_deleted_rows_of_many_row_groups(tmp_path, deleted):
+    rows = pa.table({"id": range(100_000)})
+    write_deltalake(tmp_path, rows, configuration=VECTORS, target_file_size=100_000)
+    DeltaTable(tmp_path).delete(f"id % 100000 >= 20000 AND id < {20_000 + deleted}")
+    table = DeltaTable(tmp_path)
+    wanted = [n for n in range(100_000) if not 20_000 <= n < 20_000 + deleted]
+    assert table.to_polars().collect()["id"].sort().to_list() == wanted
+    with duckdb.connect() as connection:
+        assert table.to_duckdb(connection).order("id").to_arrow_table()["id"].to_pylist() == wanted
+
+
+def test_other_stores(tmp_path):
+    uri = "memory://lazy-readers"
+    for start in (0, 100):
+        rows = pa.table({"id": range(start, start + 100), "p": ["x"] * 50 + [None] * 50})
+        write_deltalake(uri, rows, mode="append", partition_by=["p"])
+    table = DeltaTable(uri)
+    assert table.scan().explain(readers=True).readers["duckdb"].startswith("a pyarrow dataset: ")
+    assert table.to_polars().filter(pl.col("id").is_in([7, 150])).collect()["id"].sort().to_list() == [7, 150]
+    assert table.to_pyarrow_dataset().to_table(filter=pc.field("p").is_null()).num_rows == 100
+    with duckdb.connect() as connection:
+        assert table.to_duckdb(connection).filter("id >= 190 AND p IS NULL").count("*").fetchall() == [(10,)]
+
+
+def test_the_arguments_of_a_dataset(tmp_path):
+    for start in (0, 100):
+        rows = pa.table({"id": range(start, start + 100), "s": ["a", "b"] * 50, "p": [str(start)] * 100})
+        write_deltalake(tmp_path, rows, mode="append", partition_by=["p"])
+    table = DeltaTable(tmp_path)
+    assert table.to_pyarrow_dataset(file_pruning_predicate="id < 5").count_rows() == 100  # files, not rows
+    assert table.to_pyarrow_dataset([("p", "=", "100")]).count_rows() == 100
+    large = table.to_pyarrow_dataset(as_large_types=True)
+    assert large.to_table().schema.field("s").type == large.schema.field("s").type == pa.large_string()
+    few = table.to_pyarrow_dataset(schema=pa.schema([("id", pa.int64())]))
+    assert few.to_table().column_names == ["id"]
+    options = pyarrow.dataset.ParquetReadOptions(dictionary_columns=["s"])
+    read = table.to_pyarrow_dataset(parquet_read_options=options).to_table()
+    assert read.schema.field("s").type == pa.dictionary(pa.int32(), pa.string())
+    root = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    for place in (root, tmp_path.as_uri(), fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file"))):
+        assert table.to_pyarrow_dataset(filesystem=place).to_table().num_rows == 200
+    for wrong in ({"partitions": "id < 5"}, {"partitions": "p = '0'", "file_pruning_predicate": "id < 5"}):
+        with pytest.raises(errors.InvalidArgumentError, match="partitions"):
+            table.to_pyarrow_dataset(**wrong)
+
+
+CONDITIONS_IN_SQL = [
+    (pl.col("id").is_in([1, None, 3]), "`id` IN (1, 3)"),
+    (pl.col("id").is_in([1, None], nulls_equal=True), None),
+    (pl.col("id").is_between(1, 5, closed="left"), "(`id` >= 1 AND `id` < 5)"),
+    (pl.col("day") > dt.date(2020, 2, 29), "`day` > DATE '2020-02-29'"),
+    (pl.col("at") >= dt.datetime(2020, 1, 1, 1, tzinfo=dt.UTC), "`at` >= TIMESTAMP '2020-01-01 01:00:00+00:00'"),
+    (pl.col("at").is_null() & (pl.col("id").sqrt() > 1), "(`at` IS NULL)"),
+    (pl.col("at").is_null() | (pl.col("id").sqrt() > 1), None),
+    (~(pl.col("id") == 1), None),
+    (pl.col("id") > 1.5, None),
+    (pl.col("other") == 1, None),
+]
+
+
+@pytest.mark.parametrize(("expression", "sql"), CONDITIONS_IN_SQL)
+def test_what_is_understood_of_an_expression(expression, sql):
+    schema = StructType((StructField("id", LONG), StructField("day", DATE), StructField("at", TIMESTAMP)))
+    assert condition_of(expression, schema, ["id", "day", "at"]) == sql
+
+
+@pytest.mark.parametrize("package", ["polars", "duckdb", "pandas"])
+def test_a_missing_package_is_named_with_its_extra(table, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(errors.InvalidArgumentError, match=rf"pip install 'refdelta\[{package}\]'"):
+        getattr(table, f"to_{package}")()
+
+
+def test_a_change_feed_without_rows_has_a_schema(tmp_path):
+    write_deltalake(tmp_path, pa.table({"id": [1]}), configuration={"delta.enableChangeDataFeed": "true"})
+    feed = DeltaTable(tmp_path).load_cdf(predicate="id = 2")
+    assert pl.from_arrow(feed).columns == ["id", "_change_type", "_commit_version", "_commit_timestamp"]

@@ -53,6 +53,8 @@ class ScanExplanation:
         deletion_vectors: the number of files that are read and have a deletion vector.
         paths: the paths of the files that are read, as in the log.
         pruned: path and reason of each excluded file.
+        readers: the readers of the files in ``to_polars``, ``to_duckdb`` and ``to_pyarrow_dataset``, by ``polars``,
+            ``duckdb`` and ``pyarrow``; None unless it was asked for.
     """
 
     table: str
@@ -70,6 +72,7 @@ class ScanExplanation:
     deletion_vectors: int
     paths: tuple[str, ...] = field(repr=False)
     pruned: tuple[tuple[str, str], ...] = field(repr=False)
+    readers: dict[str, str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The attributes as plain values, for JSON."""
@@ -78,6 +81,7 @@ class ScanExplanation:
             if isinstance(value, tuple)
             else value
             for name, value in vars(self).items()
+            if name != "readers" or value is not None
         }
 
     def __str__(self) -> str:
@@ -94,6 +98,7 @@ class ScanExplanation:
             lines.insert(3, f"  of generated partition columns: {self.derived}")
         if self.deletion_vectors:
             lines.append(f"  deletion vectors: on {self.deletion_vectors} of the files read")
+        lines += [f"  {engine}: {reader}" for engine, reader in (self.readers or {}).items()]
         lines += [f"    read    {path}" for path in self.paths[:_SHOWN]]
         lines += [f"    pruned  {path}  ({reason})" for path, reason in self.pruned[:_SHOWN]]
         more = max(0, len(self.paths) - _SHOWN) + max(0, len(self.pruned) - _SHOWN)
@@ -123,7 +128,16 @@ class RowStream(ABC):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a ``RecordBatchReader``. Errors as for :meth:`to_batches`."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return pa.RecordBatchReader.from_batches(self.schema, self._at_least_one())
+
+    def _at_least_one(self) -> Iterator[pa.RecordBatch]:
+        """The batches, or an empty one: some consumers of a reader take the schema from its first batch."""
+        some = False
+        for batch in self.to_batches():
+            some = True
+            yield batch
+        if not some and len(self.schema):
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, item.type) for item in self.schema], schema=self.schema)
 
     def to_table(self) -> pa.Table:
         """All rows in memory. Errors as for :meth:`to_batches`."""
@@ -223,8 +237,15 @@ class Scan(RowStream):
             counts = [count if count is not None else next(found) for count in counts]
         return [count for count in counts if count is not None]
 
-    def explain(self) -> ScanExplanation:
-        """The files that are read, and those that are not, with the reasons."""
+    def explain(self, *, readers: bool = False) -> ScanExplanation:
+        """The files that are read, and those that are not, with the reasons.
+
+        Args:
+            readers: whether to name the readers of the files in ``to_polars``, ``to_duckdb`` and
+                ``to_pyarrow_dataset``, too, for which the footers of all files are read.
+        """
+        from refdelta.engine.scan import foreign  # few ask
+
         files = self.snapshot.files
         by_reason: list[tuple[str, str]] = []
         if self.pruned is not None:
@@ -249,6 +270,7 @@ class Scan(RowStream):
             deletion_vectors=len(vectors) - vectors.null_count,
             paths=tuple(self.files.column("path").to_pylist()),
             pruned=tuple(by_reason),
+            readers=foreign.readers(foreign.ForeignFiles(self.store, self.plan, scan_files(self))) if readers else None,
         )
 
     def _filter_fields(self) -> tuple[Any, ...]:

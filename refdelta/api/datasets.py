@@ -1,0 +1,145 @@
+"""A table as a pyarrow ``Dataset``: its live files as fragments, on a disk or through the table's store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+import pyarrow.types as pt
+
+from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
+from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.errors import InvalidArgumentError
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage.base import Store
+
+
+def dataset_of(
+    snapshot: Snapshot,
+    *,
+    partitions: Any = None,
+    filesystem: Any = None,
+    parquet_read_options: Any = None,
+    schema: pa.Schema | None = None,
+    as_large_types: bool = False,
+    file_pruning_predicate: Any = None,
+) -> ds.Dataset:
+    """A dataset over a version. Arguments and errors as for ``DeltaTable.to_pyarrow_dataset``."""
+    if partitions is not None and file_pruning_predicate is not None:
+        raise InvalidArgumentError("give partitions or file_pruning_predicate, not both")
+    scan = plan_scan(snapshot, None, file_pruning_predicate if partitions is None else partitions)
+    if partitions is not None and scan.plan.row_filter is not None:
+        raise InvalidArgumentError("partitions must be a condition on partition columns alone")
+    files = scan_files(scan)
+    problem = ForeignFiles(scan.store, plan_scan(snapshot).plan, files).problem(PYARROW)
+    if problem is not None:
+        raise InvalidArgumentError(
+            f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
+        )
+    read_format = ds.ParquetFileFormat(
+        read_options=parquet_read_options,
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
+    )
+    local = filesystem is None and all(scan.store.local_path(file.key) is not None for file in files)
+    place = pa_fs.LocalFileSystem() if local else _file_system(scan.store, filesystem)
+    fragments = []
+    for file in files:
+        condition = ds.scalar(True)
+        for name, value in file.partition_values.items():
+            condition = condition & (ds.field(name) == value if value.is_valid else ds.field(name).is_null())
+        path = scan.store.local_path(file.key) if local else file.key
+        fragments.append(read_format.make_fragment(path, place, partition_expression=condition))
+    return ds.FileSystemDataset(
+        fragments, _schema(scan.schema, schema, as_large_types, read_format), read_format, place
+    )
+
+
+def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: ds.ParquetFileFormat) -> pa.Schema:
+    chosen = given if given is not None else _large(own) if large else own
+    as_dictionary = read_format.read_options.dictionary_columns or ()
+    return pa.schema(
+        [
+            field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in as_dictionary else field
+            for field in chosen
+        ],
+        chosen.metadata,
+    )
+
+
+def _large(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_large_type(field.type)) for field in schema], schema.metadata)
+
+
+def _large_type(kind: pa.DataType) -> pa.DataType:
+    """A type with offsets of 64 bits wherever Arrow has them."""
+    if pt.is_string(kind):
+        return pa.large_string()
+    if pt.is_binary(kind):
+        return pa.large_binary()
+    if pt.is_list(kind):
+        return pa.large_list(kind.value_field.with_type(_large_type(kind.value_type)))
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_large_type(field.type)) for field in kind])
+    return kind
+
+
+def _file_system(store: Store, given: Any) -> pa_fs.FileSystem:
+    if given is None:
+        return pa_fs.PyFileSystem(_StoreFiles(store))
+    if isinstance(given, str):
+        root, path = pa_fs.FileSystem.from_uri(given)
+        return pa_fs.SubTreeFileSystem(path, root)
+    return given if isinstance(given, pa_fs.FileSystem) else pa_fs.PyFileSystem(pa_fs.FSSpecHandler(given))
+
+
+class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
+    """The objects of a store as files that can be read, by their keys."""
+
+    def __init__(self, store: Store):
+        self._store = store
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _StoreFiles) and self._store is other._store
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get_type_name(self) -> str:
+        return "refdelta"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[pa_fs.FileInfo]:
+        return [self._info(path) for path in paths]
+
+    def _info(self, path: str) -> pa_fs.FileInfo:
+        try:
+            found = self._store.head(path)
+        except ObjectNotFoundError:
+            return pa_fs.FileInfo(path, pa_fs.FileType.NotFound)
+        return pa_fs.FileInfo(path, pa_fs.FileType.File, size=found.size)
+
+    def get_file_info_selector(self, selector: pa_fs.FileSelector) -> list[pa_fs.FileInfo]:
+        raise NotImplementedError("the files of a table are those of its log")
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        try:
+            return pa.PythonFile(self._store.open_input(path), mode="r")
+        except ObjectNotFoundError as error:
+            raise FileNotFoundError(path) from error
+
+    open_input_stream = open_input_file
+
+    def _refuse(self, *_: object) -> None:
+        raise NotImplementedError("a table is written by its own methods")
+
+    open_output_stream = open_append_stream = create_dir = _refuse
+    delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
