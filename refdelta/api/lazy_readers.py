@@ -135,7 +135,7 @@ def _group(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame
     )
     if deleted:
         files = _without(files, _numbered(scan, group))
-    return files.select(chosen)
+    return files.with_columns(chosen).select(item.name for item in scan.plan.read)  # constants alone have one row
 
 
 def _numbered(scan: Scan, group: Sequence[ForeignFile]) -> pl.Series:

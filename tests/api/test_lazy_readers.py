@@ -54,6 +54,8 @@ def test_polars_columns_limits_and_filters(table):
     assert frame.collect_schema().names() == ["p", "id"]
     assert frame.select(pl.len()).collect().item() == 90
     assert frame.head(7).collect().height == 7
+    assert frame.select("p").collect()["p"].to_list() == ["200"] * 90
+    assert table.to_polars().filter(pl.col("p") < "150").select("p").collect().height == 180
     assert frame.collect().sort("id").equals(pl.DataFrame(table.to_pyarrow_table(["p", "id"], "id >= 200")).sort("id"))
 
 
