@@ -51,7 +51,7 @@ def create_table_with_add_actions(
     table = DeltaTable.create(
         table_uri, schema, create_mode, partition_by, name, description, configuration, storage_options
     )
-    how = "overwrite" if mode == "overwrite" else "append"
+    how: ReplaceMode = "overwrite" if mode == "overwrite" else "append"
     table.create_write_transaction(
         list(add_actions), how, schema, partition_by, commit_properties=options.get("commit_properties")
     )
