@@ -127,7 +127,7 @@ def _read_table(snapshot: Snapshot) -> ReadTable:
     schema, columns = snapshot.schema, tuple(snapshot.partition_columns)
     return ReadTable(
         metadata=snapshot.metadata,
-        parse=lambda sql: row_predicate(parse_predicate(sql, schema), schema, columns),
+        parse=lambda sql: row_predicate(parse_predicate(sql, schema, recorded=True), schema, columns),
         one_writer=has_identity_columns(schema),
         tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
         clustered=CLUSTERING in features_of(snapshot.protocol),

@@ -129,7 +129,7 @@ class TableCheck:
             if not key.lower().startswith(CONSTRAINT_PREFIX):
                 continue
             try:
-                parse_predicate(text, schema)
+                parse_predicate(text, schema, recorded=True)
             except ColumnNotFoundError as error:
                 self.find("rows-3", f"{key}: {error}")
             except DeltaError as error:

@@ -65,7 +65,7 @@ def rules_of(state: State, schema: StructType, report: Report) -> list[RowCondit
     rules = []
     for clause, name, text in texts:
         try:
-            predicate = parse_predicate(text, schema)
+            predicate = parse_predicate(text, schema, recorded=True)
             rules.append(RowCondition(clause, name, predicate, _zoned(predicate)))
         except DeltaError as error:
             report.skip(f"{name}: this engine does not understand its expression: {error}")

@@ -14,6 +14,7 @@ from refdelta.core.expressions import partition_values
 from refdelta.core.expressions.casting import cast_literal, cast_string, convert_value, convertible
 from refdelta.core.expressions.coercion import coerce, common_type, literal_as, wider
 from refdelta.core.expressions.functions import typed_call
+from refdelta.core.expressions.library.times import interval_call
 from refdelta.core.expressions.like import like_tokens
 from refdelta.core.expressions.predicate import (
     FALSE,
@@ -56,6 +57,7 @@ from refdelta.core.table.types import (
     STRING,
     VARIANT,
     VOID,
+    ArrayType,
     DataType,
     DecimalType,
     StructType,
@@ -156,6 +158,10 @@ def _call(name: str, args: tuple[Value, ...]) -> Value:
     for arg in args:
         _no_collation(arg)  # what a function makes of it has the collation, too
     kinds = [arg.type for arg in args]
+    if name in ("+", "-", "*") and (found := interval_call(name, args)) is not None:
+        return typed_call(*found)
+    if name in ("concat", "reverse") and any(isinstance(kind, ArrayType) for kind in kinds):
+        return typed_call(f"array_{name}", args)
     if name in ("+", "-") and DATE in kinds and len(args) == 2:
         return _date_arithmetic(name, args)
     call = typed_call(name, args)

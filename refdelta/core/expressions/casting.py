@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from refdelta.core.expressions import partition_values
+from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, INTERVALS
 from refdelta.core.expressions.partition_values import DAY
 from refdelta.core.table.types import (
     BINARY,
@@ -38,6 +39,8 @@ def convertible(source: DataType, target: DataType) -> bool:
     """Whether CAST goes from one type to the other at all, here."""
     if source in (target, VOID):
         return True
+    if source in INTERVALS or target in INTERVALS:
+        return (source, target) == (DAYS, DAY_TIME)
     if is_nested(source) or is_nested(target):
         return False
     if target == STRING:
@@ -68,6 +71,8 @@ def convert_value(value: Any, source: DataType, target: DataType, *, lenient: bo
 
 
 def _converted(value: Any, source: DataType, target: DataType) -> Any:
+    if source in INTERVALS:
+        return value
     if source == STRING:
         return _of_string(value, target)
     if target == STRING:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from refdelta.core.expressions.casting import cast_literal, convertible
 from refdelta.core.expressions.expression import Cast, Convert, Literal, Value
+from refdelta.core.expressions.interval_types import DAY_TIME, DAYS
 from refdelta.core.table.types import (
     DATE,
     DOUBLE,
@@ -42,6 +43,8 @@ def wider(left: DataType, right: DataType) -> DataType | None:
     if is_numeric(left) and is_numeric(right):
         return _wider_number(left, right)
     pair = {left, right}
+    if pair == {DAYS, DAY_TIME}:
+        return DAY_TIME
     if pair <= {DATE, TIMESTAMP, TIMESTAMP_NTZ}:
         return TIMESTAMP if TIMESTAMP in pair else TIMESTAMP_NTZ
     return None

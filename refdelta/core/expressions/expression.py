@@ -70,14 +70,39 @@ class Call(msgspec.Struct, frozen=True):
     type: DataType = VOID
 
     def __str__(self) -> str:
+        if self.name == "field":
+            return f"{self.args[0]}.{quoted(str(getattr(self.args[1], 'value', '')))}"
+        if self.name in ("array_concat", "array_reverse"):
+            return f"{self.name[6:]}({', '.join(map(str, self.args))})"
+        if self.name in FORMS:
+            return FORMS[self.name].format(*self.args)
         if self.name in OPERATORS:
             shown = [f"{arg}" for arg in self.args]
             return f"(- {shown[0]})" if len(shown) == 1 else f"({shown[0]} {self.name} {shown[1]})"
         return f"{self.name}({', '.join(map(str, self.args))})"
 
 
-OPERATORS = frozenset(["+", "-", "*", "/", "%", "div"])
+OPERATORS = frozenset(["+", "-", "*", "/", "%", "div", "&", "|", "^"])
 """The calls that are written between their arguments; ``-`` before one, too."""
+
+FORMS = {
+    "~": "(~ {0})",
+    "[]": "{0}[{1}]",
+    "btrim": "trim(BOTH {1} FROM {0})",
+    "ltrimmed": "trim(LEADING {1} FROM {0})",
+    "rtrimmed": "trim(TRAILING {1} FROM {0})",
+    "locate": "locate({1}, {0}, {2})",
+    "seconds": "extract(SECOND FROM {0})",
+    "yearofweek": "extract(YEAROFWEEK FROM {0})",
+    "dayofweek_iso": "extract(DOW_ISO FROM {0})",
+    "moved": "({0} + {1})",
+    "moved back": "({0} - {1})",
+    "apart": "({0} - {1})",
+    "interval plus": "({0} + {1})",
+    "interval minus": "({0} - {1})",
+    "interval times": "({0} * {1})",
+}
+"""The calls that Spark's SQL writes in forms of their own."""
 
 
 class Case(msgspec.Struct, frozen=True):

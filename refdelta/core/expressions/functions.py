@@ -8,69 +8,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from refdelta.core.expressions import arithmetic, calendar_math
 from refdelta.core.expressions.arithmetic import Typed
 from refdelta.core.expressions.coercion import coerce, common_type
 from refdelta.core.expressions.expression import Call, Literal, Value
+from refdelta.core.expressions.library.arrays import ARRAYS
+from refdelta.core.expressions.library.numbers import NUMBERS
+from refdelta.core.expressions.library.text import TEXT
+from refdelta.core.expressions.library.times import TIMES
 from refdelta.core.expressions.ordering import order
+from refdelta.core.expressions.signature import (
+    ANY_NUMBER,
+    CLOCK_TYPES,
+    Function,
+    bounded_text,
+    constants,
+    simple,
+    takes,
+)
 from refdelta.core.expressions.time_format import format_time, parts_of
 from refdelta.core.table.char_varchar import LONGEST
 from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
-    BYTE,
     DATE,
     INTEGER,
     LONG,
-    SHORT,
     STRING,
     TIMESTAMP,
-    TIMESTAMP_NTZ,
     VOID,
     DataType,
 )
-from refdelta.errors import ExpressionError, PredicateError, suggestion
+from refdelta.errors import PredicateError, suggestion
 
 # --- what functions take -----------------------------------------------------------------------------------------
 
-Typing = Callable[[str, tuple[Value, ...]], Typed]
-_CLOCKS: tuple[DataType, ...] = (TIMESTAMP, TIMESTAMP_NTZ)
-
-
-def _int(name: str, value: Value) -> Value:
-    if value.type not in (INTEGER, SHORT, BYTE, STRING, VOID):
-        raise PredicateError(f"{name} takes an int, and {value} is {value.type}")
-    return coerce(value, INTEGER, name)
-
-
-def _takes(*kinds: DataType, gives: DataType) -> Typing:
-    """Arguments of these types, or what Spark makes them of."""
-
-    def typed(name: str, args: tuple[Value, ...]) -> Typed:
-        pairs = zip(args, kinds, strict=False)
-        return tuple(_int(name, a) if k == INTEGER else coerce(a, k, name) for a, k in pairs), gives
-
-    return typed
-
-
-def _constants(typing: Typing) -> Typing:
-    """All arguments but the first are constants."""
-
-    def typed(name: str, args: tuple[Value, ...]) -> Typed:
-        found, gives = typing(name, args)
-        for arg in found[1:]:
-            if not isinstance(arg, Literal):
-                raise PredicateError(f"{name} takes constants after its first argument, not {arg}")
-        return found, gives
-
-    return typed
-
 
 def _pad(name: str, args: tuple[Value, ...]) -> Typed:
-    found, gives = _constants(_takes(STRING, INTEGER, STRING, gives=STRING))(name, args)
+    found, gives = constants(takes(STRING, INTEGER, STRING, gives=STRING))(name, args)
     count = found[1]
     # Bounds the size of the output: a batch of rows has to fit into memory.
     if isinstance(count, Literal) and count.value is not None and count.value > LONGEST:
@@ -88,7 +65,7 @@ def _length(name: str, args: tuple[Value, ...]) -> Typed:
 
 def _clock(name: str, args: tuple[Value, ...]) -> Typed:
     value = args[0]
-    return (value if value.type in _CLOCKS else coerce(value, TIMESTAMP, name),), INTEGER
+    return (value if value.type in CLOCK_TYPES else coerce(value, TIMESTAMP, name),), INTEGER
 
 
 def _alike(name: str, args: tuple[Value, ...]) -> Typed:
@@ -173,22 +150,11 @@ def _millis_to_micros(_: Call, millis: int) -> int:
     return int(arithmetic.fit(millis * 1_000, LONG))
 
 
-LONGEST_TEXT = 2**28
-"""The greatest number of characters in the output of a function. Without it eight nested calls of ``replace`` would
-make gigabytes of a line.
-"""
-
-
-def _bounded(name: str, characters: int) -> None:
-    if characters > LONGEST_TEXT:
-        raise ExpressionError(f"{name} would make a string of {characters:,} characters; the limit is {LONGEST_TEXT:,}")
-
-
 def _concat(_: Call, *values: Any) -> Any:
     # All of them are computed, even after a null.
     if None in values:
         return None
-    _bounded("concat", sum(map(len, values)))
+    bounded_text("concat", sum(map(len, values)))
     return "".join(values)
 
 
@@ -197,12 +163,8 @@ def replace(text: str, old: str, new: str = "") -> str:
     if not old:
         return text
     if len(new) > len(old):
-        _bounded("replace", len(text) + text.count(old) * (len(new) - len(old)))
+        bounded_text("replace", len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
-
-
-def _simple(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda _, *values: function(*values)
 
 
 def _negative(call: Call, value: Any) -> Any:
@@ -217,43 +179,6 @@ def _minus_types(name: str, args: tuple[Value, ...]) -> Typed:
     return arithmetic.unary_types(name, args) if len(args) == 1 else arithmetic.binary_types(name, args)
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """One function.
-
-    Attributes:
-        arity: the least and the largest number of arguments.
-        typing: puts the arguments into the types that it takes, and says what it gives; refuses others.
-        plain: the value of a call, from the call and the values of its arguments.
-        strict: whether a null argument makes a null, and further ones are not computed then.
-        fails: whether there are values for which it raises ``ExpressionError``.
-        backwards: whether the last argument is computed first, as Spark does with divisors.
-        constants: whether all arguments but the first are constants.
-    """
-
-    arity: tuple[int, int]
-    typing: Typing
-    plain: Callable[..., Any]
-    strict: bool = True
-    fails: bool = False
-    backwards: bool = False
-    constants: bool = False
-
-    def order(self, many: int) -> range:
-        """The places of so many arguments, in the order in which they are computed."""
-        return range(many - 1, -1, -1) if self.backwards else range(many)
-
-    def of(self, call: Call, values: Sequence[Any]) -> Any:
-        """The value of a call.
-
-        Raises:
-            ExpressionError: it has none.
-        """
-        if self.strict and any(value is None for value in values):
-            return None
-        return self.plain(call, *values)
-
-
 def _operator(op: str, *, backwards: bool = False) -> Function:
     def plain(call: Call, a: Any, b: Any) -> Any:
         return arithmetic.binary(op, call.type, a, b)
@@ -262,27 +187,25 @@ def _operator(op: str, *, backwards: bool = False) -> Function:
 
 
 def _of_date(function: Callable[[int], int], gives: DataType = INTEGER) -> Function:
-    return Function((1, 1), _takes(DATE, gives=gives), _simple(function))
+    return Function((1, 1), takes(DATE, gives=gives), simple(function))
 
 
 def _of_clock(size: int, many: int) -> Function:
-    return Function((1, 1), _clock, _simple(lambda micros: micros // size % many))
+    return Function((1, 1), _clock, simple(lambda micros: micros // size % many))
 
 
 def _of_time(size: int) -> Function:
-    return Function((1, 1), _takes(TIMESTAMP, gives=LONG), _simple(lambda micros: micros // size))
+    return Function((1, 1), takes(TIMESTAMP, gives=LONG), simple(lambda micros: micros // size))
 
 
 def _of_string(function: Callable[[str], Any], gives: DataType = STRING) -> Function:
-    return Function((1, 1), _takes(STRING, gives=gives), _simple(function))
+    return Function((1, 1), takes(STRING, gives=gives), simple(function))
 
 
 def _with_text(function: Callable[..., Any], *more: DataType, gives: DataType = STRING, least: int = 0) -> Function:
     arity = (least or 1 + len(more), 1 + len(more))
-    return Function(arity, _constants(_takes(STRING, *more, gives=gives)), _simple(function), constants=True)
+    return Function(arity, constants(takes(STRING, *more, gives=gives)), simple(function), constants=True)
 
-
-_ANY = 255
 
 FUNCTIONS: dict[str, Function] = {
     "+": _operator("+"),
@@ -305,25 +228,25 @@ FUNCTIONS: dict[str, Function] = {
         (1, 1), arithmetic.whole_types, lambda call, value: arithmetic.whole(call.type, value, math.floor)
     ),
     "ceil": Function((1, 1), arithmetic.whole_types, lambda call, value: arithmetic.whole(call.type, value, math.ceil)),
-    "greatest": Function((2, _ANY), _alike, _picked(1), strict=False),
-    "least": Function((2, _ANY), _alike, _picked(-1), strict=False),
+    "greatest": Function((2, ANY_NUMBER), _alike, _picked(1), strict=False),
+    "least": Function((2, ANY_NUMBER), _alike, _picked(-1), strict=False),
     # Evaluation stops at the first value: later arguments are not computed.
     "coalesce": Function(
-        (1, _ANY), _alike, lambda _, *values: next((v for v in values if v is not None), None), strict=False
+        (1, ANY_NUMBER), _alike, lambda _, *values: next((v for v in values if v is not None), None), strict=False
     ),
-    "concat": Function((0, _ANY), _strings, _concat, strict=False),
+    "concat": Function((0, ANY_NUMBER), _strings, _concat, strict=False),
     "upper": _of_string(str.upper),
     "lower": _of_string(str.lower),
     "trim": _of_string(lambda text: text.strip(" ")),
     "ltrim": _of_string(lambda text: text.lstrip(" ")),
     "rtrim": _of_string(lambda text: text.rstrip(" ")),
-    "length": Function((1, 1), _length, _simple(len)),
+    "length": Function((1, 1), _length, simple(len)),
     "substring": _with_text(substring, INTEGER, INTEGER, least=2),
     "left": _with_text(lambda text, count: text[: max(count, 0)], INTEGER),
     "right": _with_text(lambda text, count: text[-count:] if count > 0 else "", INTEGER),
     "replace": _with_text(replace, STRING, STRING, least=2),
-    "lpad": Function((2, 3), _pad, _simple(lpad), constants=True),
-    "rpad": Function((2, 3), _pad, _simple(rpad), constants=True),
+    "lpad": Function((2, 3), _pad, simple(lpad), constants=True),
+    "rpad": Function((2, 3), _pad, simple(rpad), constants=True),
     "startswith": _with_text(str.startswith, STRING, gives=BOOLEAN),
     "endswith": _with_text(str.endswith, STRING, gives=BOOLEAN),
     "contains": _with_text(lambda text, part: part in text, STRING, gives=BOOLEAN),
@@ -339,29 +262,34 @@ FUNCTIONS: dict[str, Function] = {
     "hour": _of_clock(3_600_000_000, 24),
     "minute": _of_clock(60_000_000, 60),
     "second": _of_clock(1_000_000, 60),
-    "date_add": Function((2, 2), _takes(DATE, INTEGER, gives=DATE), _simple(calendar_math.add_days), fails=True),
+    "date_add": Function((2, 2), takes(DATE, INTEGER, gives=DATE), simple(calendar_math.add_days), fails=True),
     "date_sub": Function(
         (2, 2),
-        _takes(DATE, INTEGER, gives=DATE),
-        _simple(lambda days, count: calendar_math.add_days(days, -count)),
+        takes(DATE, INTEGER, gives=DATE),
+        simple(lambda days, count: calendar_math.add_days(days, -count)),
         fails=True,
     ),
-    "add_months": Function((2, 2), _takes(DATE, INTEGER, gives=DATE), _simple(calendar_math.add_months), fails=True),
-    "datediff": Function((2, 2), _takes(DATE, DATE, gives=INTEGER), _simple(lambda end, start: end - start)),
-    "date_format": Function((2, 2), _date_format, _simple(format_time), constants=True),
+    "add_months": Function((2, 2), takes(DATE, INTEGER, gives=DATE), simple(calendar_math.add_months), fails=True),
+    "datediff": Function((2, 2), takes(DATE, DATE, gives=INTEGER), simple(lambda end, start: end - start)),
+    "date_format": Function((2, 2), _date_format, simple(format_time), constants=True),
     "from_unixtime": Function(
         (1, 2),
         _from_unixtime,
-        _simple(lambda seconds, pattern: format_time(seconds_to_micros(seconds), pattern)),
+        simple(lambda seconds, pattern: format_time(seconds_to_micros(seconds), pattern)),
         constants=True,
     ),
     "unix_micros": _of_time(1),
     "unix_millis": _of_time(1_000),
     "unix_seconds": _of_time(1_000_000),
-    "timestamp_micros": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _simple(lambda micros: micros)),
-    "timestamp_millis": Function((1, 1), _takes(LONG, gives=TIMESTAMP), _millis_to_micros, fails=True),
-    "trunc": Function((2, 2), _trunc, _simple(calendar_math.trunc), constants=True),
-    "date_trunc": Function((2, 2), _date_trunc, _simple(lambda unit, micros: calendar_math.date_trunc(micros, unit))),
+    "timestamp_micros": Function((1, 1), takes(LONG, gives=TIMESTAMP), simple(lambda micros: micros)),
+    "timestamp_millis": Function((1, 1), takes(LONG, gives=TIMESTAMP), _millis_to_micros, fails=True),
+    "trunc": Function((2, 2), _trunc, simple(calendar_math.trunc), constants=True),
+    "date_trunc": Function((2, 2), _date_trunc, simple(lambda unit, micros: calendar_math.date_trunc(micros, unit))),
+    "reverse": _of_string(lambda text: text[::-1]),
+    **NUMBERS,
+    **TEXT,
+    **TIMES,
+    **ARRAYS,
 }
 
 ALIASES = {
@@ -379,7 +307,16 @@ ALIASES = {
     "negative": "-",
     "nvl": "coalesce",
     "ifnull": "coalesce",
-    "btrim": "trim",
+    "pow": "power",
+    "signum": "sign",
+    "getbit": "bit_get",
+    "char": "chr",
+    "sha": "sha1",
+    "regexp": "rlike",
+    "regexp_like": "rlike",
+    "cardinality": "size",
+    "array_size": "size",
+    "unix_timestamp": "to_unix_timestamp",
 }
 """Other names of the same functions."""
 
@@ -393,7 +330,7 @@ def typed_call(name: str, args: tuple[Value, ...]) -> Call:
     function = FUNCTIONS[name]
     least, most = function.arity
     if not least <= len(args) <= most:
-        many = f"{least}" if least == most else f"at least {least}" if most == _ANY else f"{least} to {most}"
+        many = f"{least}" if least == most else f"at least {least}" if most == ANY_NUMBER else f"{least} to {most}"
         raise PredicateError(f"{name} takes {many} argument{'' if many == '1' else 's'}, not {len(args)}")
     found, kind = function.typing(name, args)
     return Call(name, found, kind)

@@ -81,6 +81,13 @@ class Scope:
         available = [f"{alias}.{name}" for alias, schema in self.relations for name in schema.names]
         raise ColumnNotFoundError(path[0], available, " and ".join(alias for alias, _ in self.relations))
 
+    def find(self, path: tuple[str, ...]) -> Column | None:
+        """As :meth:`resolve`; None if there is no such column."""
+        try:
+            return self.resolve(path)
+        except PredicateError:
+            return None
+
     def char_length(self, value: Value) -> int | None:
         """The length of a char(n) column; None for other columns, for fields of structs and for anything else: Spark
         takes only a column by itself for one in comparisons.

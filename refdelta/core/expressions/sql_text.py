@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from refdelta.core.expressions import partition_values
+from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
 from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
@@ -94,6 +95,13 @@ def literal_sql(value: Any, data_type: DataType) -> str:
         return string_sql(value)
     if data_type == BOOLEAN:
         return str(value).upper()
+    if data_type == DAYS:
+        return f"INTERVAL '{value // partition_values.DAY}' DAY"
+    if data_type == DAY_TIME:
+        sign, size = "-" if value < 0 else "", abs(value)
+        return f"INTERVAL '{sign}{size // 1_000_000}.{size % 1_000_000:06}' SECOND"
+    if data_type == YEAR_MONTH:
+        return f"INTERVAL '{value}' MONTH"
     if data_type == BINARY:
         return f"X'{bytes(value).hex().upper()}'"
     if data_type == DATE:

@@ -28,6 +28,7 @@ from refdelta.core.table.types import (
     DataType,
     DecimalType,
     MapType,
+    PrimitiveType,
     StructField,
     StructType,
 )
@@ -52,6 +53,8 @@ _TO_ARROW: dict[DataType, pa.DataType] = {
     TIMESTAMP_NTZ: pa.timestamp("us"),
     VOID: pa.null(),
     VARIANT: variant.VARIANT,
+    # Of values of expressions alone: see refdelta.core.expressions.interval_types.
+    **{PrimitiveType(f"interval {name}"): pa.int64() for name in ("day", "day to second", "year to month")},
 }
 
 

@@ -39,8 +39,9 @@ from refdelta.core.expressions.predicate import (
 from refdelta.core.table.types import DATE, FRACTIONAL, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.arithmetic import compare
+from refdelta.engine.expressions.columnar import bounded
 from refdelta.engine.expressions.convert import convert
-from refdelta.engine.expressions.functions import bounded, call
+from refdelta.engine.expressions.functions import call
 from refdelta.engine.expressions.partition import from_internal
 from refdelta.errors import ColumnNotFoundError, ExpressionError
 

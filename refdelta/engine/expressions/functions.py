@@ -20,15 +20,25 @@ from refdelta.engine.arrow.arrays import floor_divide, modulo
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions import arithmetic, calendars
 from refdelta.engine.expressions.arithmetic import compare
+from refdelta.engine.expressions.columnar import (
+    MOST_BYTES,
+    Columnar,
+    bounded,
+    by_value,
+    checked,
+    constant,
+    dated,
+    days,
+    emptied,
+    text,
+)
 from refdelta.engine.expressions.convert import convert
-from refdelta.engine.expressions.partition import from_internal, to_internal
+from refdelta.engine.expressions.library.arrays import ARRAYS
+from refdelta.engine.expressions.library.numbers import NUMBERS
+from refdelta.engine.expressions.library.text import GROWN, TEXT
+from refdelta.engine.expressions.library.times import TIMES
+from refdelta.engine.expressions.partition import to_internal
 from refdelta.errors import ExpressionError
-
-Columnar = Callable[..., Any]
-
-
-MOST_BYTES = 2**30
-"""The most bytes of text that a function makes for a batch, as much as is read for one."""
 
 
 def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
@@ -54,20 +64,6 @@ def call(node: Call, args: Sequence[pa.Array]) -> pa.Array:
     return found if found.type == kind else found.cast(kind)
 
 
-def bounded(name: str, size: int, rows: int) -> None:
-    """Raise ``ExpressionError`` if a function would make more than :data:`MOST_BYTES` of text.
-
-    Args:
-        name: the function, for the message.
-        size: the bytes of its result.
-        rows: the number of rows.
-    """
-    if size > MOST_BYTES:
-        raise ExpressionError(
-            f"{name} would make {size:,} bytes of text for {rows:,} rows; at most {MOST_BYTES:,} are made at once"
-        )
-
-
 def _explain(node: Call, args: Sequence[pa.Array]) -> None:
     columns = [to_internal(array, arg.type) for array, arg in zip(args, node.args, strict=False)]
     for values in zip(*columns, strict=True):
@@ -75,28 +71,7 @@ def _explain(node: Call, args: Sequence[pa.Array]) -> None:
         value_of(Call(node.name, (*given, *node.args[len(given) :]), node.type), {})
 
 
-def _constant(node: Call, place: int) -> Any:
-    arg = node.args[place]
-    return arg.value if isinstance(arg, Literal) else None
-
-
-def _by_value(node: Call, array: pa.Array) -> pa.Array:
-    """The definition, for each distinct value of the first argument; the others are constants."""
-    encoded = array.dictionary_encode()
-    first, *rest = node.args
-    values = to_internal(encoded.dictionary, first.type)
-    found = [value_of(Call(node.name, (Literal(v, first.type), *rest), node.type), {}) for v in values]
-    return from_internal(found, node.type).take(encoded.indices)
-
-
 # --- arithmetic --------------------------------------------------------------------------------------------------
-
-
-def _checked(node: Call, found: tuple[pa.Array, pa.Array]) -> pa.Array:
-    result, bad = found
-    if pc.any(bad).as_py():
-        raise pa.ArrowInvalid(f"a value does not fit into {node.type}")
-    return result
 
 
 def _nonzero(left: pa.Array, right: pa.Array) -> None:
@@ -111,7 +86,7 @@ def _binary(whole: Columnar, fraction: Columnar, *, divides: bool = False) -> Co
         if divides:
             _nonzero(left, right)
         if isinstance(node.type, DecimalType):
-            return _checked(node, arithmetic.compute(node.name, left, right, node.type))
+            return checked(node, arithmetic.compute(node.name, left, right, node.type))
         return (whole if node.type in INTEGRAL else fraction)(left, right)
 
     return function
@@ -137,7 +112,7 @@ _ROUNDED = pa.decimal256(76, 40)
 
 
 def _round(node: Call, array: pa.Array) -> Any:
-    places = _constant(node, 1)
+    places = constant(node, 1)
     if node.type in INTEGRAL:
         if places >= 0:
             return array
@@ -145,12 +120,12 @@ def _round(node: Call, array: pa.Array) -> Any:
         return convert(found.cast(pa.decimal256(76, 0)), DecimalType(38, 0), node.type)
     if isinstance(node.type, DecimalType):
         found = pc.round(arithmetic.wide(array), max(min(places, array.type.scale), -30), "half_towards_infinity")
-        return _checked(node, arithmetic.fit(found, node.type))
+        return checked(node, arithmetic.fit(found, node.type))
     double = array.cast(pa.float64())
     size = pc.abs(double)
     usual = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-20), pc.less(size, 1e22)))
     if not -20 <= places <= 20 or not pc.all(usual, min_count=0).as_py():
-        return _by_value(node, array)
+        return by_value(node, array)
     # The shortest text of a float is its exact value here.
     exact = double.cast(pa.string()).cast(_ROUNDED)
     found = pc.round(exact, places, "half_towards_infinity").cast(pa.string()).cast(pa.float64())
@@ -160,7 +135,7 @@ def _round(node: Call, array: pa.Array) -> Any:
 def _whole(mode: str, function: Columnar) -> Columnar:
     def whole(node: Call, array: pa.Array) -> Any:
         if isinstance(node.type, DecimalType):
-            return _checked(node, arithmetic.fit(pc.round(arithmetic.wide(array), 0, mode), node.type))
+            return checked(node, arithmetic.fit(pc.round(arithmetic.wide(array), 0, mode), node.type))
         if not pa.types.is_floating(array.type):
             return array
         found = function(array)
@@ -192,7 +167,7 @@ def _picked(op: str) -> Columnar:
 def _cased(function: Columnar) -> Columnar:
     # Arrow maps each character to one; some become two, or depend on their neighbours.
     return lambda node, array: (
-        function(array) if pc.all(pc.string_is_ascii(array), min_count=0).as_py() else _by_value(node, array)
+        function(array) if pc.all(pc.string_is_ascii(array), min_count=0).as_py() else by_value(node, array)
     )
 
 
@@ -204,50 +179,35 @@ def _length(_: Call, array: pa.Array) -> pa.Array:
     return pc.binary_length(array) if pa.types.is_binary(array.type) else pc.utf8_length(array)
 
 
-def _text(function: Callable[[pa.Array, Call], pa.Array]) -> Columnar:
-    """A function of one column and constants; null for all rows if a constant is null."""
-
-    def text(node: Call, array: pa.Array) -> pa.Array:
-        if any(_constant(node, place) is None for place in range(1, len(node.args))):
-            return pa.nulls(len(array), arrow_type(node.type))
-        return function(array, node)
-
-    return text
-
-
 def _substring(array: pa.Array, node: Call) -> pa.Array:
-    start = _constant(node, 1)
-    count = _constant(node, 2) if len(node.args) > 2 else 2**31 - 1
+    start = constant(node, 1)
+    count = constant(node, 2) if len(node.args) > 2 else 2**31 - 1
     if count <= 0:
-        return _emptied(array)
+        return emptied(array)
     if start >= 0:
         begin = max(start - 1, 0)
         return pc.utf8_slice_codeunits(array, begin, min(begin + count, 2**31))
     return pc.utf8_slice_codeunits(array, start, start + count if start + count < 0 else None)
 
 
-def _emptied(array: pa.Array) -> pa.Array:
-    return pc.if_else(array.is_valid(), "", pa.scalar(None, array.type))
-
-
 def _left(array: pa.Array, node: Call) -> pa.Array:
-    count = _constant(node, 1)
-    return pc.utf8_slice_codeunits(array, 0, count) if count > 0 else _emptied(array)
+    count = constant(node, 1)
+    return pc.utf8_slice_codeunits(array, 0, count) if count > 0 else emptied(array)
 
 
 def _right(array: pa.Array, node: Call) -> pa.Array:
-    count = _constant(node, 1)
-    return pc.utf8_slice_codeunits(array, -count, None) if count > 0 else _emptied(array)
+    count = constant(node, 1)
+    return pc.utf8_slice_codeunits(array, -count, None) if count > 0 else emptied(array)
 
 
 def _replace(array: pa.Array, node: Call) -> pa.Array:
-    old, new = _constant(node, 1), _constant(node, 2) if len(node.args) > 2 else ""
+    old, new = constant(node, 1), constant(node, 2) if len(node.args) > 2 else ""
     return pc.replace_substring(array, old, new) if old else array
 
 
 def _replaced(node: Call, array: pa.Array) -> int:
     """An upper bound of the bytes that ``replace`` makes."""
-    old, new = _constant(node, 1) or "", (_constant(node, 2) if len(node.args) > 2 else "") or ""
+    old, new = constant(node, 1) or "", (constant(node, 2) if len(node.args) > 2 else "") or ""
     size: int = array.nbytes
     grows = len(new.encode()) - len(old.encode())
     if not old or grows <= 0 or size + size // len(old.encode()) * grows <= MOST_BYTES:
@@ -257,7 +217,7 @@ def _replaced(node: Call, array: pa.Array) -> int:
 
 def _padded(node: Call, array: pa.Array) -> int:
     """An upper bound of the bytes that ``lpad`` and ``rpad`` make."""
-    count, filler = _constant(node, 1) or 0, (_constant(node, 2) if len(node.args) > 2 else " ") or ""
+    count, filler = constant(node, 1) or 0, (constant(node, 2) if len(node.args) > 2 else " ") or ""
     size: int = array.nbytes
     one = len(filler.encode())
     if count <= 0 or size + len(array) * count * one <= MOST_BYTES:
@@ -268,28 +228,19 @@ def _padded(node: Call, array: pa.Array) -> int:
 
 def _pad(function: Columnar) -> Columnar:
     def pad(node: Call, array: pa.Array) -> Any:
-        if len(node.args) > 2 and len(_constant(node, 2) or "") != 1:
-            return _by_value(node, array)
-        count, filler = max(_constant(node, 1), 0), _constant(node, 2) if len(node.args) > 2 else " "
-        return pc.utf8_slice_codeunits(function(array, count, filler), 0, count) if count else _emptied(array)
+        if len(node.args) > 2 and len(constant(node, 2) or "") != 1:
+            return by_value(node, array)
+        count, filler = max(constant(node, 1), 0), constant(node, 2) if len(node.args) > 2 else " "
+        return pc.utf8_slice_codeunits(function(array, count, filler), 0, count) if count else emptied(array)
 
-    return _text(lambda texts, node: pad(node, texts))
+    return text(lambda texts, node: pad(node, texts))
 
 
 # --- dates -------------------------------------------------------------------------------------------------------
 
 
-def _days(array: pa.Array) -> pa.Array:
-    return array.cast(pa.int32()).cast(pa.int64())
-
-
 def _of_date(function: Callable[[Any], Any]) -> Columnar:
-    return lambda node, array: _dated(node, calendars.over_integers(function, _days(array)))
-
-
-def _dated(node: Call, found: Any) -> Any:
-    kind = arrow_type(node.type)
-    return found.cast(pa.int32()).view(kind) if pa.types.is_date(kind) else found
+    return lambda node, array: dated(node, calendars.over_integers(function, days(array)))
 
 
 def _of_clock(size: int, many: int) -> Columnar:
@@ -297,28 +248,28 @@ def _of_clock(size: int, many: int) -> Columnar:
 
 
 def _moved(function: Columnar) -> Columnar:
-    return lambda node, array, count: _dated(node, function(_days(array), count.cast(pa.int64())))
+    return lambda node, array, count: dated(node, function(days(array), count.cast(pa.int64())))
 
 
 def _add_months(node: Call, array: pa.Array, count: pa.Array) -> pa.Array:
-    return _dated(node, calendars.over_integers(calendars.add_months, _days(array), count.cast(pa.int64())))
+    return dated(node, calendars.over_integers(calendars.add_months, days(array), count.cast(pa.int64())))
 
 
 def _trunc(node: Call, array: pa.Array) -> pa.Array:
-    unit = _constant(node, 1)
-    return _dated(node, calendars.over_integers(lambda days: calendars.trunc(days, unit), _days(array)))
+    unit = constant(node, 1)
+    return dated(node, calendars.over_integers(lambda days: calendars.trunc(days, unit), days(array)))
 
 
 def _date_trunc(node: Call, _: pa.Array, array: pa.Array) -> pa.Array:
-    return calendars.date_trunc(array.cast(pa.int64()), _constant(node, 0)).cast(array.type)
+    return calendars.date_trunc(array.cast(pa.int64()), constant(node, 0)).cast(array.type)
 
 
 def _date_format(array: pa.Array, node: Call) -> pa.Array:
-    return calendars.date_format(array.cast(pa.int64()), _constant(node, 1))
+    return calendars.date_format(array.cast(pa.int64()), constant(node, 1))
 
 
 def _from_unixtime(array: pa.Array, node: Call) -> pa.Array:
-    return calendars.date_format(pc.multiply(array, 1_000_000), _constant(node, 1))
+    return calendars.date_format(pc.multiply(array, 1_000_000), constant(node, 1))
 
 
 def _of_time(size: int) -> Columnar:
@@ -331,6 +282,7 @@ _GROWN: dict[str, Callable[..., int]] = {
     "replace": _replaced,
     "lpad": _padded,
     "rpad": _padded,
+    **GROWN,
 }
 
 _COLUMNAR: dict[str, Columnar] = {
@@ -353,15 +305,15 @@ _COLUMNAR: dict[str, Columnar] = {
     "ltrim": lambda _, array: pc.utf8_ltrim(array, " "),
     "rtrim": lambda _, array: pc.utf8_rtrim(array, " "),
     "length": _length,
-    "substring": _text(_substring),
-    "left": _text(_left),
-    "right": _text(_right),
-    "replace": _text(_replace),
+    "substring": text(_substring),
+    "left": text(_left),
+    "right": text(_right),
+    "replace": text(_replace),
     "lpad": _pad(pc.utf8_lpad),
     "rpad": _pad(pc.utf8_rpad),
-    "startswith": _text(lambda array, node: pc.starts_with(array, _constant(node, 1))),
-    "endswith": _text(lambda array, node: pc.ends_with(array, _constant(node, 1))),
-    "contains": _text(lambda array, node: pc.match_substring(array, _constant(node, 1))),
+    "startswith": text(lambda array, node: pc.starts_with(array, constant(node, 1))),
+    "endswith": text(lambda array, node: pc.ends_with(array, constant(node, 1))),
+    "contains": text(lambda array, node: pc.match_substring(array, constant(node, 1))),
     "year": _of_date(calendars.year),
     "quarter": _of_date(calendars.quarter),
     "month": _of_date(calendars.month),
@@ -377,9 +329,9 @@ _COLUMNAR: dict[str, Columnar] = {
     "date_add": _moved(pc.add),
     "date_sub": _moved(pc.subtract),
     "add_months": _add_months,
-    "datediff": lambda _, end, start: pc.subtract(_days(end), _days(start)),
-    "date_format": _text(_date_format),
-    "from_unixtime": _text(_from_unixtime),
+    "datediff": lambda _, end, start: pc.subtract(days(end), days(start)),
+    "date_format": text(_date_format),
+    "from_unixtime": text(_from_unixtime),
     "unix_micros": _of_time(1),
     "unix_millis": _of_time(1_000),
     "unix_seconds": _of_time(1_000_000),
@@ -387,4 +339,9 @@ _COLUMNAR: dict[str, Columnar] = {
     "timestamp_millis": lambda node, array: pc.multiply_checked(array, 1_000).cast(arrow_type(node.type)),
     "trunc": _trunc,
     "date_trunc": _date_trunc,
+    "reverse": lambda _, array: pc.utf8_reverse(array),
+    **NUMBERS,
+    **TEXT,
+    **TIMES,
+    **ARRAYS,
 }

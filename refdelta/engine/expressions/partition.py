@@ -19,7 +19,9 @@ from refdelta.core.table.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
+    ArrayType,
     DataType,
+    MapType,
     StructType,
     physical_name,
 )
@@ -120,7 +122,22 @@ def to_internal(column: pa.Array, data_type: DataType) -> list[Any]:
         return list(column.view(pa.int32()).to_pylist())
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
         return list(column.view(pa.int64()).to_pylist())
+    if isinstance(data_type, ArrayType | MapType):
+        return _nested_to_internal(column, data_type)
     return list(column.to_pylist())
+
+
+def _nested_to_internal(column: pa.Array, data_type: ArrayType | MapType) -> list[Any]:
+    found: list[Any] = []
+    for row in column:
+        if not row.is_valid:
+            found.append(None)
+        elif isinstance(data_type, ArrayType):
+            found.append(to_internal(row.values, data_type.element))
+        else:
+            keys, items = (row.values.field(place) for place in (0, 1))
+            found.append(list(zip(to_internal(keys, data_type.key), to_internal(items, data_type.value), strict=True)))
+    return found
 
 
 def from_internal(values: list[Any], data_type: DataType) -> pa.Array:

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Predicate:
+def parse_predicate(
+    sql: str, schema: StructType | Scope, *, now: int | None = None, recorded: bool = False
+) -> Predicate:
     """A predicate from SQL, bound to a schema.
 
     Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, IS TRUE, <=> and LIKE over values as in :func:`parse_expression`.
@@ -54,6 +56,8 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
         sql: a condition in Spark's dialect.
         schema: the table's, or a scope of several relations.
         now: the value of ``current_timestamp``, in microseconds since 1970 (UTC); None for the time of the call.
+        recorded: whether the text is one of the table's log, which has Spark's meaning. In others a string in double
+            quotes that is the name of a column is refused, since other engines take it for the column.
 
     Raises:
         PredicateError: the text cannot be parsed, or has an unsupported construct; the message has its position.
@@ -61,10 +65,10 @@ def parse_predicate(sql: str, schema: StructType | Scope, *, now: int | None = N
     """
     from refdelta.engine.expressions.sql_reader import SqlReader
 
-    return SqlReader(sql, Scope.of(schema), _now(now)).read()
+    return SqlReader(sql, Scope.of(schema), _now(now), recorded=recorded).read()
 
 
-def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None) -> Value:
+def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = None, recorded: bool = False) -> Value:
     """A typed value from SQL, bound to a schema.
 
     Literals, columns and fields of structs, arithmetic, CASE, CAST, conditions, and the functions of
@@ -75,6 +79,8 @@ def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = 
         sql: an expression in Spark's dialect.
         schema: the table's, or a scope of several relations.
         now: the value of ``current_timestamp``, in microseconds since 1970 (UTC); None for the time of the call.
+        recorded: whether the text is one of the table's log, which has Spark's meaning. In others a string in double
+            quotes that is the name of a column is refused, since other engines take it for the column.
 
     Raises:
         PredicateError: the text cannot be parsed, or has an unsupported construct; the message has its position.
@@ -82,7 +88,7 @@ def parse_expression(sql: str, schema: StructType | Scope, *, now: int | None = 
     """
     from refdelta.engine.expressions.sql_reader import SqlReader
 
-    return SqlReader(sql, Scope.of(schema), _now(now), "expression").read_value()
+    return SqlReader(sql, Scope.of(schema), _now(now), "expression", recorded=recorded).read_value()
 
 
 def _now(now: int | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from refdelta.arguments import is_unicode
 from refdelta.core.expressions.expression import Literal
+from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
 from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
@@ -75,6 +77,14 @@ ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Mod: "%",
 }
 
+BITWISE: dict[type[exp.Expr], str] = {
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.BitwiseLeftShift: "shiftleft",
+    exp.BitwiseRightShift: "shiftright",
+}
+
 TYPES: dict[str, DataType] = {
     "TINYINT": BYTE,
     "SMALLINT": SHORT,
@@ -108,6 +118,7 @@ CAST_FUNCTIONS: dict[str, DataType] = {
     "date": DATE,
     "to_timestamp": TIMESTAMP,
     "timestamp": TIMESTAMP,
+    "to_timestamp_ltz": TIMESTAMP,
     "to_timestamp_ntz": TIMESTAMP_NTZ,
     "tinyint": BYTE,
     "smallint": SHORT,
@@ -121,7 +132,37 @@ CAST_FUNCTIONS: dict[str, DataType] = {
 }
 """Functions of one argument that are casts."""
 
-SHORTHANDS = {"isnull": 1, "isnotnull": 1, "isnan": 1, "nullif": 2, "nvl2": 3}
+LENIENT_CASTS: dict[str, DataType] = {"try_to_date": DATE, "try_to_timestamp": TIMESTAMP}
+"""The same, with null where there is no value."""
+
+CONSTANTS = {"pi": math.pi, "e": math.e}
+"""Functions without arguments that are a double."""
+
+MOVED_UNITS = {
+    "microsecond": (DAY_TIME, 1),
+    "millisecond": (DAY_TIME, 1_000),
+    "second": (DAY_TIME, 1_000_000),
+    "minute": (DAY_TIME, 60_000_000),
+    "hour": (DAY_TIME, 3_600_000_000),
+    "day": (DAYS, 86_400_000_000),
+    "week": (DAYS, 7 * 86_400_000_000),
+    "month": (YEAR_MONTH, 1),
+    "quarter": (YEAR_MONTH, 3),
+    "year": (YEAR_MONTH, 12),
+}
+"""Units of intervals: the type of an interval of one unit, and its value."""
+
+SHORTHANDS = {
+    "isnull": 1,
+    "isnotnull": 1,
+    "isnan": 1,
+    "nullif": 2,
+    "nvl2": 3,
+    "zeroifnull": 1,
+    "nullifzero": 1,
+    "equal_null": 2,
+    "positive": 1,
+}
 """Functions that are short for a condition or a CASE, and how many arguments they have."""
 
 EXTRACTED = {
@@ -136,8 +177,35 @@ EXTRACTED = {
     "dow": "dayofweek",
     "hour": "hour",
     "minute": "minute",
+    "second": "seconds",
+    "s": "seconds",
+    "sec": "seconds",
+    "seconds": "seconds",
+    "secs": "seconds",
+    "years": "year",
+    "yr": "year",
+    "yrs": "year",
+    "yearofweek": "yearofweek",
+    "qtr": "quarter",
+    "mon": "month",
+    "mons": "month",
+    "months": "month",
+    "weeks": "weekofyear",
+    "w": "weekofyear",
+    "days": "day",
+    "dayofweek": "dayofweek",
+    "dayofweek_iso": "dayofweek_iso",
+    "dow_iso": "dayofweek_iso",
+    "h": "hour",
+    "hours": "hour",
+    "hr": "hour",
+    "hrs": "hour",
+    "m": "minute",
+    "min": "minute",
+    "mins": "minute",
+    "minutes": "minute",
 }
-"""The fields of EXTRACT and their functions, without seconds, which have a fraction there."""
+"""The fields of EXTRACT and date_part, and their functions; seconds have a fraction there."""
 
 SUBQUERIES = (exp.Exists, exp.Subquery, exp.Select, exp.In)
 SUBQUERY_ADVICE = "; read first, in the same transaction, and write with the values that were found"
@@ -148,18 +216,11 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Subquery: "a subquery",
     exp.Select: "a subquery",
     exp.In: "IN with a subquery",
-    exp.RegexpLike: "RLIKE",
-    exp.ILike: "ILIKE",
-    exp.Bracket: "an element of an array or a map",
     exp.Interval: "an interval",
     exp.Placeholder: "a parameter",
     exp.Literal: "a constant as a condition",
     exp.Window: "a window function",
     exp.Tuple: "a tuple",
-    exp.BitwiseAnd: "bitwise arithmetic",
-    exp.BitwiseOr: "bitwise arithmetic",
-    exp.BitwiseXor: "bitwise arithmetic",
-    exp.BitwiseNot: "bitwise arithmetic",
 }
 """Names of unsupported constructs, for errors."""
 
@@ -244,6 +305,22 @@ class SqlText:
             elif token.token_type in _CLOSING and levels:
                 types -= levels.pop()
             before = token.token_type in Dialect.parser_class.TYPE_TOKENS
+
+    def check_quotes(self, is_column: Callable[[str], bool]) -> None:
+        """Refuse a string in double quotes that is the name of a column: other engines take it for the column.
+
+        Raises:
+            PredicateError: there is one; the message has its position.
+        """
+        if '"' not in self.sql:
+            return
+        for token in Dialect().tokenize(self.sql):
+            if token.token_type == TokenType.STRING and self.sql[token.start] == '"' and is_column(token.text):
+                name = token.text.replace("`", "``")
+                raise PredicateError(
+                    f'{self.quoted}: "{token.text}" at character {token.start + 1} is a string in Spark\'s SQL, and there '
+                    f"is a column of this name: write `{name}` for the column, or single quotes for a string"
+                )
 
     def too_deep(self) -> PredicateError:
         """The error that it nests too deeply."""

@@ -17,8 +17,10 @@ from sqlglot.errors import SqlglotError
 
 from refdelta.core.expressions import partition_values
 from refdelta.core.expressions.binding import bind, bind_value, cast_literal
-from refdelta.core.expressions.expression import Expression, children
+from refdelta.core.expressions.expression import FORMS, Expression, children
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
+from refdelta.core.expressions.interval_text import interval_literal
+from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
 from refdelta.core.expressions.predicate import (
     NULL,
     And,
@@ -39,13 +41,31 @@ from refdelta.core.expressions.predicate import (
     Value,
 )
 from refdelta.core.expressions.scope import Scope
-from refdelta.core.table.types import BINARY, BOOLEAN, DATE, DOUBLE, STRING, VOID, DataType, DecimalType, is_numeric
+from refdelta.core.table.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    VOID,
+    DataType,
+    DecimalType,
+    StructType,
+    is_numeric,
+)
 from refdelta.engine.expressions.sql_dialect import (
     ARITHMETIC,
+    BITWISE,
     CAST_FUNCTIONS,
     CLOCKS,
     COMPARISONS,
+    CONSTANTS,
     EXTRACTED,
+    LENIENT_CASTS,
+    MOVED_UNITS,
     SHORTHANDS,
     TYPES,
     SqlText,
@@ -53,7 +73,7 @@ from refdelta.engine.expressions.sql_dialect import (
     number_literal,
     written,
 )
-from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion
+from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion, unknown_name
 
 # The most levels of a tree: recursive functions need some frames for each, and Python has about a thousand.
 _MAX_DEPTH = 150
@@ -61,13 +81,32 @@ _MAX_DEPTH = 150
 _MOST_REPEATED = 20_000
 _T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
+_REWRITTEN = (
+    "position", "date_part", "datepart", "timestampadd", "timestampdiff", "unix_timestamp", "make_interval", "decode",
+)  # fmt: skip
+
+KNOWN = frozenset(
+    {
+        *(name for name in FUNCTIONS if name.isidentifier() and name not in FORMS),
+        *(name for name in FORMS if name in ("locate", "btrim")),
+        *ALIASES,
+        *SHORTHANDS,
+        *CAST_FUNCTIONS,
+        *LENIENT_CASTS,
+        *CLOCKS,
+        *CONSTANTS,
+        *_REWRITTEN,
+    }
+    - {"field", "moved", "apart", "array_concat", "array_reverse", "div"}
+)
+"""The names of all functions that SQL can call."""
 
 
 class SqlReader:
     """Reads one expression in a scope; see :func:`refdelta.engine.expressions.sql.parse_predicate`."""
 
-    def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate"):
-        self.text, self.scope, self.now = SqlText(sql, what), scope, now
+    def __init__(self, sql: str, scope: Scope, now: int, what: str = "predicate", *, recorded: bool = False):
+        self.text, self.scope, self.now, self.recorded = SqlText(sql, what), scope, now, recorded
         self._conditions: dict[type[exp.Expr], Callable[[Any], Predicate]] = {
             exp.And: self._both,
             exp.Or: self._both,
@@ -78,6 +117,7 @@ class SqlReader:
             exp.NullSafeNEQ: lambda node: Not(Comparison("<=>", *self._sides(node))),
             exp.Escape: self._escape,
             exp.Like: self._like,
+            exp.ILike: self._like,
         }
         self._values: dict[type[exp.Expr], Callable[[Any], Value]] = {
             exp.Paren: lambda node: self._value(node.this),
@@ -99,6 +139,10 @@ class SqlReader:
             exp.Extract: self._extract,
             exp.Trim: self._trim,
             exp.Substring: self._substring,
+            exp.RegexpLike: lambda node: Call("rlike", self._sides(node)),
+            exp.BitwiseNot: lambda node: Call("~", (self._value(node.this),)),
+            exp.Bracket: self._element,
+            exp.Interval: self._interval,
         }
 
     def read(self) -> Predicate:
@@ -111,6 +155,8 @@ class SqlReader:
 
     def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
         tree = self.text.parsed()
+        if not self.recorded:
+            self.text.check_quotes(lambda name: any(name in schema for _, schema in self.scope.relations))
         try:
             found = made(tree)
         except ColumnNotFoundError:
@@ -196,19 +242,34 @@ class SqlReader:
         raise self.text.unsupported(node)
 
     def _escape(self, node: exp.Escape) -> Predicate:
-        if not isinstance(node.this, exp.Like) or not isinstance(node.expression, exp.Literal):
+        if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
             raise self.text.unsupported(node)
         if len(node.expression.name) != 1:
             raise PredicateError(f"ESCAPE takes one character, not {node.expression.name!r}{self.text.place(node)}")
         return self._like(node.this, node.expression.name)
 
-    def _like(self, node: exp.Like, escape: str = "\\") -> Predicate:
+    def _like(self, node: exp.Like | exp.ILike, escape: str = "\\") -> Predicate:
         pattern = node.expression
+        if isinstance(pattern, exp.Any | exp.All):
+            inner = pattern.this
+            patterns = inner.expressions if isinstance(inner, exp.Tuple) else [inner.unnest()]
+            many = tuple(self._like_one(node, one, escape) for one in patterns)
+            return Or(many) if isinstance(pattern, exp.Any) else And(many)
+        return self._like_one(node, pattern, escape)
+
+    def _like_one(self, node: exp.Like | exp.ILike, pattern: exp.Expr, escape: str) -> Predicate:
         if isinstance(pattern, exp.Null):
             return NULL
-        if not isinstance(pattern, exp.Literal | exp.RawString):
+        if not isinstance(pattern, exp.Literal | exp.RawString) or (
+            isinstance(pattern, exp.Literal) and not pattern.is_string
+        ):
             raise self.text.unsupported(node, "LIKE with anything but a constant pattern")
-        like = Like(self._value(node.this), pattern.name, escape)
+        value = self._value(node.this)
+        if isinstance(node, exp.ILike):
+            # As Spark has it: both in lower case.
+            like = Like(Call("lower", (value,)), pattern.name.lower(), escape)
+        else:
+            like = Like(value, pattern.name, escape)
         return Not(like) if node.args.get("negate") else like
 
     # --- values ---
@@ -216,6 +277,8 @@ class SqlReader:
     def _value(self, node: exp.Expr) -> Value:
         if type(node) in ARITHMETIC:
             return self._arithmetic(node)
+        if type(node) in BITWISE:
+            return self._bitwise(node)
         reader = self._values.get(type(node))
         if reader is not None:
             return reader(node)
@@ -234,13 +297,58 @@ class SqlReader:
             value = Call(op, (value, self._value(operand)))
         return value
 
+    def _bitwise(self, node: exp.Expr) -> Value:
+        # sqlglot gives all of them one precedence, and Spark does not.
+        for side in (node.this, node.expression):
+            if type(side) in BITWISE and type(side) is not type(node):
+                raise self.text.unsupported(node, "a mix of bitwise operators without brackets")
+        operands: list[exp.Expr] = []
+        kind = type(node)
+        while type(node) is kind:
+            operands.append(node.expression)
+            node = node.this
+        value = self._value(node)
+        for operand in reversed(operands):
+            value = Call(BITWISE[kind], (value, self._value(operand)))
+        return value
+
+    def _element(self, node: exp.Bracket) -> Value:
+        if len(node.expressions) != 1 or node.args.get("offset") is not None:
+            raise self.text.unsupported(node, f"{written(node)}")
+        value, key = self._value(node.this), node.expressions[0]
+        if isinstance(key, exp.Literal) and key.is_string and isinstance(value, Column):
+            found = self.scope.find(value.path)
+            if found is not None and isinstance(found.type, StructType):
+                return Column((*value.path, key.name))
+        return Call("[]", (value, self._value(key)))
+
+    def _interval(self, node: exp.Interval) -> Value:
+        unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal):
+            raise self.text.unsupported(node, f"{written(node)}", "; write n * INTERVAL '1' DAY for n days")
+        return interval_literal(node.this.name, unit.sql().upper() if unit is not None else "")
+
     def _column(self, node: exp.Expr) -> Value:
+        if isinstance(node, exp.Dot) and not isinstance(node.this, exp.Column | exp.Dot | exp.Identifier):
+            return self._field(node)
+        if isinstance(node, exp.Dot) and any(
+            isinstance(part, exp.Bracket | exp.Anonymous | exp.Paren) for part in node.walk()
+        ):
+            return self._field(node)
         if isinstance(node, exp.Column) and not node.args.get("table") and not node.this.args.get("quoted"):
             # Spark accepts these names without brackets, unless a column has the name.
             name = node.name.lower()
             if name in CLOCKS and not any(name in schema for _, schema in self.scope.relations):
                 return self._clock(name)
         return Column(tuple(self._path(node)))
+
+    def _field(self, node: exp.Dot) -> Value:
+        if not isinstance(node.expression, exp.Identifier):
+            raise self.text.unsupported(node)
+        value = self._value(node.this)
+        if isinstance(value, Column):
+            return Column((*value.path, node.expression.name))
+        return Call("field", (value, Literal(node.expression.name, STRING)))
 
     def _path(self, node: exp.Expr) -> Iterator[str]:
         match node:
@@ -332,13 +440,20 @@ class SqlReader:
         name, args = str(node.this).lower(), node.expressions
         if name in CLOCKS and not args:
             return self._clock(name)
+        if name in CONSTANTS and not args:
+            return Literal(CONSTANTS[name], DOUBLE)
+        if name in LENIENT_CASTS and len(args) == 1:
+            return Convert(self._value(args[0]), LENIENT_CASTS[name], True)
+        rewritten = getattr(self, f"_write_{name}", None)
+        if rewritten is not None and (found := rewritten(args)) is not None:
+            return found
         if name in CAST_FUNCTIONS and len(args) == 1:
             return Convert(self._value(args[0]), CAST_FUNCTIONS[name])
         if len(args) == SHORTHANDS.get(name):
             return self._shorthand(name, [self._value(arg) for arg in args])
         name = ALIASES.get(name, name)
-        if name not in FUNCTIONS:
-            advice = suggestion(name, [*FUNCTIONS, *ALIASES, *SHORTHANDS, *CAST_FUNCTIONS, *CLOCKS])
+        if name not in FUNCTIONS or (name not in KNOWN and str(node.this).lower() not in KNOWN):
+            advice = suggestion(name, sorted(KNOWN))
             raise self.text.unsupported(node, advice=advice)
         return Call(name, tuple(self._value(arg) for arg in args))
 
@@ -351,6 +466,14 @@ class SqlReader:
                 return Condition(Not(IsNull(first)))
             case "isnan":
                 return Condition(Comparison("<=>", first, Literal(math.nan, DOUBLE)))
+            case "zeroifnull":
+                return Call("coalesce", (first, Literal(0, INTEGER)))
+            case "nullifzero":
+                return Case(((Comparison("=", first, Literal(0, INTEGER)), _NOTHING),), first)
+            case "equal_null":
+                return Condition(Comparison("<=>", first, args[1]))
+            case "positive":
+                return first
             case "nullif":
                 return Case(((Comparison("=", first, args[1]), _NOTHING),), first)
         return Case(((Not(IsNull(first)), args[1]),), args[2])
@@ -361,9 +484,100 @@ class SqlReader:
             raise self.text.unsupported(node)
         return Call(name, (self._value(node.expression),))
 
+    # --- functions whose arguments have another order or form in Spark ---
+
+    def _write_ltrim(self, args: list[exp.Expr]) -> Value | None:
+        return Call("ltrimmed", (self._value(args[1]), self._value(args[0]))) if len(args) == 2 else None
+
+    def _write_rtrim(self, args: list[exp.Expr]) -> Value | None:
+        return Call("rtrimmed", (self._value(args[1]), self._value(args[0]))) if len(args) == 2 else None
+
+    def _write_btrim(self, args: list[exp.Expr]) -> Value | None:
+        return Call("trim", (self._value(args[0]),)) if len(args) == 1 else None
+
+    def _write_locate(self, args: list[exp.Expr]) -> Value | None:
+        if len(args) == 1 and isinstance(args[0], exp.In) and args[0].args.get("field") is not None:
+            args = [args[0].this, args[0].args["field"]]
+        if len(args) not in (2, 3):
+            raise PredicateError(f"locate takes 2 to 3 arguments, not {len(args)}")
+        part, text, *start = (self._value(arg) for arg in args)
+        return Call("locate", (text, part, *(start or [Literal(1, INTEGER)])))
+
+    _write_position = _write_locate
+
+    def _write_date_part(self, args: list[exp.Expr]) -> Value | None:
+        if len(args) != 2 or not isinstance(args[0], exp.Literal):
+            raise PredicateError("date_part takes the name of a field as a constant, and a date or a time")
+        name = EXTRACTED.get(args[0].name.lower())
+        if name is None:
+            raise PredicateError(f"date_part: {unknown_name('field', args[0].name, sorted(EXTRACTED))}")
+        return Call(name, (self._value(args[1]),))
+
+    _write_datepart = _write_date_part
+
+    def _unit(self, args: list[exp.Expr]) -> str | None:
+        first = args[0] if len(args) == 3 else None
+        return first.name.lower() if isinstance(first, exp.Column) and first.name.lower() in MOVED_UNITS else None
+
+    def _write_timestampadd(self, args: list[exp.Expr]) -> Value | None:
+        unit = self._unit(args)
+        if unit is None:
+            return None
+        kind, size = MOVED_UNITS[unit]
+        interval = Call("*", (Literal(size, DAY_TIME if kind == DAYS else kind), self._value(args[1])))
+        value = self._value(args[2])
+        return Call("+", (Call("coalesce", (value, Literal(None, TIMESTAMP))), interval))
+
+    _write_dateadd = _write_date_add = _write_timestampadd
+
+    def _write_timestampdiff(self, args: list[exp.Expr]) -> Value | None:
+        unit = self._unit(args)
+        if unit is None:
+            return None
+        kind, size = MOVED_UNITS[unit]
+        if kind == YEAR_MONTH:
+            raise PredicateError("the difference of times in months is not supported here; use months_between")
+        ends = [Call("unix_micros", (self._value(arg),)) for arg in (args[2], args[1])]
+        return Call("div", (Call("-", tuple(ends)), Literal(size, LONG)))
+
+    _write_datediff = _write_date_diff = _write_timestampdiff
+
+    def _write_unix_timestamp(self, args: list[exp.Expr]) -> Value | None:
+        if not args:
+            return Literal(self.now // 1_000_000, LONG)
+        if len(args) > 2:
+            return None
+        value = self._value(args[0])
+        pattern = self._value(args[1]) if len(args) > 1 else Literal("yyyy-MM-dd HH:mm:ss", STRING)
+        return Call("to_unix_timestamp", (value, pattern))
+
+    _write_to_unix_timestamp = _write_unix_timestamp
+
+    def _write_decode(self, args: list[exp.Expr]) -> Value | None:
+        if len(args) < 3:
+            return None
+        first, *rest = (self._value(arg) for arg in args)
+        pairs = zip(rest[::2], rest[1::2], strict=False)
+        branches = tuple((Comparison("<=>", first, one), value) for one, value in pairs)
+        return Case(branches, rest[-1] if len(rest) % 2 else _NOTHING)
+
+    def _write_make_interval(self, args: list[exp.Expr]) -> Value | None:
+        values = [self._value(arg) for arg in args]
+        numbers = [int(v.value) if isinstance(v, Literal) and isinstance(v.value, int) else None for v in values]
+        years, months, weeks, days, *clock = (*numbers, *[0] * (4 - len(numbers)))
+        if None in numbers or any(clock) or ((years or months) and (weeks or days)):
+            raise PredicateError(
+                "make_interval takes constants here, of years and months or of weeks and days; for others there are "
+                "make_dt_interval(days, hours, minutes, seconds) and make_ym_interval(years, months)"
+            )
+        if weeks or days:
+            return Literal(((weeks or 0) * 7 + (days or 0)) * partition_values.DAY, DAYS)
+        return Literal((years or 0) * 12 + (months or 0), YEAR_MONTH)
+
     def _trim(self, node: exp.Trim) -> Value:
         if node.args.get("expression") is not None:
-            raise self.text.unsupported(node, "TRIM of anything but blanks")
+            name = {"LEADING": "ltrimmed", "TRAILING": "rtrimmed"}.get(str(node.args.get("position")), "btrim")
+            return Call(name, (self._value(node.this), self._value(node.args["expression"])))
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
         return Call(name, (self._value(node.this),))
 

@@ -199,7 +199,7 @@ def generated_partitions(snapshot: Snapshot) -> list[Generated]:
     found = []
     for item in fields:
         try:
-            value = parse_expression(str(item.metadata[GENERATION]), others, now=0)
+            value = parse_expression(str(item.metadata[GENERATION]), others, now=0, recorded=True)
         except (PredicateError, ColumnNotFoundError):
             continue
         # A value that is generated from char(n), or is of it, may be padded or not.

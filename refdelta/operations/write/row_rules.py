@@ -296,7 +296,7 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
     if is_nested(field.type) and sql.strip().lower() != "null":
         raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: it is {field.type}")
     try:
-        return store_assign(parse_expression(sql, scope, now=now), as_nullable(field.type), field.name)
+        return store_assign(parse_expression(sql, scope, now=now, recorded=True), as_nullable(field.type), field.name)
     except ColumnNotFoundError as error:
         raise InvalidArgumentError(
             f"{what} uses a column that does not exist or is generated itself: {error}"
@@ -315,7 +315,7 @@ def _follows(one: MadeColumn) -> RowCheck:
 
 def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> RowCheck:
     try:
-        return RowCheck(feature, what, sql, parse_predicate(sql, schema, now=now))
+        return RowCheck(feature, what, sql, parse_predicate(sql, schema, now=now, recorded=True))
     except ColumnNotFoundError as error:
         raise InvalidArgumentError(f"{what} ({sql}) uses a column that does not exist: {error}") from None
     except PredicateError as error:

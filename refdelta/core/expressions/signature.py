@@ -1,0 +1,120 @@
+"""Signatures of SQL functions: what they take, what they give, and what they are for one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from refdelta.core.expressions.arithmetic import Typed
+from refdelta.core.expressions.coercion import coerce
+from refdelta.core.expressions.expression import Call, Literal, Value
+from refdelta.core.table.types import (
+    BYTE,
+    INTEGER,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+)
+from refdelta.errors import ExpressionError, PredicateError
+
+# --- what functions take -----------------------------------------------------------------------------------------
+
+Typing = Callable[[str, tuple[Value, ...]], Typed]
+CLOCK_TYPES: tuple[DataType, ...] = (TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def int_argument(name: str, value: Value) -> Value:
+    """An argument that is an int, or that Spark makes one of.
+
+    Raises:
+        PredicateError: it is of another type.
+    """
+    if value.type not in (INTEGER, SHORT, BYTE, STRING, VOID):
+        raise PredicateError(f"{name} takes an int, and {value} is {value.type}")
+    return coerce(value, INTEGER, name)
+
+
+def takes(*kinds: DataType, gives: DataType) -> Typing:
+    """Arguments of these types, or what Spark makes them of."""
+
+    def typed(name: str, args: tuple[Value, ...]) -> Typed:
+        pairs = zip(args, kinds, strict=False)
+        return tuple(int_argument(name, a) if k == INTEGER else coerce(a, k, name) for a, k in pairs), gives
+
+    return typed
+
+
+def constants(typing: Typing) -> Typing:
+    """All arguments but the first are constants."""
+
+    def typed(name: str, args: tuple[Value, ...]) -> Typed:
+        found, gives = typing(name, args)
+        for arg in found[1:]:
+            if not isinstance(arg, Literal):
+                raise PredicateError(f"{name} takes constants after its first argument, not {arg}")
+        return found, gives
+
+    return typed
+
+
+# --- functions ---------------------------------------------------------------------------------------------------
+
+ANY_NUMBER = 255
+"""As the largest number of arguments: any."""
+
+LONGEST_TEXT = 2**28
+"""The greatest number of characters in the output of a function. Without it eight nested calls of ``replace`` would
+make gigabytes of a line.
+"""
+
+
+def bounded_text(name: str, characters: int) -> None:
+    """Raise ``ExpressionError`` if a function would make a string of more than :data:`LONGEST_TEXT` characters."""
+    if characters > LONGEST_TEXT:
+        raise ExpressionError(f"{name} would make a string of {characters:,} characters; the limit is {LONGEST_TEXT:,}")
+
+
+def simple(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain form of a function that needs its values alone, and not the call."""
+    return lambda _, *values: function(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function.
+
+    Attributes:
+        arity: the least and the largest number of arguments.
+        typing: puts the arguments into the types that it takes, and says what it gives; refuses others.
+        plain: the value of a call, from the call and the values of its arguments.
+        strict: whether a null argument makes a null, and further ones are not computed then.
+        fails: whether there are values for which it raises ``ExpressionError``.
+        backwards: whether the last argument is computed first, as Spark does with divisors.
+        constants: whether all arguments but the first are constants.
+    """
+
+    arity: tuple[int, int]
+    typing: Typing
+    plain: Callable[..., Any]
+    strict: bool = True
+    fails: bool = False
+    backwards: bool = False
+    constants: bool = False
+
+    def order(self, many: int) -> range:
+        """The places of so many arguments, in the order in which they are computed."""
+        return range(many - 1, -1, -1) if self.backwards else range(many)
+
+    def of(self, call: Call, values: Sequence[Any]) -> Any:
+        """The value of a call.
+
+        Raises:
+            ExpressionError: it has none.
+        """
+        if self.strict and any(value is None for value in values):
+            return None
+        return self.plain(call, *values)
