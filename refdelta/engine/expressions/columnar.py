@@ -1,4 +1,4 @@
-"""What the columnar forms of functions share: constants, bounds, and the definition applied to distinct values."""
+"""The shared parts of columnar functions: constants, bounds, and the definition applied to distinct values."""
 
 from __future__ import annotations
 

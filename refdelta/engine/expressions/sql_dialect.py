@@ -318,8 +318,8 @@ class SqlText:
             if token.token_type == TokenType.STRING and self.sql[token.start] == '"' and is_column(token.text):
                 name = token.text.replace("`", "``")
                 raise PredicateError(
-                    f'{self.quoted}: "{token.text}" at character {token.start + 1} is a string in Spark\'s SQL, and there '
-                    f"is a column of this name: write `{name}` for the column, or single quotes for a string"
+                    f'{self.quoted}: "{token.text}" at character {token.start + 1} is a string in Spark\'s SQL, and '
+                    f"there is a column of this name: write `{name}` for the column, or single quotes for a string"
                 )
 
     def too_deep(self) -> PredicateError:

@@ -444,7 +444,7 @@ class SqlReader:
             return Literal(CONSTANTS[name], DOUBLE)
         if name in LENIENT_CASTS and len(args) == 1:
             return Convert(self._value(args[0]), LENIENT_CASTS[name], True)
-        rewritten = getattr(self, f"_write_{name}", None)
+        rewritten: Callable[[list[exp.Expr]], Value | None] | None = getattr(self, f"_write_{name}", None)
         if rewritten is not None and (found := rewritten(args)) is not None:
             return found
         if name in CAST_FUNCTIONS and len(args) == 1:
@@ -564,7 +564,7 @@ class SqlReader:
     def _write_make_interval(self, args: list[exp.Expr]) -> Value | None:
         values = [self._value(arg) for arg in args]
         numbers = [int(v.value) if isinstance(v, Literal) and isinstance(v.value, int) else None for v in values]
-        years, months, weeks, days, *clock = (*numbers, *[0] * (4 - len(numbers)))
+        years, months, weeks, days, *clock = [*numbers, *[0] * (4 - len(numbers))]
         if None in numbers or any(clock) or ((years or months) and (weeks or days)):
             raise PredicateError(
                 "make_interval takes constants here, of years and months or of weeks and days; for others there are "

@@ -179,7 +179,7 @@ def _struct_types(name: str, args: tuple[Value, ...]) -> Typed:
     )
 
 
-def _field_types(name: str, args: tuple[Value, ...]) -> Typed:
+def _field_types(_: str, args: tuple[Value, ...]) -> Typed:
     value, field = args
     if not isinstance(value.type, StructType) or not isinstance(field, Literal):
         raise PredicateError(f"{value} is {value.type}, and has no field {field}")

@@ -34,7 +34,7 @@ from refdelta.errors import ExpressionError, PredicateError
 
 
 def _guarded(function: Callable[..., float], otherwise: float = math.nan) -> Callable[..., Any]:
-    """A function of :mod:`math` with NaN for what is outside of its domain, and infinity for what overflows, as in C."""
+    """A function of :mod:`math` with NaN outside of its domain, and infinity for an overflow, as in C."""
 
     def guarded(_: Call, *values: float) -> float:
         try:

@@ -709,7 +709,7 @@ def _holds(kind: str, text: str, at: int) -> bool:
 
 
 def replacement_parts(regex: RegularExpression, replacement: str) -> tuple[str | int, ...]:
-    """The parts of a replacement in Java's syntax: texts, and numbers of groups.
+    """The parts of a replacement in Java's syntax: strings, and numbers of groups.
 
     Raises:
         PredicateError: it is none, or names a group that the pattern does not have.

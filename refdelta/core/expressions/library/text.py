@@ -37,7 +37,7 @@ def translate(text: str, old: str, new: str) -> str:
 
 
 def substring_index(text: str, part: str, count: int) -> str:
-    """What is before the ``count``-th ``part`` from the left, or, negative, after it from the right."""
+    """The text before the ``count``-th ``part`` from the left, or, negative, after it from the right."""
     if not part or not count:
         return ""
     place = -1 if count > 0 else len(text)
@@ -116,11 +116,11 @@ MOST_PAIRS = 10_000_000
 """The most pairs of characters that ``levenshtein`` compares for one value."""
 
 
-def levenshtein(one: str, other: str, limit: int = -1) -> int:
-    """The least number of characters to insert, delete or change; -1 if it is above ``limit``."""
+def levenshtein(one: str, other: str) -> int:
+    """The least number of characters to insert, delete or change."""
     if len(one) * len(other) > MOST_PAIRS:
         raise ExpressionError(
-            f"levenshtein takes strings of {len(one):,} and {len(other):,} characters; {MOST_PAIRS:,} pairs are the limit"
+            f"levenshtein of strings of {len(one):,} and {len(other):,} characters: {MOST_PAIRS:,} pairs are the limit"
         )
     before = list(range(len(other) + 1))
     for row, char in enumerate(one, 1):
@@ -340,7 +340,8 @@ def split(text: str, pattern: str, limit: int = -1) -> list[str]:
             return [""]
         many = len(text) if limit <= 0 else min(limit, len(text))
         return [*text[: many - 1], text[many - 1 :]]
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     for start, end, *_ in finds(read_pattern(pattern), text):
         if limit > 0 and len(found) == limit - 1:
             break

@@ -23,8 +23,7 @@ from refdelta.engine.expressions.convert import convert
 def doubles(array: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The doubles of a column as numpy's, 0 for null."""
     filled = pc.fill_null(array, 0.0) if array.null_count else array
-    found = np.frombuffer(filled.buffers()[1] or b"", np.float64)[filled.offset : filled.offset + len(filled)]
-    return found
+    return np.frombuffer(filled.buffers()[1] or b"", np.float64)[filled.offset : filled.offset + len(filled)]
 
 
 def _numpy(function: Callable[..., Any]) -> Columnar:
@@ -106,7 +105,7 @@ def _bit_get(array: pa.Array, node: Call) -> pa.Array:
 
 
 def _fmod(one: pa.Array, other: pa.Array) -> pa.Array:
-    return _numpy(np.fmod)(None, one, other)  # type: ignore[arg-type]
+    return _numpy(np.fmod)(None, one, other)
 
 
 def remainder(node: Call, one: pa.Array, other: pa.Array) -> pa.Array:

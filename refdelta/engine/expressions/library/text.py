@@ -117,7 +117,7 @@ def _located(array: pa.Array, node: Call) -> pa.Array:
     return by_value(node, array)
 
 
-def _bytes(node: Call, array: pa.Array) -> pa.Array:
+def _bytes(_: Call, array: pa.Array) -> pa.Array:
     return pc.binary_length(array)
 
 
@@ -180,7 +180,7 @@ def _most() -> int:
     return MOST_BYTES
 
 
-def _counted(array: pa.Array, node: Call, regex: RegularExpression) -> pa.Array:
+def _counted(array: pa.Array, _: Call, regex: RegularExpression) -> pa.Array:
     return pc.count_substring_regex(array, regex.re2)
 
 
@@ -191,10 +191,10 @@ GROWN: dict[str, Callable[..., int]] = {
         sum(array.nbytes for array in arrays) + len(first) * len(arrays) * len((constant(node, 0) or "").encode())
     ),
     "overlay": lambda node, array: array.nbytes + len(array) * len((constant(node, 1) or "").encode()),
-    "translate": lambda node, array: array.nbytes * 4,
+    "translate": lambda _, array: array.nbytes * 4,
     "regexp_replace": _replaced_size,
-    "hex": lambda node, array: array.nbytes * 2,
-    "base64": lambda node, array: array.nbytes * 2,
+    "hex": lambda _, array: array.nbytes * 2,
+    "base64": lambda _, array: array.nbytes * 2,
 }
 
 TEXT: dict[str, Columnar] = {
@@ -225,7 +225,7 @@ TEXT: dict[str, Columnar] = {
     "ascii": by_value,
     "chr": by_value,
     "octet_length": _bytes,
-    "bit_length": lambda node, array: pc.multiply(pc.binary_length(array), 8),
+    "bit_length": lambda _, array: pc.multiply(pc.binary_length(array), 8),
     "base64": by_value,
     "unbase64": by_value,
     "encode": text(lambda array, _: array.cast(pa.binary())),

@@ -44,7 +44,7 @@ def _next_day(array: pa.Array, node: Call) -> pa.Array:
     return dated(node, calendars.over_integers(lambda n: n + (wanted - calendars.weekday(n) - 1) % 7 + 1, days(array)))
 
 
-def _months_between(node: Call, one: pa.Array, other: pa.Array, rounded: pa.Array) -> pa.Array:
+def _months_between(node: Call, one: pa.Array, other: pa.Array, _: pa.Array) -> pa.Array:
     def between(a: Any, b: Any) -> Any:
         d1, d2 = a // DAY, b // DAY
         m1, m2 = calendars.month_index(d1), calendars.month_index(d2)
@@ -76,7 +76,7 @@ def _make_date(node: Call, *columns: pa.Array) -> pa.Array:
     valid = columns[0].is_valid()
     for column in columns[1:]:
         valid = pc.and_(valid, column.is_valid())
-    # What is beside a null is no date either, and no error.
+    # Values beside a null are no date either, and no error.
     filled = [pc.if_else(valid, column.cast(pa.int64()), 1) for column in columns]
 
     def made(year: Any, month: Any, day: Any) -> Any:
