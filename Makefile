@@ -136,7 +136,7 @@ spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency
 pictures: setup  ## the pictures of the documents, docs/pictures
 	$(BIN)/python docs/pictures/two_writers.py
 
-reference: setup  ## the page docs/reference.md, from the code
+reference: setup  ## the pages docs/reference.md and docs/functions.md, from the code
 	$(BIN)/python tests/packaging/reference.py
 
 commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md, from the code

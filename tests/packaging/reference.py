@@ -387,4 +387,7 @@ def _section(title: str, text: str, heads: tuple[str, ...], rows: Iterable[tuple
 
 
 if __name__ == "__main__":
+    import functions_page
+
     PAGE.write_text(page())
+    functions_page.PAGE.write_text(functions_page.page())

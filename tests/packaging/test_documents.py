@@ -16,6 +16,7 @@ import pytest
 from by_path import loaded
 from refdelta.core.table.features import REGISTRY
 from refdelta.crosscheck import oracle
+from refdelta.engine.expressions.sql_reader import KNOWN
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -24,6 +25,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *GUIDE]
 EVERY = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 COMMANDS, FEATURES, SPARK = (DOCS / "guide" / f"{name}.md" for name in ("command-line", "features", "spark"))
 reference = loaded(Path(__file__).with_name("reference.py"))
+functions_page = loaded(Path(__file__).with_name("functions_page.py"))
 two_writers = loaded(DOCS / "pictures" / "two_writers.py")
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
 # A block of Python, which may stand in a list, and what it prints, if it prints.
@@ -181,6 +183,11 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn():
 
 def test_the_reference_is_what_the_code_says():
     assert reference.page() == reference.PAGE.read_text(), "run make reference"
+
+
+def test_the_page_of_functions_is_what_the_code_says_and_has_every_name():
+    assert functions_page.page() == functions_page.PAGE.read_text(), "run make reference"
+    assert functions_page.names() == KNOWN
 
 
 def test_the_reference_has_the_fields_of_options_that_signatures_do_not_spell_out():

@@ -34,6 +34,7 @@ from refdelta.engine.expressions.columnar import (
 )
 from refdelta.engine.expressions.convert import convert
 from refdelta.engine.expressions.library.arrays import ARRAYS
+from refdelta.engine.expressions.library.arrays import GROWN as GROWN_ARRAYS
 from refdelta.engine.expressions.library.numbers import NUMBERS
 from refdelta.engine.expressions.library.text import GROWN, TEXT
 from refdelta.engine.expressions.library.times import TIMES
@@ -283,6 +284,7 @@ _GROWN: dict[str, Callable[..., int]] = {
     "lpad": _padded,
     "rpad": _padded,
     **GROWN,
+    **GROWN_ARRAYS,
 }
 
 _COLUMNAR: dict[str, Columnar] = {

@@ -564,7 +564,8 @@ class SqlReader:
     def _write_make_interval(self, args: list[exp.Expr]) -> Value | None:
         values = [self._value(arg) for arg in args]
         numbers = [int(v.value) if isinstance(v, Literal) and isinstance(v.value, int) else None for v in values]
-        years, months, weeks, days, *clock = [*numbers, *[0] * (4 - len(numbers))]
+        filled = [*numbers, *[0] * (4 - len(numbers))]
+        (years, months, weeks, days), clock = filled[:4], filled[4:]
         if None in numbers or any(clock) or ((years or months) and (weeks or days)):
             raise PredicateError(
                 "make_interval takes constants here, of years and months or of weeks and days; for others there are "

@@ -239,18 +239,18 @@ def _distinct(values: list[Any]) -> list[Any]:
     found: list[Any] = []
     for value in values:
         if not any(one is value or (one is not None and value is not None and order(one, value) == 0) for one in found):
-            found.append(value)
+            found.append(value + 0.0 if isinstance(value, float) else value)  # the zero is positive
     return found
 
 
-def _ordered(values: list[Any]) -> list[Any]:
-    return sorted((value for value in values if value is not None), key=functools.cmp_to_key(order))
+def _ordered(values: list[Any], *, up: bool = True) -> list[Any]:
+    return sorted((value for value in values if value is not None), key=functools.cmp_to_key(order), reverse=not up)
 
 
 def _sorted(values: list[Any], up: bool) -> list[Any]:
     nulls = [None] * values.count(None)
-    found = _ordered(values)
-    return [*nulls, *found] if up else [*found[::-1], *nulls]
+    found = _ordered(values, up=up)
+    return [*nulls, *found] if up else [*found, *nulls]
 
 
 def sliced(values: list[Any], start: int, count: int) -> list[Any]:
@@ -316,7 +316,7 @@ ARRAYS: dict[str, Function] = {
     "array_max": Function(
         (1, 1),
         _of_array(lambda kind: kind.element, compares=True),
-        simple(lambda values: next(reversed(_ordered(values)), None)),
+        simple(lambda values: next(iter(_ordered(values, up=False)), None)),
     ),
     "sort_array": Function((1, 2), _sort_types, simple(_sorted)),
     "array_sort": Function(

@@ -18,6 +18,7 @@ from refdelta.core.table.types import (
     BOOLEAN,
     BYTE,
     DOUBLE,
+    FLOAT,
     FRACTIONAL,
     INTEGER,
     INTEGRAL,
@@ -84,6 +85,12 @@ def _power(base: float, exponent: float) -> float:
         return math.nan
 
 
+def _cbrt(value: float) -> float:
+    found = math.cbrt(value)
+    whole = float(round(found)) if math.isfinite(found) else found
+    return whole if whole and whole**3 == value else found
+
+
 def _sinh(value: float) -> float:
     try:
         return math.sinh(value)
@@ -112,7 +119,12 @@ def _log(_: Call, *values: float) -> float | None:
 
 
 def _nanvl_types(name: str, args: tuple[Value, ...]) -> Typed:
-    return tuple(coerce(arg, DOUBLE, name) for arg in args), DOUBLE
+    kind = FLOAT if all(arg.type == FLOAT for arg in args) else DOUBLE
+    return tuple(coerce(arg, kind, name) for arg in args), kind
+
+
+def _nanvl(_: Call, one: float | None, other: float | None) -> float | None:
+    return other if one is not None and math.isnan(one) else one
 
 
 # --- integers ----------------------------------------------------------------------------------------------------
@@ -175,15 +187,14 @@ def _pmod_types(name: str, args: tuple[Value, ...]) -> Typed:
 
 def _pmod(call: Call, one: Any, other: Any) -> Any:
     rest = arithmetic.binary("%", call.type, one, other)
-    if rest >= 0 if not isinstance(rest, float) else not rest < 0:
+    if rest >= 0:
         return rest
-    if isinstance(rest, float):
-        return (
-            math.fmod(rest + other, other)
-            if call.type == DOUBLE
-            else arithmetic.binary("%", call.type, rest + other, other)
-        )
-    return arithmetic.binary("%", call.type, rest + other, other)
+    total = rest + other
+    if call.type in (INTEGER, LONG):  # which turn round, as in Java; smaller ones are computed as int
+        bits = INTEGRAL[call.type]
+        total = (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+    rest = abs(total) % abs(other)
+    return -rest if total < 0 else rest
 
 
 def _bin(_: Call, value: int) -> str:
@@ -261,7 +272,7 @@ def _even(call: Call, value: Any, places: int) -> Any:
 
 NUMBERS: dict[str, Function] = {
     "sqrt": _of_double(_guarded(math.sqrt)),
-    "cbrt": _of_double(_guarded(math.cbrt)),
+    "cbrt": _of_double(simple(_cbrt)),
     "exp": _of_double(_guarded(math.exp)),
     "expm1": _of_double(_guarded(math.expm1)),
     "ln": _of_double(_logarithm(math.log)),
@@ -288,7 +299,7 @@ NUMBERS: dict[str, Function] = {
     "hypot": _of_double(_guarded(math.hypot), 2),
     "rint": _of_double(simple(_rint)),
     "sign": _of_double(_sign),
-    "nanvl": Function((2, 2), _nanvl_types, lambda _, one, other: other if math.isnan(one) else one, strict=True),
+    "nanvl": Function((2, 2), _nanvl_types, _nanvl, strict=False),
     "bround": Function((1, 2), _even_types, _even, fails=True, constants=True),
     "pmod": Function((2, 2), _pmod_types, _pmod, fails=True, backwards=True),
     "factorial": Function((1, 1), takes(INTEGER, gives=LONG), simple(_factorial)),

@@ -6,13 +6,13 @@ import base64
 import binascii
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from refdelta.core.expressions.arithmetic import Typed
 from refdelta.core.expressions.coercion import coerce
 from refdelta.core.expressions.expression import Call, Literal, Value
-from refdelta.core.expressions.library.regex import find, finds, read_pattern, replacement_parts
+from refdelta.core.expressions.library.regex import RegularExpression, find, finds, read_pattern, replacement_parts
 from refdelta.core.expressions.signature import Function, Typing, bounded_text, constants, simple, takes
 from refdelta.core.table.char_varchar import LONGEST
 from refdelta.core.table.types import BINARY, BOOLEAN, INTEGER, LONG, STRING, VOID, ArrayType, DataType
@@ -147,6 +147,23 @@ def luhn_check(text: str) -> bool:
 
 def _chr(code: int) -> str:
     return "" if code < 0 else chr(code % 256)
+
+
+BASE64_LINE = 57
+"""The most bytes of a line of base64."""
+
+
+def to_base64(data: bytes) -> str:
+    """The bytes in base64.
+
+    Raises:
+        ExpressionError: they are more than a line; Spark breaks lines or does not, by its version and configuration.
+    """
+    if len(data) > BASE64_LINE:
+        raise ExpressionError(
+            f"base64 takes {BASE64_LINE} bytes at most here, not {len(data):,}: Spark may break lines"
+        )
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def unbase64(text: str) -> bytes:
@@ -308,6 +325,32 @@ def _group(text: str, span: tuple[int, ...], number: int) -> str:
     return text[start:end] if start >= 0 else ""
 
 
+def _is_basic(text: str) -> bool:
+    return text.isascii() or max(text) <= "\uffff"
+
+
+def _all(regex: RegularExpression, text: str) -> Iterator[tuple[int, ...]]:
+    """All matches.
+
+    Raises:
+        ExpressionError: Java would find empty ones in the middle of a character.
+    """
+    if regex.nullable and not _is_basic(text):
+        raise ExpressionError(f"{text[:80]!r} has characters above U+FFFF, and the pattern matches the empty string")
+    return finds(regex, text)
+
+
+def _substr(text: str, pattern: str) -> str | None:
+    found = find(read_pattern(pattern), text)
+    return _group(text, found, 0) or None if found else None
+
+
+def _place(text: str, pattern: str) -> int:
+    found = find(read_pattern(pattern), text)
+    # In units of UTF-16, as in Java.
+    return len(text[: found[0]].encode("utf-16-le")) // 2 + 1 if found else 0
+
+
 def regexp_extract(text: str, pattern: str, number: int) -> str:
     """A group of the first match; empty if there is none."""
     found = find(read_pattern(pattern), text)
@@ -318,13 +361,15 @@ def regexp_replace(text: str, pattern: str, new: str, start: int = 1) -> str:
     """The string with each match replaced, from a character on."""
     regex = read_pattern(pattern)
     parts = replacement_parts(regex, new)
+    if start > 1 and not _is_basic(text):
+        raise ExpressionError("regexp_replace from a character on takes no characters above U+FFFF")
     if start > max(len(text), 1):
         return text
     found, at, size = [text[: start - 1]], start - 1, 0
     # The matcher sees the region alone.
     body = text[start - 1 :]
     at = 0
-    for span in finds(regex, body):
+    for span in _all(regex, body):
         found.append(body[at : span[0]])
         found += [part if isinstance(part, str) else _group(body, span, part) for part in parts]
         at = span[1]
@@ -342,7 +387,7 @@ def split(text: str, pattern: str, limit: int = -1) -> list[str]:
         return [*text[: many - 1], text[many - 1 :]]
     found: list[str] = []
     at = 0
-    for start, end, *_ in finds(read_pattern(pattern), text):
+    for start, end, *_ in _all(read_pattern(pattern), text):
         if limit > 0 and len(found) == limit - 1:
             break
         if end == 0:
@@ -394,9 +439,7 @@ TEXT: dict[str, Function] = {
     "chr": Function((1, 1), takes(LONG, gives=STRING), simple(_chr)),
     "octet_length": Function((1, 1), _size_types, simple(byte_count)),
     "bit_length": Function((1, 1), _size_types, simple(lambda value: 8 * byte_count(value))),
-    "base64": Function(
-        (1, 1), _bytes_types(STRING), simple(lambda data: binascii.b2a_base64(data, newline=False).decode())
-    ),
+    "base64": Function((1, 1), _bytes_types(STRING), simple(to_base64), fails=True),
     "unbase64": Function((1, 1), takes(STRING, gives=BINARY), simple(unbase64), fails=True),
     "encode": Function((2, 2), _charset_types(BINARY, STRING), simple(lambda text, _: text.encode()), constants=True),
     "decode": Function((2, 2), _charset_types(STRING, BINARY), simple(_decoded), fails=True, constants=True),
@@ -413,20 +456,20 @@ TEXT: dict[str, Function] = {
     ),
     "regexp_extract": _of_regex(regexp_extract, _extract_types(STRING), most=3),
     "regexp_extract_all": _of_regex(
-        lambda text, pattern, number: [_group(text, span, number) for span in finds(read_pattern(pattern), text)],
+        lambda text, pattern, number: [_group(text, span, number) for span in _all(read_pattern(pattern), text)],
         _extract_types(STRINGS),
         most=3,
     ),
     "regexp_replace": _of_regex(regexp_replace, _replace_types, least=3, most=4),
     "regexp_substr": _of_regex(
-        lambda text, pattern: next((text[span[0] : span[1]] for span in finds(read_pattern(pattern), text)), None),
+        _substr,
         _regex_types(gives=STRING),
     ),
     "regexp_count": _of_regex(
-        lambda text, pattern: sum(1 for _ in finds(read_pattern(pattern), text)), _regex_types(gives=INTEGER)
+        lambda text, pattern: sum(1 for _ in _all(read_pattern(pattern), text)), _regex_types(gives=INTEGER)
     ),
     "regexp_instr": _of_regex(
-        lambda text, pattern: next((span[0] + 1 for span in finds(read_pattern(pattern), text)), 0),
+        _place,
         _regex_types(gives=INTEGER),
     ),
     "split": _of_regex(split, _split_types, most=3),

@@ -5,6 +5,8 @@ A column of arrays is worked on as the column of all its elements, with the row 
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,7 +183,7 @@ def _order(column: ListColumn, *, up: bool = True, nulls: str = "at_end") -> Any
     """The places of the elements in order, row by row."""
     table = pa.table({"row": column.rows, "value": _sortable(column.values)})
     # Nulls and NaN are placed by hand: Arrow puts both at one end.
-    rank = pc.rank(table["value"], sort_keys="ascending", null_placement="at_end", tiebreaker="dense")
+    rank = pc.rank(table["value"], sort_keys="ascending", tiebreaker="dense")
     numbers = rank.to_numpy().astype(np.int64)
     if not up:
         numbers = -numbers
@@ -219,6 +221,8 @@ def _distinct(node: Call, array: Any) -> Any:
     keys = column.rows.astype(np.int64) * (len(rank) + 1) + rank
     keep = np.zeros(len(rank), bool)
     keep[np.unique(keys, return_index=True)[1]] = True
+    if pa.types.is_floating(column.values.type):
+        column = dataclasses.replace(column, values=_sortable(column.values))
     return _kept(column, keep, arrow_type(node.type))
 
 
@@ -334,6 +338,25 @@ def _struct(node: Call, *arrays: Any) -> Any:
 def _field(node: Call, array: Any, *_: Any) -> Any:
     return pc.struct_field(array, constant(node, 1))
 
+
+def _joined_size(node: Call, array: Any) -> int:
+    """An upper bound of the bytes that ``array_join`` makes."""
+    longest = max(len((constant(node, place) or "").encode()) for place in range(1, len(node.args)))
+    return int(array.nbytes) + len(array.values) * longest * 2
+
+
+def _together(_: Call, *arrays: Any) -> int:
+    return sum(array.nbytes for array in arrays)
+
+
+# Functions whose result may be much longer than their arguments, with a bound of its bytes.
+GROWN: dict[str, Callable[..., int]] = {
+    "array": _together,
+    "map": _together,
+    "named_struct": _together,
+    "array_concat": _together,
+    "array_join": _joined_size,
+}
 
 ARRAYS: dict[str, Columnar] = {
     "array": _array,

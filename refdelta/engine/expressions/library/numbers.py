@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,12 @@ def _numpy(function: Callable[..., Any]) -> Columnar:
         return found
 
     return columnar
+
+
+def _cbrt(values: Any) -> Any:
+    found = np.cbrt(values)
+    whole = np.rint(found)
+    return np.where((whole != 0) & (whole * whole * whole == values), whole, found)
 
 
 def _logarithm(function: Columnar, least: float = 0.0) -> Columnar:
@@ -101,7 +108,9 @@ def _bit_count(_: Call, array: pa.Array) -> pa.Array:
 
 
 def _bit_get(array: pa.Array, node: Call) -> pa.Array:
-    return pc.bit_wise_and(pc.shift_right(array, pa.scalar(constant(node, 1), array.type)), pa.scalar(1, array.type))
+    # Arrow shifts by one bit less than there are at most.
+    found = np.right_shift(_integers(array)[0], constant(node, 1)) & 1
+    return pc.if_else(array.is_valid(), pa.array(found.astype(np.int8)), None)
 
 
 def _fmod(one: pa.Array, other: pa.Array) -> pa.Array:
@@ -115,6 +124,9 @@ def remainder(node: Call, one: pa.Array, other: pa.Array) -> pa.Array:
 
 
 def _pmod(_: Call, one: pa.Array, other: pa.Array) -> pa.Array:
+    if one.type.bit_width < 32:
+        # Their sums do not fit.
+        return _pmod(_, one.cast(pa.int32()), other.cast(pa.int32())).cast(one.type)
     if pc.any(pc.and_(pc.equal(other, 0), one.is_valid()), min_count=0).as_py():
         raise pa.ArrowInvalid("division by zero")
 
@@ -126,8 +138,8 @@ def _pmod(_: Call, one: pa.Array, other: pa.Array) -> pa.Array:
     first = rest(one)
     negative = pc.fill_null(pc.less(first, 0), False)
     # A negative remainder is nearer to zero than the divisor; only with another sign does the sum count.
-    zero = pa.scalar(0, first.type)
-    total = pc.add(pc.if_else(negative, first, zero), pc.if_else(negative, other, zero))
+    nothing = pa.scalar(None, first.type)
+    total = pc.add(pc.if_else(negative, first, nothing), pc.if_else(negative, other, nothing))
     return pc.if_else(negative, rest(total), first)
 
 
@@ -139,7 +151,7 @@ def _tried(op: str) -> Columnar:
         nothing = pa.scalar(None, arrow_type(node.type))
         if op in "/%":
             decimal = pa.types.is_decimal(other.type)
-            zero, unit = (pa.scalar(n).cast(other.type) if decimal else pa.scalar(n, other.type) for n in (0, 1))
+            zero, unit = (pa.scalar(Decimal(n) if decimal else n, other.type) for n in (0, 1))
             by_zero = pc.fill_null(pc.equal(other, zero), False)
             if pc.any(by_zero, min_count=0).as_py():
                 found = tried(node, one, pc.if_else(by_zero, unit, other))
@@ -163,7 +175,7 @@ def _hex(node: Call, array: pa.Array) -> pa.Array:
 
 NUMBERS: dict[str, Columnar] = {
     "sqrt": lambda _, array: pc.sqrt(array),
-    "cbrt": _numpy(np.cbrt),
+    "cbrt": _numpy(_cbrt),
     "exp": lambda _, array: pc.exp(array),
     "expm1": lambda _, array: pc.expm1(array),
     "ln": _logarithm(pc.ln),
@@ -190,9 +202,7 @@ NUMBERS: dict[str, Columnar] = {
     "hypot": _numpy(np.hypot),
     "rint": _numpy(np.rint),
     "sign": _sign,
-    "nanvl": lambda _, one, other: pc.if_else(
-        pc.and_(one.is_valid(), other.is_valid()), pc.if_else(pc.is_nan(one), other, one), None
-    ),
+    "nanvl": lambda _, one, other: pc.if_else(pc.fill_null(pc.is_nan(one), False), other, one),
     "bround": by_value,
     "pmod": _pmod,
     "factorial": by_value,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from refdelta.core.expressions.expression import Call
 from refdelta.core.expressions.library.regex import RegularExpression, read_pattern, replacement_parts
 from refdelta.engine.arrow.schema import arrow_type
+from refdelta.engine.expressions import columnar
 from refdelta.engine.expressions.columnar import Columnar, by_value, constant, emptied, text
 
 _LINE_END = r"(?:[\n\r]|\x{85}|\x{2028}|\x{2029})\z"
@@ -126,7 +127,9 @@ def _joined(node: Call, _: pa.Array, *arrays: pa.Array) -> pa.Array:
     rows = len(_)
     if between is None or not arrays:
         return pa.repeat(pa.scalar(None if between is None else "", pa.string()), rows)
-    return pc.binary_join_element_wise(*arrays, between, null_handling="skip")
+    # Arrow's own way to skip nulls is wrong for a row that has nothing else.
+    pieces = [pc.if_else(array.is_valid(), pc.binary_join_element_wise(between, array, ""), "") for array in arrays]
+    return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*pieces, ""), len(between))
 
 
 def _elt(node: Call, *arrays: pa.Array) -> pa.Array:
@@ -166,7 +169,7 @@ def _replaced_size(node: Call, array: pa.Array) -> int:
     fixed = sum(len(part.encode()) for part in parts if isinstance(part, str))
     copies = sum(isinstance(part, int) for part in parts)
     # A match of a character or more for each byte, or one before each.
-    if size * (1 + fixed + copies) + len(array) * fixed <= _most():
+    if size * (1 + fixed + copies) + len(array) * fixed <= columnar.MOST_BYTES:
         return size
     matches = int(pc.sum(pc.count_substring_regex(array, regex.re2)).as_py() or 0) * (2 if regex.nullable else 1) + len(
         array
@@ -174,14 +177,31 @@ def _replaced_size(node: Call, array: pa.Array) -> int:
     return size * (1 + copies) + matches * fixed
 
 
-def _most() -> int:
-    from refdelta.engine.expressions.columnar import MOST_BYTES
+def _substr(array: pa.Array, _: Call, regex: RegularExpression) -> pa.Array:
+    found = _group(array, regex, 0)
+    return pc.if_else(pc.equal(found, ""), pa.scalar(None, found.type), found) if regex.nullable else found
 
-    return MOST_BYTES
 
-
-def _counted(array: pa.Array, _: Call, regex: RegularExpression) -> pa.Array:
+def _counted(array: pa.Array, node: Call, regex: RegularExpression) -> pa.Array:
+    # Arrow looks at the rest of the string as at a string of its own.
+    if regex.boundaries or "\\A" in regex.re2:
+        return by_value(node, array)
     return pc.count_substring_regex(array, regex.re2)
+
+
+_PART = 64
+"""The bytes of a short string beside others in Python, about."""
+
+
+def _parts_size(node: Call, array: pa.Array) -> int:
+    """An upper bound of the bytes that ``split`` makes, and ``regexp_extract_all``."""
+    pattern, size = constant(node, 1), int(array.nbytes)
+    if pattern is None or size * (1 + _PART) <= columnar.MOST_BYTES:
+        return size
+    regex = read_pattern(pattern)
+    if regex.nullable or not pattern:
+        return size * (1 + _PART)
+    return size + _PART * int(pc.sum(pc.count_substring_regex(array, regex.re2)).as_py() or 0)
 
 
 GROWN: dict[str, Callable[..., int]] = {
@@ -193,6 +213,8 @@ GROWN: dict[str, Callable[..., int]] = {
     "overlay": lambda node, array: array.nbytes + len(array) * len((constant(node, 1) or "").encode()),
     "translate": lambda _, array: array.nbytes * 4,
     "regexp_replace": _replaced_size,
+    "split": _parts_size,
+    "regexp_extract_all": _parts_size,
     "hex": lambda _, array: array.nbytes * 2,
     "base64": lambda _, array: array.nbytes * 2,
 }
@@ -238,7 +260,7 @@ TEXT: dict[str, Columnar] = {
     "regexp_extract": _matched(_extracted, nullable=True),
     "regexp_extract_all": text(lambda array, node: by_value(node, array)),
     "regexp_replace": _matched(_replaced),
-    "regexp_substr": _matched(lambda array, _, regex: _group(array, regex, 0), nullable=True),
+    "regexp_substr": _matched(_substr, nullable=True),
     "regexp_count": _matched(_counted),
     "regexp_instr": text(lambda array, node: by_value(node, array)),
     "split": _split,

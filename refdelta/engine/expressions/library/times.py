@@ -27,8 +27,11 @@ def _of_date(function: Callable[[Any], Any]) -> Columnar:
 
 
 def _named(function: Callable[[Any], Any], names: Sequence[str]) -> Columnar:
-    short = pa.array([name[:SHORT] for name in names])
-    return lambda _, array: short.take(calendars.over_integers(function, days(array)))
+    # pa.array imports pandas where it is installed: not while this module is loaded.
+    def named(_: Call, array: pa.Array) -> pa.Array:
+        return pa.array([name[:SHORT] for name in names]).take(calendars.over_integers(function, days(array)))
+
+    return named
 
 
 def _seconds(node: Call, array: pa.Array) -> pa.Array:
