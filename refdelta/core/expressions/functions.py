@@ -321,6 +321,12 @@ ALIASES = {
 """Other names of the same functions."""
 
 
+_OF_STRINGS = {
+    *("concat", "left", "right", "substring", "lpad", "rpad", "overlay", "elt", "startswith", "endswith", "contains"),
+}
+"""Functions that have another form for binaries in Spark."""
+
+
 def typed_call(name: str, args: tuple[Value, ...]) -> Call:
     """A call with its types found; the name is one of :data:`FUNCTIONS`.
 
@@ -332,5 +338,8 @@ def typed_call(name: str, args: tuple[Value, ...]) -> Call:
     if not least <= len(args) <= most:
         many = f"{least}" if least == most else f"at least {least}" if most == ANY_NUMBER else f"{least} to {most}"
         raise PredicateError(f"{name} takes {many} argument{'' if many == '1' else 's'}, not {len(args)}")
+    binary = next((arg for arg in args if arg.type == BINARY), None) if name in _OF_STRINGS else None
+    if binary is not None:
+        raise PredicateError(f"{name} of a binary is not supported here; cast {binary} to a string")
     found, kind = function.typing(name, args)
     return Call(name, found, kind)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.core.table.types import BINARY, STRING, StructField, StructType
 from refdelta.engine.expressions import columnar
+from refdelta.engine.expressions.sql import parse_expression
 from refdelta.errors import DeltaError, ExpressionError, PredicateError, SchemaMismatchError
 
 
@@ -50,6 +54,16 @@ def test_an_interval_is_not_stored(table, column, value):
 def test_an_interval_is_no_string(table, value):
     with pytest.raises(DeltaError, match="interval day"):
         table.update({"s": value})
+
+
+@pytest.mark.parametrize(
+    "call", ["lpad(b, 3)", "concat(b, b)", "left(b, 2)", "substring(b, 1)", "overlay(b, 'x', 1)", "elt(1, b, b)"]
+)
+def test_a_function_that_spark_has_for_binaries_too_takes_no_binary(call):
+    scope = StructType((StructField("b", BINARY),))
+    with pytest.raises(PredicateError, match="of a binary is not supported here; cast b to a string"):
+        parse_expression(call, scope)
+    assert parse_expression(re.sub(r"\bb\b", "string(b)", call), scope).type == STRING
 
 
 @pytest.mark.parametrize("kind", ["interval day", "interval year to month"])
