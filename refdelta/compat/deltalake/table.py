@@ -227,7 +227,7 @@ class DeltaTable:
                 raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
             mode = "error"
         own = schema.engine if isinstance(schema, Schema) else schema
-        made = {}
+        made: dict[str, str] = {}
         if isinstance(schema, Schema):
             own, made = schema.without_expressions()
         refdelta.DeltaTable.create(

@@ -16,6 +16,7 @@ from refdelta.compat.deltalake.commit import (
 from refdelta.compat.deltalake.table import DeltaTable
 
 if TYPE_CHECKING:
+    from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.schema import Schema
 
 __all__ = [

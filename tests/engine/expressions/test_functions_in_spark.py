@@ -8,10 +8,10 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from function_cases import GROUPS, SCHEMA, batch_of, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function_cases import GROUPS, SCHEMA, batch_of, rows
 from refdelta.core.expressions.predicate import value_of
 from refdelta.core.expressions.sql_text import type_sql
 from refdelta.core.table.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType
