@@ -34,7 +34,19 @@ _HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
 _STORE = "the store of the table reads its files; see storage_options"
 _MISMATCH = "a value that does not fit its column is always an error"
 # Of the options, those that mean nothing on a local path.
-_REMOTE = ("aws_", "azure_", "google_", "allow_", "mount_", "timeout", "connect_", "max_retries", "region", "endpoint")
+_REMOTE = (
+    "aws_",
+    "delta_dynamo",
+    "azure_",
+    "google_",
+    "allow_",
+    "mount_",
+    "timeout",
+    "connect_",
+    "max_retries",
+    "region",
+    "endpoint",
+)
 
 
 class TableFeatures(Enum):
