@@ -10,7 +10,9 @@ from refdelta.core.expressions.arithmetic import Typed
 from refdelta.core.expressions.coercion import coerce
 from refdelta.core.expressions.expression import Call, Literal, Value
 from refdelta.core.table.types import (
+    BOOLEAN,
     BYTE,
+    DOUBLE,
     INTEGER,
     SHORT,
     STRING,
@@ -42,7 +44,9 @@ def takes(*kinds: DataType, gives: DataType) -> Typing:
     """Arguments of these types, or what Spark makes them of."""
 
     def typed(name: str, args: tuple[Value, ...]) -> Typed:
-        pairs = zip(args, kinds, strict=False)
+        pairs = list(zip(args, kinds, strict=False))
+        if any(arg.type == BOOLEAN and kind == DOUBLE for arg, kind in pairs):
+            raise PredicateError(f"{name} takes numbers, not a boolean")
         return tuple(int_argument(name, a) if k == INTEGER else coerce(a, k, name) for a, k in pairs), gives
 
     return typed

@@ -501,6 +501,8 @@ class SqlReader:
         if len(args) not in (2, 3):
             raise PredicateError(f"locate takes 2 to 3 arguments, not {len(args)}")
         part, text, *start = (self._value(arg) for arg in args)
+        if any(isinstance(place, Literal) and place.value is None for place in start):
+            raise PredicateError("locate takes the number of a character to start at, not NULL")
         return Call("locate", (text, part, *(start or [Literal(1, INTEGER)])))
 
     _write_position = _write_locate
