@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference pictures commit-protocol fuzz growth golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all floors pythons verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference pictures commit-protocol fuzz growth golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ test: setup  ## tests of all kinds, real Spark and real servers, too (ten minute
 test-all: setup  ## every test, and every search whole; what CI runs
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
+
+floors: setup  ## the tests of make check with the lowest declared versions, in .venv-floors (minutes)
+	$(BIN)/python .ci/environments.py floors
+
+pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
+	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 

@@ -1,0 +1,76 @@
+"""The tests of `make check` in further environments: the lowest declared versions, and other versions of Python.
+
+`floors` installs the lowest version of each dependency that pyproject.toml declares, and the pinned pytest,
+into .venv-floors. `3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not
+installed is named and passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+_TESTS = ["--tier", "check", "-m", "not spark", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+
+
+def floors() -> list[str]:
+    """The lowest versions as constraints: ``name==version`` of each ``name>=version``, and the pins of pytest."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    found = {}
+    for wanted in [*project["dependencies"], *(one for name in extras if name != "dev" for one in extras[name])]:
+        if lowest := re.match(r"([\w.-]+)>=([\w.]+)", wanted):
+            found[lowest.group(1)] = lowest.group(2)
+    # Not every pin: some tools need newer versions of these dependencies, and uv then chooses older ones.
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    found |= {name: version for name, version in pins.items() if name.startswith(("pytest", "hypothesis"))}
+    return [f"{name}=={version}" for name, version in sorted(found.items())]
+
+
+def python_of(version: str) -> str | None:
+    """An interpreter of this version: on the path, or of pyenv or uv."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    managed = sorted(versions.glob(f"{version}.*/bin/python")) + sorted(
+        (Path.home() / ".local/share/uv/python").glob(f"cpython-{version}.*/bin/python")
+    )
+    for candidate in (shutil.which(f"python{version}"), *reversed(managed)):
+        # A shim of pyenv is on the path, too, if its version is not chosen, and fails.
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(candidate)
+    return None
+
+
+def main(names: list[str]) -> int:
+    """Set up each environment and run the tests there. Returns 1 if a test failed."""
+    failed = False
+    for name in names:
+        python = sys.executable if name == "floors" else python_of(name)
+        if python is None:
+            print(f"Python {name}: not installed, passed over")
+            continue
+        folder = ROOT / f".venv-{name}"
+        constraints = ROOT / "constraints.txt"
+        if name == "floors":
+            constraints = ROOT / ".cache" / "floors.txt"
+            constraints.parent.mkdir(exist_ok=True)
+            constraints.write_text("\n".join(floors()) + "\n")
+        if not folder.exists():
+            subprocess.run([python, "-m", "venv", folder], check=True)
+        inside = folder / "bin" / "python"
+        # uv finds versions that fit together in seconds, pip may take many minutes.
+        subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
+        uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
+        subprocess.run([*uv, "-c", constraints, "-e", f"{ROOT}[dev]"], check=True)
+        print(f"{name}: the tests of make check", flush=True)
+        failed |= subprocess.run([inside, "-m", "pytest", *_TESTS], cwd=ROOT, check=False).returncode != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
