@@ -268,18 +268,18 @@ def test_marks_mean_nothing_where_the_protocol_lacks_their_feature(tmp_path):
     assert DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None, "c": None}]
 
 
-GENERATED = {"name": "g", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "1"}}
+MADE_PART = {"name": "g", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "1"}}
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        {"type": "struct", "fields": [GENERATED]},
-        {"type": "array", "elementType": {"type": "struct", "fields": [GENERATED]}, "containsNull": True},
+        {"type": "struct", "fields": [MADE_PART]},
+        {"type": "array", "elementType": {"type": "struct", "fields": [MADE_PART]}, "containsNull": True},
         {
             "type": "struct",
             "fields": [
-                {"name": "s", "type": {"type": "struct", "fields": [GENERATED]}, "nullable": True, "metadata": {}}
+                {"name": "s", "type": {"type": "struct", "fields": [MADE_PART]}, "nullable": True, "metadata": {}}
             ],
         },
     ],

@@ -19,7 +19,6 @@ from refdelta.core.expressions import partition_values
 from refdelta.core.expressions.binding import bind, bind_value, cast_literal
 from refdelta.core.expressions.expression import FORMS, Expression, children
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
-from refdelta.core.expressions.interval_text import interval_literal
 from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
 from refdelta.core.expressions.predicate import (
     NULL,
@@ -56,6 +55,7 @@ from refdelta.core.table.types import (
     StructType,
     is_numeric,
 )
+from refdelta.engine.expressions.interval_text import interval_literal
 from refdelta.engine.expressions.sql_dialect import (
     ARITHMETIC,
     BITWISE,
