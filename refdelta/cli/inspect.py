@@ -12,6 +12,7 @@ from refdelta.cli.group import app, at_a_version, named_version, on_a_table, ope
 from refdelta.cli.output import numeric
 from refdelta.cli.render import cell, counted, echo_json, echo_json_list, echo_pairs, echo_table, moment, rows_of, size
 from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.codec import BAD_INPUT
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
 from refdelta.engine.log.listing import has_log, list_log
@@ -170,7 +171,7 @@ def _version(table: str, storage_options: dict[str, str], said: str | None) -> i
     if at is not None:
         return open_table(table, storage_options, said).version()
     store = _store(table, storage_options)
-    names = (parse_log_name(key.rpartition("/")[2]) for key, _, _ in list_log(store))
+    names = (parse_log_name(key) for key, _, _ in list_log(store))
     found = [name.version for name in names if name and (name.kind == "commit" or name.is_checkpoint)]
     if not found:
         raise TableNotFoundError(f"there is no Delta table at {store.uri}")
@@ -213,11 +214,13 @@ def _actions(store: Store, version: int, damaged: list[InvalidLogError]) -> list
             raise
         if not has_log(store):
             raise TableNotFoundError(f"there is no Delta table at {store.uri}") from error
-        raise VersionNotFoundError(f"version {version} has no log file: it was cleaned up, or never was") from error
+        raise VersionNotFoundError(
+            f"there is no version {version} in the log: it was cleaned up, or never was"
+        ) from error
     actions = []
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             actions.append(msgspec.json.decode(line, type=dict[str, Any]))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except BAD_INPUT as error:
             damaged.append(InvalidLogError(f"not an action: {error}", file=file, line=number))
     return actions

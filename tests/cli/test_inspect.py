@@ -173,3 +173,14 @@ def test_a_list_is_printed_as_one_document(capsys):
         whole = capsys.readouterr().out
         echo_json_list(iter(values))
         assert capsys.readouterr().out == whole
+
+
+def test_history_over_a_gap_of_any_size_reports_it_once(table, cli):
+    log = table / "_delta_log"
+    last = f"{2**63 - 1:020d}.json"
+    (log / last).write_bytes((log / f"{0:020d}.json").read_bytes())
+    said = cli("history", table, "--limit", "3")
+    assert said.status == 1
+    assert "the commit file is missing, and those of all versions from " in said.err
+    assert f"{2**63 - 2:020d}.json" in said.err
+    assert "more places" not in said.err

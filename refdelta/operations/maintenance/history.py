@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.core.log.codec import BAD_INPUT
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
 from refdelta.core.log.timestamps import commit_timestamps, rising
 from refdelta.core.rows.relocation import ROW_PLACES
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.listing import Listing, list_log
 from refdelta.engine.parquet.files import log_errors, store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
@@ -49,24 +51,17 @@ def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, 
     listing = list_log(snapshot.store)
     if not listing:
         raise TableNotFoundError(f"there is no Delta table at {snapshot.store.uri} any more: its folder {LOG} is gone")
-    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in listing]
-    listed = [(name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit"]
-    commits = [commit for commit in rising(listed) if commit[0] <= snapshot.version]
-    commits = commits[::-1][:limit]
+    commits = [commit for commit in _newest_first(listing) if commit[0] <= snapshot.version][:limit]
     since = enablement(snapshot.protocol, snapshot.metadata)
-    for start in range(0, len(commits), _AT_ONCE):
-        some = dict(commits[start : start + _AT_ONCE])
-        keys = [commit_key(version) for version in some]
-        with store_errors("read the log"):
-            contents = snapshot.store.get_many(keys)
+    for chunk in _chunks(snapshot.store, commits):
+        some = {version: mtime_ms for version, mtime_ms, _ in chunk}
         infos = {}
-        for version, key, data in zip(some, keys, contents, strict=True):
-            with log_errors(key):
-                infos[version] = _commit_info(data, key)
+        for version, _, data in chunk:
+            with log_errors(commit_key(version)):
+                infos[version] = _commit_info(data, commit_key(version))
         stamps = {v: info.get("inCommitTimestamp", some[v]) for v, info in infos.items()}
         times = dict(commit_timestamps(reversed(some.items()), since, stamps.__getitem__))
         for version, info in infos.items():
-            info.pop(ROW_PLACES, None)
             yield {**info, "timestamp": times[version], "version": version}
 
 
@@ -81,44 +76,55 @@ def recorded_history(
     Args:
         store: the table's folder.
         limit: the maximum number of versions; None for all.
-        damage: called for each commit that is missing between two others, or has a line that is not an action.
+        damage: called for each gap between two versions, and for each commit that has a line that is not an action.
 
     Raises:
         TableNotFoundError: there is no log.
     """
-    names = [(parse_log_name(key.rpartition("/")[2]), mtime_ms) for key, _, mtime_ms in list_log(store)]
-    commits = rising((name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit")[::-1]
+    commits = _newest_first(list_log(store))
     if not commits:
         raise TableNotFoundError(f"there is no Delta table at {store.uri}: its folder {LOG} has no commit")
     newer = commits[0][0] + 1
-    commits = commits[:limit]
+    for version, mtime_ms, data in chain.from_iterable(_chunks(store, commits[:limit])):
+        if version < newer - 1:
+            # One report for all of them: two files can be 2^63 versions apart.
+            several = f", and those of all versions from {version + 1} on" if version < newer - 2 else ""
+            damage(InvalidLogError(f"the commit file is missing{several}", file=commit_key(newer - 1)))
+        newer = version
+        info: dict[str, Any] = {}
+        try:
+            info = _commit_info(data, commit_key(version))
+        except InvalidLogError as error:
+            damage(error)
+        stamp = info.get("inCommitTimestamp")
+        yield {**info, "timestamp": stamp if isinstance(stamp, int) else mtime_ms, "version": version}
+
+
+def _newest_first(listing: Listing) -> list[tuple[int, int]]:
+    """Version and file time of each commit of a listing."""
+    names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in listing)
+    return rising((name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit")[::-1]
+
+
+def _chunks(store: Store, commits: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int, bytes]]]:
+    """Version, file time and content of commits, some at once."""
     for start in range(0, len(commits), _AT_ONCE):
         some = commits[start : start + _AT_ONCE]
-        keys = [commit_key(version) for version, _ in some]
         with store_errors("read the log"):
-            contents = store.get_many(keys)
-        for (version, mtime_ms), key, data in zip(some, keys, contents, strict=True):
-            for gone in range(newer - 1, version, -1):
-                damage(InvalidLogError("the commit file is missing", file=commit_key(gone)))
-            newer = version
-            info: dict[str, Any] = {}
-            try:
-                info = _commit_info(data, key)
-            except InvalidLogError as error:
-                damage(error)
-            info.pop(ROW_PLACES, None)
-            stamp = info.get("inCommitTimestamp")
-            yield {**info, "timestamp": stamp if isinstance(stamp, int) else mtime_ms, "version": version}
+            contents = store.get_many([commit_key(version) for version, _ in some])
+        yield [(*commit, data) for commit, data in zip(some, contents, strict=True)]
 
 
 def _commit_info(data: bytes, key: str) -> dict[str, Any]:
+    """The fields of the commitInfo, but for the new places of a compaction's rows; none without a commitInfo."""
     for number, line in enumerate(data.splitlines(), start=1):
         if not line.strip():
             continue
         try:
             info = _decoder.decode(line).commit_info
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except BAD_INPUT as error:
             raise InvalidLogError(f"not an action: {error}", file=key, line=number) from error
         if info is not None:
+            info.pop(ROW_PLACES, None)
             return info
     return {}

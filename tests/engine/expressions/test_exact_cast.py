@@ -60,7 +60,8 @@ def values_of(kind):
         return plain | edges | st.floats(width=width)
     if isinstance(kind, DecimalType):
         top = 10**kind.precision - 1
-        wholes = st.integers(-300, 300).map(lambda n: n * 10**kind.scale).filter(lambda n: abs(n) <= top)
+        limit = min(300, top // 10**kind.scale)
+        wholes = st.integers(-limit, limit).map(lambda n: n * 10**kind.scale)
         return (wholes | st.integers(-top, top)).map(
             lambda n: Decimal((n < 0, tuple(map(int, str(abs(n)))), -kind.scale))
         )
