@@ -87,8 +87,13 @@ class RetryPolicy(Limits):
         if count <= 0:
             return 0.0
         longest = min(self.max_delay, self.max_delay_nearby) if nearby and lost else self.max_delay
-        # The exponent is capped because floats overflow.
-        return uniform(0.0, min(longest, self.base_delay * 2.0 ** min(count - 1, 60)))
+        return full_jitter(count, self.base_delay, longest, uniform)
+
+
+def full_jitter(count: int, first: float, longest: float, uniform: Callable[[float, float], float]) -> float:
+    """A random part of a delay, in seconds, that doubles from ``first`` up to ``longest``; ``count`` is from 1."""
+    # The exponent is capped because floats overflow.
+    return uniform(0.0, min(longest, first * 2.0 ** min(count - 1, 60)))
 
 
 _POLICY = RetryPolicy()

@@ -9,11 +9,9 @@ from typing import TypeVar
 
 from refdelta import arguments
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.transaction.driver import RetryPolicy, full_jitter
 
 T = TypeVar("T")
-
-_FIRST_PAUSE_SECONDS = 0.01
-_LONGEST_PAUSE_SECONDS = 1.0
 
 
 def repeat(
@@ -41,10 +39,10 @@ def repeat(
     most = arguments.whole("attempts", attempts)
     if most is None or most < 1:
         raise InvalidArgumentError(f"attempts is {attempts!r}; it must be a whole number, 1 or more")
+    policy = RetryPolicy()
     for attempt in range(1, most):
         try:
             return work()
         except ConcurrentModificationError:
-            # The exponent is capped because floats overflow.
-            sleep(uniform(0.0, min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempt - 1, 60))))
+            sleep(full_jitter(attempt, policy.base_delay, policy.max_delay, uniform))
     return work()

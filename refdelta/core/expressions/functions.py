@@ -24,6 +24,7 @@ from refdelta.core.expressions.signature import (
     CLOCK_TYPES,
     Function,
     bounded_text,
+    constant_pattern,
     constants,
     simple,
     takes,
@@ -38,7 +39,6 @@ from refdelta.core.table.types import (
     LONG,
     STRING,
     TIMESTAMP,
-    VOID,
     DataType,
 )
 from refdelta.errors import PredicateError, suggestion
@@ -91,12 +91,8 @@ def _date_trunc(name: str, args: tuple[Value, ...]) -> Typed:
 
 
 def _date_format(name: str, args: tuple[Value, ...]) -> Typed:
-    pattern = args[1]
-    if not isinstance(pattern, Literal) or pattern.type not in (STRING, VOID):
-        raise PredicateError(f"{name} takes a constant pattern, not {pattern}")
-    if pattern.value is not None:
-        parts_of(pattern.value)
-    return (coerce(args[0], TIMESTAMP, name), Literal(pattern.value, STRING)), STRING
+    pattern = constant_pattern(name, args[1], parts_of)
+    return (coerce(args[0], TIMESTAMP, name), pattern), STRING
 
 
 def _from_unixtime(name: str, args: tuple[Value, ...]) -> Typed:

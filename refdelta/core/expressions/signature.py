@@ -40,6 +40,24 @@ def int_argument(name: str, value: Value) -> Value:
     return coerce(value, INTEGER, name)
 
 
+def constant_pattern(name: str, value: Value, check: Callable[[str], object]) -> Literal:
+    """An argument that is a constant pattern, or NULL.
+
+    Args:
+        name: the function.
+        value: the argument.
+        check: raises ``PredicateError`` for a pattern that is not supported.
+
+    Raises:
+        PredicateError: it is not a constant, or not a string.
+    """
+    if not isinstance(value, Literal) or value.type not in (STRING, VOID):
+        raise PredicateError(f"{name} takes a constant pattern, not {value}")
+    if value.value is not None:
+        check(value.value)
+    return Literal(value.value, STRING)
+
+
 def takes(*kinds: DataType, gives: DataType) -> Typing:
     """Arguments of these types, or what Spark makes them of."""
 

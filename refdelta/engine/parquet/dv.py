@@ -211,8 +211,11 @@ def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None 
 def mostly_live(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray | None:
     """A mask of the rows from ``start`` to before ``stop`` that are not deleted; None if none is deleted, or many."""
     gone = deleted.range_cardinality(start, stop)
-    if not 0 < gone <= (stop - start) // 5:
-        return None
+    return live_rows(start, stop, deleted) if 0 < gone <= (stop - start) // 5 else None
+
+
+def live_rows(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray:
+    """A mask of the rows from ``start`` to before ``stop`` that are not deleted."""
     there = BitMap64()
     there.add_range(start, stop)
     live = np.ones(stop - start, dtype=bool)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from refdelta.core.log.paths import data_key
 from refdelta.core.table.features import features_of
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.log.statistics import stats_parsed
-from refdelta.engine.parquet.dv import to_positions
+from refdelta.engine.parquet.dv import live_rows
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.file_stats import view_stats
 from refdelta.engine.scan.scan import scan_files
@@ -137,10 +136,9 @@ def deletion_vectors(scan: Scan) -> pa.RecordBatchReader:
     def batches() -> Iterator[pa.RecordBatch]:
         for file, live in zip(scan_files(with_vector), with_vector.file_counts(), strict=True):
             if file.deletion_vector is not None and file.vectors is not None:
-                deleted, every = to_positions(file.vectors.load(file.deletion_vector)), BitMap64()
-                every.add_range(0, rows := live + len(deleted))
-                mask = pc.invert(pc.is_in(to_positions(every), deleted))
-                lists = pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), mask)
+                deleted = file.vectors.load(file.deletion_vector)
+                mask = live_rows(0, live + len(deleted), deleted)
+                lists = pa.ListArray.from_arrays(pa.array([0, len(mask)], pa.int32()), mask)
                 with store_errors("name the table's files"):
                     local = scan.store.local_path(file.key)
                 uri = uri_of(scan.store, file.key) if local is None else Path(local).as_uri()

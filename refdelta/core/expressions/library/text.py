@@ -132,7 +132,7 @@ def levenshtein(one: str, other: str) -> int:
 
 
 def luhn_check(text: str) -> bool:
-    """Whether the last digit checks the others, as on cards."""
+    """True if the last digit is the check digit of the others, as on bank cards (Luhn)."""
     if not text or not (text.isascii() and text.isdigit()):
         return False
     total = 0

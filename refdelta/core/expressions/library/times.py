@@ -14,11 +14,12 @@ from typing import Any
 
 from refdelta.core.expressions import calendar_math
 from refdelta.core.expressions.arithmetic import Typed
+from refdelta.core.expressions.casting import to_micros
 from refdelta.core.expressions.coercion import coerce
 from refdelta.core.expressions.expression import Call, Literal, Value
 from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, INTERVALS, YEAR_MONTH
 from refdelta.core.expressions.partition_values import DAY, date_of, days_of
-from refdelta.core.expressions.signature import CLOCK_TYPES, Function, Typing, simple, takes
+from refdelta.core.expressions.signature import CLOCK_TYPES, Function, Typing, constant_pattern, simple, takes
 from refdelta.core.expressions.time_format import MONTHS, SHORT, WEEKDAYS, parts_of
 from refdelta.core.table.types import (
     BOOLEAN,
@@ -119,7 +120,7 @@ def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seco
     micros = int(second * SECOND)
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= micros <= MINUTE):
         raise ExpressionError(f"there is no time {hour}:{minute}:{second}")
-    return in_range(make_date(year, month, day) * DAY + hour * HOUR + minute * MINUTE + micros)
+    return to_micros(make_date(year, month, day) * DAY + hour * HOUR + minute * MINUTE + micros)
 
 
 def _whole_seconds(name: str, args: tuple[Value, ...]) -> Typed:
@@ -209,7 +210,7 @@ def parse_time(text: str, pattern: str) -> int:
     if bad or (fields["y"] == 0 and "-" in text and re.search("-0000", text)):
         raise ExpressionError(f"{text[:80]!r} has a field that is out of its range in {pattern!r}")
     seconds = hour * 3600 + fields["m"] * 60 + fields["s"]
-    return in_range(make_date(fields["y"], fields["M"], fields["d"]) * DAY + seconds * SECOND + fields["S"])
+    return to_micros(make_date(fields["y"], fields["M"], fields["d"]) * DAY + seconds * SECOND + fields["S"])
 
 
 def field_number(letter: str, text: str) -> int:
@@ -223,27 +224,12 @@ def field_number(letter: str, text: str) -> int:
     return int(text)
 
 
-def in_range(micros: int) -> int:
-    """A timestamp.
-
-    Raises:
-        ExpressionError: it is beyond 64 bits.
-    """
-    if not -(2**63) <= micros < 2**63:
-        raise ExpressionError("the time is beyond those of timestamps")
-    return micros
-
-
 def _parse_types(gives: DataType) -> Typing:
     def typed(name: str, args: tuple[Value, ...]) -> Typed:
-        pattern = args[1]
-        if not isinstance(pattern, Literal) or pattern.type not in (STRING, VOID):
-            raise PredicateError(f"{name} takes a constant pattern, not {pattern}")
-        if pattern.value is not None:
-            parse_pattern(pattern.value)
+        pattern = constant_pattern(name, args[1], parse_pattern)
         if args[0].type not in (STRING, VOID):
             raise PredicateError(f"{name} with a pattern takes a string, and {args[0]} is {args[0].type}")
-        return (coerce(args[0], STRING, name), Literal(pattern.value, STRING)), gives
+        return (coerce(args[0], STRING, name), pattern), gives
 
     return typed
 
@@ -273,10 +259,10 @@ def moved(value: int, kind: DataType, interval: int, interval_type: DataType) ->
     if interval_type == YEAR_MONTH:
         if kind == DATE:
             return calendar_math.add_months(value, interval)
-        return in_range(calendar_math.add_months(value // DAY, interval) * DAY + value % DAY)
+        return to_micros(calendar_math.add_months(value // DAY, interval) * DAY + value % DAY)
     if kind == DATE:
         return calendar_math.add_days(value, interval // DAY)
-    return in_range(value + interval)
+    return to_micros(value + interval)
 
 
 def _moved_types(_: str, args: tuple[Value, ...]) -> Typed:
@@ -388,7 +374,7 @@ TIMES: dict[str, Function] = {
     "unix_date": _of_date(lambda days: days),
     "date_from_unix_date": Function((1, 1), takes(INTEGER, gives=DATE), simple(lambda days: days)),
     "timestamp_seconds": Function(
-        (1, 1), _whole_seconds, simple(lambda seconds: in_range(seconds * SECOND)), fails=True
+        (1, 1), _whole_seconds, simple(lambda seconds: to_micros(seconds * SECOND)), fails=True
     ),
     "make_date": Function((3, 3), takes(INTEGER, INTEGER, INTEGER, gives=DATE), simple(make_date), fails=True),
     "make_timestamp": Function((6, 6), _timestamp_types(TIMESTAMP), simple(make_timestamp), fails=True),
