@@ -100,6 +100,13 @@ def unknown_name(kind: str, name: Any, known: Iterable[str], *, kinds: str = "",
     return f"{kind} {name!r} does not exist{' in ' if where else ''}{where}{end}"
 
 
+def missing_package(what: str, package: str) -> InvalidArgumentError:
+    """The error for a method whose optional package, which has an extra of its name, is not installed."""
+    return InvalidArgumentError(
+        f"{what} needs the package {package}, which is not installed: pip install 'refdelta[{package}]'"
+    )
+
+
 # --- mistakes of the caller --------------------------------------------------------------------------------------
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
-import pyarrow.types as pt
 
+from refdelta.engine.arrow.schema import large_schema
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.reader import ScanFile
+    from refdelta.engine.scan.scan import Scan
     from refdelta_storage.base import Store
 
 
@@ -36,11 +41,25 @@ def dataset_of(
     if partitions is not None and scan.plan.row_filter is not None:
         raise InvalidArgumentError("partitions must be a condition on partition columns alone")
     files = scan_files(scan)
-    problem = ForeignFiles(scan.store, plan_scan(snapshot).plan, files).problem(PYARROW)
+    unfiltered = replace(scan.plan, row_filter=None, filter_columns=())
+    problem = ForeignFiles(scan.store, unfiltered, files).problem(PYARROW)
     if problem is not None:
         raise InvalidArgumentError(
             f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
         )
+    return dataset_over(scan, files, filesystem, parquet_read_options, schema, as_large_types=as_large_types)
+
+
+def dataset_over(
+    scan: Scan,
+    files: Sequence[ScanFile],
+    filesystem: Any = None,
+    parquet_read_options: Any = None,
+    schema: pa.Schema | None = None,
+    *,
+    as_large_types: bool = False,
+) -> ds.Dataset:
+    """A dataset over files that pyarrow reads right. The other arguments are those of ``to_pyarrow_dataset``."""
     read_format = ds.ParquetFileFormat(
         read_options=parquet_read_options,
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
@@ -60,7 +79,7 @@ def dataset_of(
 
 
 def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: ds.ParquetFileFormat) -> pa.Schema:
-    chosen = given if given is not None else _large(own) if large else own
+    chosen = given if given is not None else large_schema(own) if large else own
     as_dictionary = read_format.read_options.dictionary_columns or ()
     return pa.schema(
         [
@@ -69,23 +88,6 @@ def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: d
         ],
         chosen.metadata,
     )
-
-
-def _large(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_large_type(field.type)) for field in schema], schema.metadata)
-
-
-def _large_type(kind: pa.DataType) -> pa.DataType:
-    """A type with offsets of 64 bits wherever Arrow has them."""
-    if pt.is_string(kind):
-        return pa.large_string()
-    if pt.is_binary(kind):
-        return pa.large_binary()
-    if pt.is_list(kind):
-        return pa.large_list(kind.value_field.with_type(_large_type(kind.value_type)))
-    if pt.is_struct(kind):
-        return pa.struct([field.with_type(_large_type(field.type)) for field in kind])
-    return kind
 
 
 def _file_system(store: Store, given: Any) -> pa_fs.FileSystem:

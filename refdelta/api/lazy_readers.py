@@ -6,6 +6,7 @@ own conditions to the rows again, so that a condition that is not understood her
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from refdelta.api.polars_conditions import condition_of
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.parquet.dv import to_positions
-from refdelta.engine.scan.foreign import DUCKDB, POLARS, PYARROW, ForeignFiles, grouped, has_inner_floats
+from refdelta.engine.scan.filters import BoundFilter, informed
+from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
 from refdelta.engine.scan.reader import deleted_rows
 from refdelta.engine.scan.scan import plan_scan, scan_files
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import missing_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,11 +36,6 @@ _ROW = "row\n"
 _FEW = 50_000  # deleted rows, of which Polars compares each batch with a list
 
 
-def missing_extra(method: str, extra: str) -> InvalidArgumentError:
-    """The error for a method whose optional package is not installed."""
-    return InvalidArgumentError(f"{method} needs the package {extra}: pip install 'refdelta[{extra}]'")
-
-
 def _foreign(scan: Scan) -> ForeignFiles:
     return ForeignFiles(scan.store, scan.plan, scan_files(scan))
 
@@ -51,7 +49,7 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
         import polars as pl
         from polars.io.plugins import register_io_source
     except ImportError:
-        raise missing_extra("to_polars", "polars") from None
+        raise missing_package("to_polars", "polars") from None
     planned = plan_scan(snapshot, columns, filters)
     empty = pl.DataFrame(_no_rows(planned.schema))
 
@@ -84,7 +82,8 @@ def _frames(
     import polars as pl
 
     sql = None if predicate is None else condition_of(predicate, snapshot.schema, planned.schema.names)
-    pruned = _pruned(snapshot, columns, filters, sql)
+    scan = plan_scan(snapshot, columns, filters)
+    pruned = scan if sql is None else _pruned(scan, sql)
     foreign = _foreign(pruned)
     if columns and foreign.files and foreign.problem(POLARS) is None:
         read = pl.concat([_group(pruned, group, kinds) for group in grouped(foreign.found)])
@@ -99,14 +98,12 @@ def _frames(
         yield pl.DataFrame(rows) if rows.num_columns else pl.DataFrame(height=rows.num_rows)
 
 
-def _pruned(snapshot: Snapshot, columns: Sequence[str], filters: Any, sql: str | None) -> Scan:
+def _pruned(scan: Scan, sql: str) -> Scan:
     """The same rows, without files that cannot meet a condition."""
-    scan = plan_scan(snapshot, columns, filters)
-    if sql is None:
-        return scan
-    kept = plan_scan(snapshot, [], sql).files.column("path")
-    keep = pc.is_in(scan.files.column("path"), value_set=kept.combine_chunks())
-    return type(scan)(snapshot, scan.plan, scan.files.filter(keep), scan.predicate, scan.pruned, scan.executor)
+    snapshot = scan.snapshot
+    condition = informed(BoundFilter(parse_predicate(sql, snapshot.schema)), snapshot)
+    found = condition.prune(scan.files, snapshot.schema, snapshot.partition_columns)
+    return replace(scan, files=scan.files.filter(found.keep))
 
 
 def _group(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
@@ -157,16 +154,6 @@ def _without(files: pl.LazyFrame, deleted: pl.Series) -> pl.LazyFrame:
     return files.join(deleted.to_frame().lazy(), on=_ROW, how="anti", maintain_order="left")
 
 
-# --- pyarrow -----------------------------------------------------------------------------------------------------
-
-
-def dataset(snapshot: Snapshot, **options: Any) -> Any:
-    """A pyarrow ``Dataset`` whose fragments are the live files. Arguments as for ``DeltaTable.to_pyarrow_dataset``."""
-    from refdelta.api.datasets import dataset_of
-
-    return dataset_of(snapshot, **options)
-
-
 # --- DuckDB ------------------------------------------------------------------------------------------------------
 
 
@@ -175,19 +162,26 @@ def relation(snapshot: Snapshot, connection: Any, name: str | None) -> duckdb.Du
     try:
         import duckdb
     except ImportError:
-        raise missing_extra("to_duckdb", "duckdb") from None
+        raise missing_package("to_duckdb", "duckdb") from None
     chosen = duckdb.default_connection() if connection is None else connection
     scan = plan_scan(snapshot)
     foreign = _foreign(scan)
-    if foreign.files and foreign.problem(DUCKDB) is None:
+    reads = foreign.duckdb_reads
+    if reads == "files" and foreign.files:
         source: Any = _read_parquet(chosen, scan, foreign.found)
     else:
-        source = scan if foreign.problem(PYARROW) is not None or has_inner_floats(scan.schema) else dataset(snapshot)
+        source = scan if reads == "stream" else _dataset(scan, foreign)
         source = chosen.from_arrow(source) if name is None else source
     if name is not None:
         chosen.register(name, source)
         source = chosen.table(name)
     return source  # type: ignore[no-any-return]
+
+
+def _dataset(scan: Scan, foreign: ForeignFiles) -> Any:
+    from refdelta.api.datasets import dataset_over  # with pyarrow.dataset, which the other readers do not need
+
+    return dataset_over(scan, foreign.files)
 
 
 def _read_parquet(connection: Any, scan: Scan, found: Sequence[ForeignFile]) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta.api.handle import Handle
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, missing_package
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
@@ -270,9 +270,7 @@ class Reading(Handle):
         from importlib.util import find_spec
 
         if find_spec("pandas") is None:
-            raise InvalidArgumentError(
-                "to_pandas needs the package pandas, which is not installed: pip install 'refdelta[pandas]'"
-            )
+            raise missing_package("to_pandas", "pandas")
         return self.to_pyarrow_table(columns, filters).to_pandas(**options)
 
     def to_polars(self, columns: Sequence[str] | None = None, filters: Any = None) -> pl.LazyFrame:
@@ -353,9 +351,9 @@ class Reading(Handle):
 
             table.to_pyarrow_dataset().to_table(filter=pc.field("id") > 1)
         """
-        from refdelta.api.lazy_readers import dataset
+        from refdelta.api.datasets import dataset_of
 
-        return dataset(
+        return dataset_of(
             self._snapshot,
             partitions=partitions,
             filesystem=filesystem,

@@ -57,7 +57,7 @@ POOL: dict[str, list[Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """A value that can be compared and counted, whoever gave it."""
+    """A value of any reader in a form that can be compared and counted."""
     if isinstance(value, dict):
         return tuple((name, plain(inner)) for name, inner in value.items())
     if isinstance(value, list):

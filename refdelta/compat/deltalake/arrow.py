@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.engine.arrow.schema import with_parts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -61,24 +63,10 @@ def _view(kind: pa.DataType) -> pa.DataType:
         return pa.string_view()
     if pa.types.is_binary(kind):
         return pa.binary_view()
-    return _inside(kind, _view)
+    return with_parts(kind, _view)
 
 
 def _micro(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
-    return _inside(kind, _micro)
-
-
-def _inside(kind: pa.DataType, change: Any) -> pa.DataType:
-    """A nested type with changed types of its fields; any other type is returned unchanged."""
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(change(kind.value_type)))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(change(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([item.with_type(change(item.type)) for item in kind.fields])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(change(key.type)), item.with_type(change(item.type)))
-    return kind
+    return with_parts(kind, _micro)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from refdelta.compat.deltalake.arrow import given
 from refdelta.core.table import types
-from refdelta.engine.arrow.schema import arrow_type, delta_type, from_arrow, to_arrow
+from refdelta.engine.arrow.schema import arrow_type, delta_type, from_arrow, large_schema, to_arrow
 from refdelta.schema import Schema as EngineSchema
 from refdelta.schema import struct_of
 
@@ -109,7 +109,7 @@ class ArrayType(_Type):
 
     @property
     def contains_null(self) -> bool:
-        """Whether elements may be null."""
+        """True if elements may be null."""
         return self._engine.contains_null  # type: ignore[union-attr]
 
     def __repr__(self) -> str:
@@ -136,7 +136,7 @@ class MapType(_Type):
 
     @property
     def value_contains_null(self) -> bool:
-        """Whether values may be null."""
+        """True if values may be null."""
         return self._engine.value_contains_null  # type: ignore[union-attr]
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class Field:
 
     @property
     def nullable(self) -> bool:
-        """Whether it may be null."""
+        """True if the field may be null."""
         return self._engine.nullable
 
     @property
@@ -283,7 +283,7 @@ class Schema:
     def to_arrow(self, as_large_types: bool = False) -> Any:
         """The Arrow schema; with ``as_large_types``, strings, binaries and lists have offsets of 64 bits."""
         schema = to_arrow(self._struct)
-        return given("Schema", pa.schema([_large(field) for field in schema]) if as_large_types else schema)
+        return given("Schema", large_schema(schema) if as_large_types else schema)
 
     @staticmethod
     def from_arrow(type: Any) -> Schema:  # noqa: A002 - deltalake's name
@@ -321,18 +321,3 @@ def engine_type(data_type: Any) -> types.DataType:
 
 def _arrow(exported: Any) -> pa.DataType:
     return exported if isinstance(exported, pa.DataType) else pa.field(exported).type
-
-
-def _large(item: pa.Field) -> pa.Field:
-    kind = item.type
-    if pa.types.is_string(kind):
-        return item.with_type(pa.large_string())
-    if pa.types.is_binary(kind):
-        return item.with_type(pa.large_binary())
-    if pa.types.is_list(kind):
-        return item.with_type(pa.large_list(_large(kind.value_field)))
-    if pa.types.is_struct(kind):
-        return item.with_type(pa.struct([_large(inner) for inner in kind.fields]))
-    if pa.types.is_map(kind):
-        return item.with_type(pa.map_(_large(kind.key_field), _large(kind.item_field)))
-    return item

@@ -94,7 +94,7 @@ def widens(narrow: DataType, wide: DataType) -> bool:
 
 
 def may_fit(source: DataType, target: DataType) -> bool:
-    """Whether some values of one type can be stored in a column of another one without loss, each checked by itself.
+    """True if some values of one type can be stored in a column of another one without loss; each value is checked.
 
     It is decided for each value by :func:`refdelta.core.expressions.exact_cast.fitted_value`. Nested types, variants
     and strings with collations fit only what they are.

@@ -160,6 +160,38 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
     raise UnsupportedTypeError(f"column {path}: Delta has no type for Arrow's {data_type}; {_advice(data_type)}")
 
 
+def with_parts(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A list, struct or map with changed types of its parts; any other type is returned unchanged."""
+    if pt.is_list(data_type):
+        return pa.list_(_changed(data_type.value_field, change))
+    if pt.is_large_list(data_type):
+        return pa.large_list(_changed(data_type.value_field, change))
+    if pt.is_struct(data_type):
+        return pa.struct([_changed(field, change) for field in data_type.fields])
+    if pt.is_map(data_type):
+        return pa.map_(_changed(data_type.key_field, change), _changed(data_type.item_field, change))
+    return data_type
+
+
+def _changed(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    return field.with_type(change(field.type))
+
+
+def large_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema whose strings, binaries and lists have offsets of 64 bits, at every depth."""
+    return pa.schema([_changed(field, _large) for field in schema], schema.metadata)
+
+
+def _large(data_type: pa.DataType) -> pa.DataType:
+    if pt.is_string(data_type):
+        return pa.large_string()
+    if pt.is_binary(data_type):
+        return pa.large_binary()
+    if pt.is_list(data_type):
+        return pa.large_list(_changed(data_type.value_field, _large))
+    return with_parts(data_type, _large)
+
+
 def _is_list(data_type: pa.DataType) -> bool:
     return any(
         is_kind(data_type)

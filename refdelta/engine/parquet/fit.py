@@ -294,7 +294,7 @@ def _plan(
 
 
 def _advice(data: DataType, table: DataType) -> str:
-    """How the column could hold more values."""
+    """The change of the column after which it could hold more values, for the end of a message."""
     if {data, table} <= set(SMALL_INTEGERS):
         return f'; schema_mode="merge" would change the column to {data}'
     return f"; alter.change_type() can widen the column to {data}" if can_widen(table, data) else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -21,7 +21,7 @@ from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from refdelta.engine.scan.reader import ReadPlan, ScanFile
     from refdelta_storage.base import Store
@@ -80,7 +80,7 @@ class ForeignFiles:
         void = next((field.name for field in fields if pt.is_null(field.type)), None)
         if void is not None:
             return f"column {void!r} is void"
-        if engine == POLARS and (odd := next((field.name for field in fields if _has_map(field.type)), None)):
+        if engine == POLARS and (odd := next((field.name for field in fields if _has(field.type, pt.is_map)), None)):
             return f"column {odd!r} has a map"
         if engine == DUCKDB and has_inner_floats(fields):
             return "a struct has floating-point numbers, of which DuckDB would lose NaN"
@@ -92,6 +92,13 @@ class ForeignFiles:
         if engine == DUCKDB:
             return _not_for_duckdb(found)
         return None if sum(one.rows for one in found) < _MOST_ROWS else "it has more rows than Polars can number"
+
+    @property
+    def duckdb_reads(self) -> Literal["files", "dataset", "stream"]:
+        """The source of DuckDB's rows: the files, else a pyarrow dataset, else a stream of refdelta's scan."""
+        if self.problem(DUCKDB) is None:
+            return "files"
+        return "stream" if self.problem(PYARROW) is not None or has_inner_floats(self.plan.schema) else "dataset"
 
     @property
     def found(self) -> list[ForeignFile]:
@@ -149,20 +156,17 @@ def _not_for_duckdb(found: Sequence[ForeignFile]) -> str | None:
 
 
 def has_inner_floats(schema: pa.Schema) -> bool:
-    """Whether a column has a field of floating-point numbers."""
-
-    def within(kind: pa.DataType) -> bool:
-        return any(
-            pt.is_floating(part) or within(part) for part in (kind.field(n).type for n in range(kind.num_fields))
-        )
-
-    return any(within(field.type) for field in schema)
+    """True if a part of a nested column has floating-point numbers."""
+    return any(_has(part, pt.is_floating) for field in schema for part in _parts(field.type))
 
 
-def _has_map(kind: pa.DataType) -> bool:
-    if pt.is_map(kind):
-        return True
-    return any(_has_map(kind.field(index).type) for index in range(kind.num_fields))
+def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """True if a type, or a part of it at any depth, passes a test."""
+    return test(kind) or any(_has(part, test) for part in _parts(kind))
+
+
+def _parts(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(index).type for index in range(kind.num_fields)]
 
 
 def grouped(found: Sequence[ForeignFile]) -> list[list[ForeignFile]]:
@@ -180,9 +184,8 @@ def readers(files: ForeignFiles) -> dict[str, str]:
     deleted = any(file.deletion_vector is not None for file in files.files)
     rows = ", without the rows of deletion vectors" if deleted else ""
     by_duckdb = f"read_parquet of DuckDB{rows}"
-    if problems[DUCKDB] is not None:
-        streamed = problems[PYARROW] is not None or has_inner_floats(files.plan.schema)
-        other = "a stream of refdelta's scan" if streamed else "a pyarrow dataset"
+    if files.duckdb_reads != "files":
+        other = "a stream of refdelta's scan" if files.duckdb_reads == "stream" else "a pyarrow dataset"
         by_duckdb = f"{other}: {problems[DUCKDB]}"
     return {
         POLARS: f"scan_parquet of Polars{rows}" if problems[POLARS] is None else f"refdelta's scan: {problems[POLARS]}",
