@@ -55,24 +55,24 @@ def _pyarrow(dataset: Any, question: str, highest: int) -> int:
     return int(dataset.to_table(columns=_NAMES, filter=found).num_rows)
 
 
-def run(library: str, reader: str, table: str, question: str, highest: int) -> int:
-    """The number of rows found by a library with a reader of the table: refdelta, the floor, or a rival."""
+def run(library: str, reader: str, table: str, question: str, highest: int, files: list[str]) -> int:
+    """The number of rows found by a library with a reader of the table: refdelta, the floor (the files), or a rival."""
     path = Path(table)
     if library == "polars":
         if reader == "refdelta":
             frame = refdelta.DeltaTable(path).to_polars()
         else:
-            frame = pl.scan_parquet(data_files(path)) if reader == "floor" else pl.scan_delta(table)
+            frame = pl.scan_parquet(files) if reader == "floor" else pl.scan_delta(table)
         return _polars(frame, question, highest)
     if library == "duckdb":
         with duckdb.connect() as connection:
             if reader == "refdelta":
                 return _duckdb(refdelta.DeltaTable(path).to_duckdb(connection), question, highest)
-            return _duckdb(connection.read_parquet(data_files(path)), question, highest)
+            return _duckdb(connection.read_parquet(files), question, highest)
     if reader == "refdelta":
         dataset = refdelta.DeltaTable(path).to_pyarrow_dataset()
     elif reader == "floor":
-        dataset = pyarrow.dataset.dataset(data_files(path))
+        dataset = pyarrow.dataset.dataset(files)
     else:
         dataset = deltalake.DeltaTable(table).to_pyarrow_dataset()
     return _pyarrow(dataset, question, highest)
@@ -84,21 +84,22 @@ RIVALS = {"polars": "scan_delta", "duckdb": None, "pyarrow": "deltalake"}
 def compare(contest: Any, library: str, table: Path, question: str, *, vectors: bool, rounds: int) -> None:
     """Let the readers of a library answer a question; a rival that cannot read the table is left out."""
     highest = pc.max(refdelta.DeltaTable(table).to_pyarrow_table(["l_orderkey"])["l_orderkey"]).as_py()
-    wanted = run(library, "refdelta", str(table), question, highest)
+    asked = (str(table), question, highest, data_files(table))  # the floor does not look for its files
+    wanted = run(library, "refdelta", *asked)
     rival = RIVALS[library]
     names = ["refdelta", "floor"]
     if rival is not None:
         try:
-            check(run(library, rival, str(table), question, highest), wanted)
+            check(run(library, rival, *asked), wanted)
             names.append(rival)
         except Exception as error:  # noqa: BLE001 - whatever it says, it does not read this table
             warnings.warn(f"{rival} is left out: {str(error)[:200]}", stacklevel=1)
 
     def task(name: str) -> Callable[[], dict[str, float]]:
-        peak = fresh.call("bench_lazy:run", library, name, str(table), question, highest).peak / 1e6
+        peak = fresh.call("bench_lazy:run", library, name, *asked).peak / 1e6
 
         def work() -> dict[str, float]:
-            found = run(library, name, str(table), question, highest)
+            found = run(library, name, *asked)
             if name == "refdelta" or not vectors:
                 check(found, wanted)
             return {"peak MB": peak}
