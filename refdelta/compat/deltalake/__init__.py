@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from refdelta._version import __version__
 from refdelta.compat.deltalake import table, transaction
+from refdelta.compat.deltalake.builders import TableFeatures
 from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, Transaction, no_effect
 from refdelta.compat.deltalake.query import QueryBuilder
 from refdelta.compat.deltalake.schema import DataType, Field, Schema, VariantType
-from refdelta.compat.deltalake.table import DeltaTable, Metadata, TableFeatures
+from refdelta.compat.deltalake.table import DeltaTable, Metadata
 from refdelta.compat.deltalake.writer import (
     BloomFilterProperties,
     ColumnProperties,

@@ -65,6 +65,9 @@ class CommitProperties:
     app_transactions: list[Transaction] | None = None
 
 
+HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
+"""The order of positional arguments of most statements, for :func:`options_of`."""
+
 _SAID: set[str] = set()
 
 
@@ -115,3 +118,14 @@ def options_of(
             app_transactions=given.app_transactions,
         )
     }
+
+
+def unheeded(writer_properties: Any) -> None:
+    """Warn, once, if there are properties of Parquet files."""
+    if writer_properties is not None:
+        no_effect("writer_properties", "set the table property delta.parquet.compression.codec for the codec")
+
+
+def metrics_of(result: Any) -> dict[str, Any]:
+    """The metrics of a result as a plain dict."""
+    return dict(result.metrics)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
-from enum import Enum
+from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,23 +12,36 @@ import pyarrow as pa
 
 import refdelta
 from refdelta.compat.deltalake.arrow import given, stream, writable
-from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, no_effect, options_of
-from refdelta.compat.deltalake.schema import Field, Schema
+from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
+    TableAlterer,
+    TableFeatures,  # noqa: F401
+    TableMerger,
+    TableOptimizer,
+)
+from refdelta.compat.deltalake.commit import (
+    HOOKS_FIRST,
+    CommitProperties,
+    PostCommitHookProperties,
+    metrics_of,
+    no_effect,
+    options_of,
+    unheeded,
+)
+from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import assignments, to_spark
 from refdelta.core.table.types import StructType
-from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
-from refdelta.schema import struct_of
+from refdelta.engine.log.timestamps import version_at, version_since
+from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError, VersionNotFoundError
+from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
     import os
 
     import pandas as pd
 
-    from refdelta.api.merge_builder import TableMerger as MergeBuilder
     from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.writer.properties import WriterProperties
 
-_HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
 _STORE = "the store of the table reads its files; see storage_options"
 _MISMATCH = "a value that does not fit its column is always an error"
 # Of the options, those that mean nothing on a local path.
@@ -49,26 +60,6 @@ _REMOTE = (
 )
 
 
-class TableFeatures(Enum):
-    """Table features by deltalake's names."""
-
-    ColumnMapping = "ColumnMapping"
-    DeletionVectors = "DeletionVectors"
-    TimestampWithoutTimezone = "TimestampWithoutTimezone"
-    V2Checkpoint = "V2Checkpoint"
-    AppendOnly = "AppendOnly"
-    Invariants = "Invariants"
-    CheckConstraints = "CheckConstraints"
-    ChangeDataFeed = "ChangeDataFeed"
-    GeneratedColumns = "GeneratedColumns"
-    IdentityColumns = "IdentityColumns"
-    RowTracking = "RowTracking"
-    DomainMetadata = "DomainMetadata"
-    IcebergCompatV1 = "IcebergCompatV1"
-    VariantType = "VariantType"
-    VariantTypePreview = "VariantTypePreview"
-
-
 class ProtocolVersions(NamedTuple):
     """The protocol of a table."""
 
@@ -79,7 +70,7 @@ class ProtocolVersions(NamedTuple):
 
 
 class DeltaTableConfig(NamedTuple):
-    """How a table was opened."""
+    """The arguments with which a table was opened."""
 
     without_files: bool
     log_buffer_size: int
@@ -161,16 +152,6 @@ def _merged(name: str, old: Any, new: Any) -> Any:
     return old
 
 
-def unheeded(writer_properties: Any) -> None:
-    """Warn, once, if there are properties of Parquet files."""
-    if writer_properties is not None:
-        no_effect("writer_properties", "set the table property delta.parquet.compression.codec for the codec")
-
-
-def _metrics(result: Any) -> dict[str, Any]:
-    return dict(result.metrics)
-
-
 class DeltaTable:
     """A table, as deltalake shows it."""
 
@@ -204,13 +185,13 @@ class DeltaTable:
 
     @property
     def table_config(self) -> DeltaTableConfig:
-        """How the table was opened; deprecated."""
+        """The arguments with which the table was opened; deprecated."""
         warnings.warn("The 'table_config' property is deprecated.", DeprecationWarning, stacklevel=2)
         return DeltaTableConfig(False, 32)
 
     @staticmethod
     def is_deltatable(table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
-        """Whether there is a table."""
+        """True if the location has a table."""
         return refdelta.DeltaTable.is_deltatable(table_uri, options_for(table_uri, storage_options))
 
     @classmethod
@@ -353,17 +334,15 @@ class DeltaTable:
             raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
         self._own.load_as_version(self._moment(version))
 
-    def _moment(self, version: int | str | datetime) -> int | str | datetime:
-        """A version, or a time; the oldest version for a time before it, as in deltalake."""
+    def _moment(self, version: int | str | datetime) -> int:
+        """A version, or that of a time; the oldest version for a time before it, as in deltalake."""
         if isinstance(version, int):
             return version
+        moment = milliseconds(version)
         try:
-            moment = datetime.fromisoformat(version) if isinstance(version, str) else version
-        except ValueError:
-            return version  # refdelta's error names the text
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        oldest = self._own.history()[-1]
-        return int(oldest["version"]) if moment.timestamp() * 1000 < oldest["timestamp"] else version
+            return version_at(self._own.store, moment)
+        except VersionNotFoundError:
+            return version_since(self._own.store, moment)
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version."""
@@ -413,17 +392,15 @@ class DeltaTable:
         file_pruning_predicate: Any = None,
     ) -> Any:
         """The table as a pyarrow dataset; see :meth:`refdelta.DeltaTable.to_pyarrow_dataset`."""
-        make = getattr(self._own, "to_pyarrow_dataset", None)
-        if make is None:
-            raise UnsupportedFeatureError(("to_pyarrow_dataset",), "make a pyarrow dataset of")
-        if filesystem is not None:
-            no_effect("filesystem", _STORE)
-        if parquet_read_options is not None:
-            no_effect("parquet_read_options", "files are read with pyarrow's defaults")
-        found = make(_merged("partitions", partitions, self._pruned(file_pruning_predicate)))
-        if schema is None and as_large_types:
-            schema = pa.schema(self.schema().to_arrow(as_large_types=True))
-        return found if schema is None else found.replace_schema(pa.schema(schema))
+        given_schema = None if schema is None else pa.schema(schema)
+        return self._own.to_pyarrow_dataset(
+            partitions,
+            filesystem,
+            parquet_read_options,
+            given_schema,
+            as_large_types,
+            self._pruned(file_pruning_predicate),
+        )
 
     def load_cdf(
         self,
@@ -459,10 +436,10 @@ class DeltaTable:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Delete rows."""
-        options = options_of("delete", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        options = options_of("delete", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
         unheeded(writer_properties)
         table = self.engine()
-        return _metrics(table.delete(self._pruned(predicate), **options))
+        return metrics_of(table.delete(self._pruned(predicate), **options))
 
     def update(
         self,
@@ -476,7 +453,7 @@ class DeltaTable:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
         """Set columns of rows."""
-        options = options_of("update", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        options = options_of("update", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
         unheeded(writer_properties)
         if not error_on_type_mismatch:
             no_effect("error_on_type_mismatch", _MISMATCH)
@@ -491,7 +468,7 @@ class DeltaTable:
             )
         table = self.engine()
         changes = None if updates is None else assignments(updates, self._struct)
-        return _metrics(table.update(changes, new_values, self._pruned(predicate), **options))
+        return metrics_of(table.update(changes, new_values, self._pruned(predicate), **options))
 
     def merge(
         self,
@@ -510,7 +487,7 @@ class DeltaTable:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> TableMerger:
         """Begin a MERGE."""
-        options = options_of("merge", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        options = options_of("merge", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
         unheeded(writer_properties)
         if not error_on_type_mismatch:
             no_effect("error_on_type_mismatch", _MISMATCH)
@@ -544,7 +521,7 @@ class DeltaTable:
             no_effect("protocol_downgrade_allowed", "a table keeps its features")
         table = self.engine()
         found = table.restore(self._moment(target), ignore_missing_files=ignore_missing_files, **options)
-        return _metrics(found)
+        return metrics_of(found)
 
     def vacuum(
         self,
@@ -558,7 +535,7 @@ class DeltaTable:
         keep_versions: list[int] | None = None,
     ) -> list[str]:
         """Remove, or list, the files that no retained version needs."""
-        options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, _HOOKS_FIRST)
+        options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, HOOKS_FIRST)
         full = args[2] if len(args) > 2 else full
         keep_versions = args[3] if len(args) > 3 else keep_versions
         found = self.engine().vacuum(
@@ -615,238 +592,3 @@ class DeltaTable:
 
 def _number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
-
-
-class TableMerger:
-    """The builder of a MERGE."""
-
-    def __init__(self, builder: MergeBuilder[Any], table: StructType) -> None:
-        self._builder, self._struct = builder, table
-
-    def _sql(self, predicate: str | None) -> Any:
-        return to_spark(predicate, self._struct)
-
-    def when_matched_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
-        """Update matched rows."""
-        self._builder.when_matched_update(assignments(updates, self._struct), self._sql(predicate))
-        return self
-
-    def when_matched_update_all(
-        self, predicate: str | None = None, except_cols: list[str] | None = None
-    ) -> TableMerger:
-        """Set all columns of matched rows."""
-        self._builder.when_matched_update_all(self._sql(predicate), except_cols)
-        return self
-
-    def when_matched_delete(self, predicate: str | None = None) -> TableMerger:
-        """Delete matched rows."""
-        self._builder.when_matched_delete(self._sql(predicate))
-        return self
-
-    def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
-        """Insert rows of the source that match nothing."""
-        self._builder.when_not_matched_insert(assignments(updates, self._struct), self._sql(predicate))
-        return self
-
-    def when_not_matched_insert_all(
-        self, predicate: str | None = None, except_cols: list[str] | None = None
-    ) -> TableMerger:
-        """Insert rows of the source that match nothing, with all columns."""
-        self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
-        return self
-
-    def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
-        """Update rows that no row of the source matches."""
-        self._builder.when_not_matched_by_source_update(assignments(updates, self._struct), self._sql(predicate))
-        return self
-
-    def when_not_matched_by_source_delete(self, predicate: str | None = None) -> TableMerger:
-        """Delete rows that no row of the source matches."""
-        self._builder.when_not_matched_by_source_delete(self._sql(predicate))
-        return self
-
-    def execute(self) -> dict[str, Any]:
-        """Run the MERGE."""
-        return _metrics(self._builder.execute())
-
-
-class TableAlterer:
-    """The statements of ALTER TABLE."""
-
-    def __init__(self, table: DeltaTable) -> None:
-        self.table = table
-
-    def _run(self, method: str, args: tuple[Any, ...], commit: Any, hooks: Any, *values: Any, **named: Any) -> None:
-        options = options_of(method, args, commit, hooks)
-        getattr(self.table.engine().alter, method)(*values, **named, **options)
-
-    def add_feature(
-        self,
-        feature: TableFeatures | list[TableFeatures],
-        allow_protocol_versions_increase: bool = False,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add table features."""
-        hooks = post_commithook_properties
-        self._run("add_feature", args, commit_properties, hooks, feature, allow_protocol_versions_increase)
-
-    def add_columns(
-        self,
-        fields: Field | list[Field],
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add columns."""
-        listed = fields if isinstance(fields, list) else [fields]
-        own = struct_of(Schema(listed).engine).fields if all(isinstance(f, Field) for f in listed) else listed
-        self._run("add_columns", args, commit_properties, post_commithook_properties, list(own))
-
-    def add_constraint(
-        self,
-        constraints: dict[str, str],
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add constraints, each in a commit of its own."""
-        struct = self.table._struct  # noqa: SLF001
-        for name, text in constraints.items():
-            one = {name: to_spark(text, struct)}
-            self._run("add_constraint", args, commit_properties, post_commithook_properties, one)
-
-    def drop_constraint(
-        self,
-        name: str,
-        raise_if_not_exists: bool = True,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Drop a constraint."""
-        hooks = post_commithook_properties
-        self._run("drop_constraint", args, commit_properties, hooks, name, raise_if_not_exists)
-
-    def drop_column_not_null(
-        self,
-        column_name: str,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Allow nulls in a column."""
-        self._run("drop_column_not_null", (), commit_properties, post_commithook_properties, column_name)
-
-    def set_table_properties(
-        self,
-        properties: dict[str, str],
-        raise_if_not_exists: bool = True,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set table properties. Names that are not Delta's are refused unless ``raise_if_not_exists`` is false."""
-        unknown = [name for name in properties if not name.startswith("delta.")]
-        if raise_if_not_exists and unknown:
-            raise InvalidArgumentError(f"Error parsing property '{unknown[0]}': it is not one of Delta's")
-        self._run("set_table_properties", args, commit_properties, post_commithook_properties, properties)
-
-    def set_table_name(
-        self,
-        name: str,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set the table's name."""
-        self._run("set_table_name", args, commit_properties, post_commithook_properties, name)
-
-    def set_table_description(
-        self,
-        description: str,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set the table's description."""
-        self._run("set_table_description", args, commit_properties, post_commithook_properties, description)
-
-    def set_column_metadata(
-        self,
-        column: str,
-        metadata: dict[str, str],
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set entries of a column's metadata."""
-        self._run("set_column_metadata", args, commit_properties, post_commithook_properties, column, metadata)
-
-
-class TableOptimizer:
-    """OPTIMIZE."""
-
-    def __init__(self, table: DeltaTable) -> None:
-        self.table = table
-
-    def compact(
-        self,
-        partition_filters: Any = None,
-        target_size: int | None = None,
-        max_concurrent_tasks: int | None = None,
-        max_spill_size: int | None = None,
-        max_temp_directory_size: int | None = None,
-        min_commit_interval: int | timedelta | None = None,
-        writer_properties: WriterProperties | None = None,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> dict[str, Any]:
-        """Merge small files."""
-        options = options_of("compact", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
-        unheeded(writer_properties)
-        found = self.table.engine().optimize.compact(
-            partition_filters,
-            target_size,
-            max_concurrent_tasks,
-            max_spill_size,
-            max_temp_directory_size,
-            min_commit_interval,
-            **options,
-        )
-        return _optimized(found)
-
-    def z_order(
-        self,
-        columns: Iterable[str],
-        partition_filters: Any = None,
-        target_size: int | None = None,
-        max_concurrent_tasks: int | None = None,
-        max_spill_size: int | None = None,
-        max_temp_directory_size: int | None = None,
-        min_commit_interval: int | timedelta | None = None,
-        writer_properties: WriterProperties | None = None,
-        *args: Any,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> dict[str, Any]:
-        """Sort rows along a Z-curve."""
-        options = options_of("z_order", args, commit_properties, post_commithook_properties, _HOOKS_FIRST)
-        unheeded(writer_properties)
-        found = self.table.engine().optimize.z_order(
-            list(columns),
-            partition_filters,
-            target_size,
-            max_concurrent_tasks,
-            max_spill_size,
-            max_temp_directory_size,
-            min_commit_interval,
-            **options,
-        )
-        return _optimized(found)
-
-
-def _optimized(result: Any) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads(json.dumps(_metrics(result), default=dict))
-    return metrics

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 import refdelta
 from refdelta.compat.deltalake.arrow import writable
-from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of, unheeded
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
-from refdelta.compat.deltalake.table import DeltaTable, options_for, unheeded
+from refdelta.compat.deltalake.table import DeltaTable, options_for
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

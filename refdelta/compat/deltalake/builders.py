@@ -1,0 +1,290 @@
+"""The builders of MERGE, ALTER TABLE and OPTIMIZE, with deltalake's arguments; ``deltalake.table`` has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from refdelta.compat.deltalake.commit import (
+    HOOKS_FIRST,
+    CommitProperties,
+    PostCommitHookProperties,
+    metrics_of,
+    options_of,
+    unheeded,
+)
+from refdelta.compat.deltalake.schema import Field, Schema
+from refdelta.compat.deltalake.sql import assignments, to_spark
+from refdelta.errors import InvalidArgumentError
+from refdelta.schema import struct_of
+
+if TYPE_CHECKING:
+    import refdelta
+    from refdelta.api.merge_builder import TableMerger as MergeBuilder
+    from refdelta.compat.deltalake.writer.properties import WriterProperties
+    from refdelta.core.table.types import StructType
+
+
+class TableFeatures(Enum):
+    """Table features by deltalake's names."""
+
+    ColumnMapping = "ColumnMapping"
+    DeletionVectors = "DeletionVectors"
+    TimestampWithoutTimezone = "TimestampWithoutTimezone"
+    V2Checkpoint = "V2Checkpoint"
+    AppendOnly = "AppendOnly"
+    Invariants = "Invariants"
+    CheckConstraints = "CheckConstraints"
+    ChangeDataFeed = "ChangeDataFeed"
+    GeneratedColumns = "GeneratedColumns"
+    IdentityColumns = "IdentityColumns"
+    RowTracking = "RowTracking"
+    DomainMetadata = "DomainMetadata"
+    IcebergCompatV1 = "IcebergCompatV1"
+    VariantType = "VariantType"
+    VariantTypePreview = "VariantTypePreview"
+
+
+class _Table(Protocol):
+    """The ``DeltaTable`` of this package."""
+
+    def engine(self) -> refdelta.DeltaTable:
+        """The table of refdelta at its newest version."""
+
+
+class TableMerger:
+    """The builder of a MERGE."""
+
+    def __init__(self, builder: MergeBuilder[Any], table: StructType) -> None:
+        self._builder, self._struct = builder, table
+
+    def _sql(self, predicate: str | None) -> Any:
+        return to_spark(predicate, self._struct)
+
+    def when_matched_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Update matched rows."""
+        self._builder.when_matched_update(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_matched_update_all(
+        self, predicate: str | None = None, except_cols: list[str] | None = None
+    ) -> TableMerger:
+        """Set all columns of matched rows."""
+        self._builder.when_matched_update_all(self._sql(predicate), except_cols)
+        return self
+
+    def when_matched_delete(self, predicate: str | None = None) -> TableMerger:
+        """Delete matched rows."""
+        self._builder.when_matched_delete(self._sql(predicate))
+        return self
+
+    def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Insert rows of the source that match nothing."""
+        self._builder.when_not_matched_insert(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_not_matched_insert_all(
+        self, predicate: str | None = None, except_cols: list[str] | None = None
+    ) -> TableMerger:
+        """Insert rows of the source that match nothing, with all columns."""
+        self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
+        return self
+
+    def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
+        """Update rows that no row of the source matches."""
+        self._builder.when_not_matched_by_source_update(assignments(updates, self._struct), self._sql(predicate))
+        return self
+
+    def when_not_matched_by_source_delete(self, predicate: str | None = None) -> TableMerger:
+        """Delete rows that no row of the source matches."""
+        self._builder.when_not_matched_by_source_delete(self._sql(predicate))
+        return self
+
+    def execute(self) -> dict[str, Any]:
+        """Run the MERGE."""
+        return metrics_of(self._builder.execute())
+
+
+class TableAlterer:
+    """The statements of ALTER TABLE."""
+
+    def __init__(self, table: _Table) -> None:
+        self.table = table
+
+    def _run(self, method: str, args: tuple[Any, ...], commit: Any, hooks: Any, *values: Any, **named: Any) -> None:
+        options = options_of(method, args, commit, hooks)
+        getattr(self.table.engine().alter, method)(*values, **named, **options)
+
+    def add_feature(
+        self,
+        feature: TableFeatures | list[TableFeatures],
+        allow_protocol_versions_increase: bool = False,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add table features."""
+        hooks = post_commithook_properties
+        self._run("add_feature", args, commit_properties, hooks, feature, allow_protocol_versions_increase)
+
+    def add_columns(
+        self,
+        fields: Field | list[Field],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add columns."""
+        listed = fields if isinstance(fields, list) else [fields]
+        own = struct_of(Schema(listed).engine).fields if all(isinstance(f, Field) for f in listed) else listed
+        self._run("add_columns", args, commit_properties, post_commithook_properties, list(own))
+
+    def add_constraint(
+        self,
+        constraints: dict[str, str],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Add constraints, each in a commit of its own."""
+        struct = self.table.engine().schema().struct
+        for name, text in constraints.items():
+            one = {name: to_spark(text, struct)}
+            self._run("add_constraint", args, commit_properties, post_commithook_properties, one)
+
+    def drop_constraint(
+        self,
+        name: str,
+        raise_if_not_exists: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Drop a constraint."""
+        hooks = post_commithook_properties
+        self._run("drop_constraint", args, commit_properties, hooks, name, raise_if_not_exists)
+
+    def drop_column_not_null(
+        self,
+        column_name: str,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Allow nulls in a column."""
+        self._run("drop_column_not_null", (), commit_properties, post_commithook_properties, column_name)
+
+    def set_table_properties(
+        self,
+        properties: dict[str, str],
+        raise_if_not_exists: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set table properties. Names that are not Delta's are refused unless ``raise_if_not_exists`` is false."""
+        unknown = [name for name in properties if not name.startswith("delta.")]
+        if raise_if_not_exists and unknown:
+            raise InvalidArgumentError(f"Error parsing property '{unknown[0]}': it is not one of Delta's")
+        self._run("set_table_properties", args, commit_properties, post_commithook_properties, properties)
+
+    def set_table_name(
+        self,
+        name: str,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set the table's name."""
+        self._run("set_table_name", args, commit_properties, post_commithook_properties, name)
+
+    def set_table_description(
+        self,
+        description: str,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set the table's description."""
+        self._run("set_table_description", args, commit_properties, post_commithook_properties, description)
+
+    def set_column_metadata(
+        self,
+        column: str,
+        metadata: dict[str, str],
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set entries of a column's metadata."""
+        self._run("set_column_metadata", args, commit_properties, post_commithook_properties, column, metadata)
+
+
+class TableOptimizer:
+    """OPTIMIZE."""
+
+    def __init__(self, table: _Table) -> None:
+        self.table = table
+
+    def compact(
+        self,
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | timedelta | None = None,
+        writer_properties: WriterProperties | None = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Merge small files."""
+        options = options_of("compact", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
+        unheeded(writer_properties)
+        found = self.table.engine().optimize.compact(
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            max_spill_size,
+            max_temp_directory_size,
+            min_commit_interval,
+            **options,
+        )
+        return _optimized(found)
+
+    def z_order(
+        self,
+        columns: Iterable[str],
+        partition_filters: Any = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | timedelta | None = None,
+        writer_properties: WriterProperties | None = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Sort rows along a Z-curve."""
+        options = options_of("z_order", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
+        unheeded(writer_properties)
+        found = self.table.engine().optimize.z_order(
+            list(columns),
+            partition_filters,
+            target_size,
+            max_concurrent_tasks,
+            max_spill_size,
+            max_temp_directory_size,
+            min_commit_interval,
+            **options,
+        )
+        return _optimized(found)
+
+
+def _optimized(result: Any) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads(json.dumps(metrics_of(result), default=dict))
+    return metrics
