@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -66,6 +67,15 @@ def text(function: Callable[[pa.Array, Call], pa.Array]) -> Columnar:
         return function(array, node)
 
     return with_constants
+
+
+by_value_with_constants: Columnar = text(lambda array, node: by_value(node, array))
+"""The definition, as :func:`by_value`; null for all rows if a constant is null."""
+
+
+def all_valid(columns: Sequence[pa.Array]) -> pa.BooleanArray:
+    """A mask of the rows in which no column is null."""
+    return functools.reduce(pc.and_, (column.is_valid() for column in columns))
 
 
 def emptied(array: pa.Array) -> pa.Array:

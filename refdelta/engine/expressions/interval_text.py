@@ -10,16 +10,22 @@ from refdelta.core.expressions.partition_values import DAY
 from refdelta.core.table.types import DataType
 from refdelta.errors import PredicateError
 
-_SIZES = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": DAY,
-    "WEEK": 7 * DAY,
+UNITS: dict[str, tuple[DataType, int]] = {
+    "microsecond": (DAY_TIME, 1),
+    "millisecond": (DAY_TIME, 1_000),
+    "second": (DAY_TIME, 1_000_000),
+    "minute": (DAY_TIME, 60_000_000),
+    "hour": (DAY_TIME, 3_600_000_000),
+    "day": (DAYS, DAY),
+    "week": (DAYS, 7 * DAY),
+    "month": (YEAR_MONTH, 1),
+    "quarter": (YEAR_MONTH, 3),
+    "year": (YEAR_MONTH, 12),
 }
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+"""Units of intervals: the type of an interval of one unit, and its value."""
+
+_SIZES = {unit.upper(): size for unit, (kind, size) in UNITS.items() if kind != YEAR_MONTH}
+_MONTHS = {unit.upper(): size for unit, (kind, size) in UNITS.items() if kind == YEAR_MONTH}
 _CLOCK = ["DAY", "HOUR", "MINUTE", "SECOND"]
 _NUMBER = re.compile(r"([+-]?)([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 

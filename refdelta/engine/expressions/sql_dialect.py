@@ -15,7 +15,6 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from refdelta.arguments import is_unicode
 from refdelta.core.expressions.expression import Literal
-from refdelta.core.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
 from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
@@ -137,20 +136,6 @@ LENIENT_CASTS: dict[str, DataType] = {"try_to_date": DATE, "try_to_timestamp": T
 
 CONSTANTS = {"pi": math.pi, "e": math.e}
 """Functions without arguments that are a double."""
-
-MOVED_UNITS = {
-    "microsecond": (DAY_TIME, 1),
-    "millisecond": (DAY_TIME, 1_000),
-    "second": (DAY_TIME, 1_000_000),
-    "minute": (DAY_TIME, 60_000_000),
-    "hour": (DAY_TIME, 3_600_000_000),
-    "day": (DAYS, 86_400_000_000),
-    "week": (DAYS, 7 * 86_400_000_000),
-    "month": (YEAR_MONTH, 1),
-    "quarter": (YEAR_MONTH, 3),
-    "year": (YEAR_MONTH, 12),
-}
-"""Units of intervals: the type of an interval of one unit, and its value."""
 
 SHORTHANDS = {
     "isnull": 1,

@@ -55,7 +55,7 @@ from refdelta.core.table.types import (
     StructType,
     is_numeric,
 )
-from refdelta.engine.expressions.interval_text import interval_literal
+from refdelta.engine.expressions.interval_text import UNITS, interval_literal
 from refdelta.engine.expressions.sql_dialect import (
     ARITHMETIC,
     BITWISE,
@@ -65,7 +65,6 @@ from refdelta.engine.expressions.sql_dialect import (
     CONSTANTS,
     EXTRACTED,
     LENIENT_CASTS,
-    MOVED_UNITS,
     SHORTHANDS,
     TYPES,
     SqlText,
@@ -519,13 +518,13 @@ class SqlReader:
 
     def _unit(self, args: list[exp.Expr]) -> str | None:
         first = args[0] if len(args) == 3 else None
-        return first.name.lower() if isinstance(first, exp.Column) and first.name.lower() in MOVED_UNITS else None
+        return first.name.lower() if isinstance(first, exp.Column) and first.name.lower() in UNITS else None
 
     def _write_timestampadd(self, args: list[exp.Expr]) -> Value | None:
         unit = self._unit(args)
         if unit is None:
             return None
-        kind, size = MOVED_UNITS[unit]
+        kind, size = UNITS[unit]
         interval = Call("*", (Literal(size, DAY_TIME if kind == DAYS else kind), self._value(args[1])))
         value = self._value(args[2])
         return Call("+", (Call("coalesce", (value, Literal(None, TIMESTAMP))), interval))
@@ -536,7 +535,7 @@ class SqlReader:
         unit = self._unit(args)
         if unit is None:
             return None
-        kind, size = MOVED_UNITS[unit]
+        kind, size = UNITS[unit]
         if kind == YEAR_MONTH:
             raise PredicateError("the difference of times in months is not supported here; use months_between")
         ends = [Call("unix_micros", (self._value(arg),)) for arg in (args[2], args[1])]

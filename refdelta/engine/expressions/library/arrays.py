@@ -18,7 +18,7 @@ from refdelta.core.expressions.expression import Call
 from refdelta.core.table.types import MapType
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.arithmetic import compare
-from refdelta.engine.expressions.columnar import Columnar, constant
+from refdelta.engine.expressions.columnar import Columnar, all_valid, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,7 @@ def _equal(column: ListColumn, values: Any, item: Any) -> Any:
 
 
 def _valid(*arrays: Any) -> Any:
-    found = arrays[0].is_valid()
-    for array in arrays[1:]:
-        found = pc.and_(found, array.is_valid())
-    return found.to_numpy(zero_copy_only=False)
+    return all_valid(arrays).to_numpy(zero_copy_only=False)
 
 
 def _indexed(node: Call, array: Any, key: Any) -> Any:

@@ -15,7 +15,7 @@ from refdelta.core.expressions.expression import Call
 from refdelta.core.expressions.library.regex import RegularExpression, read_pattern, replacement_parts
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions import columnar
-from refdelta.engine.expressions.columnar import Columnar, by_value, constant, emptied, text
+from refdelta.engine.expressions.columnar import Columnar, by_value, by_value_with_constants, constant, emptied, text
 
 _LINE_END = r"(?:[\n\r]|\x{85}|\x{2028}|\x{2029})\z"
 
@@ -49,13 +49,8 @@ def _matched(function: Callable[[pa.Array, Call, RegularExpression], pa.Array], 
 
 
 def _extracted(array: pa.Array, node: Call, regex: RegularExpression) -> pa.Array:
-    return (
-        pc.fill_null(_group(array, regex, constant(node, 2)), "")
-        if not array.null_count
-        else pc.if_else(
-            array.is_valid(), pc.fill_null(_group(array, regex, constant(node, 2)), ""), pa.scalar(None, array.type)
-        )
-    )
+    found = pc.fill_null(_group(array, regex, constant(node, 2)), "")
+    return pc.if_else(array.is_valid(), found, pa.scalar(None, array.type)) if array.null_count else found
 
 
 def _group(array: pa.Array, regex: RegularExpression, number: int) -> pa.Array:
@@ -225,24 +220,24 @@ TEXT: dict[str, Columnar] = {
     "space": lambda node, array: pa.repeat(
         pa.scalar(None if constant(node, 0) is None else " " * max(constant(node, 0), 0), pa.string()), len(array)
     ),
-    "translate": text(lambda array, node: by_value(node, array)),
+    "translate": by_value_with_constants,
     "instr": text(_located),
     "locate": text(
         lambda array, node: (
             _located(array, node) if len(node.args) < 3 or constant(node, 2) == 1 else by_value(node, array)
         )
     ),
-    "substring_index": text(lambda array, node: by_value(node, array)),
+    "substring_index": by_value_with_constants,
     "split_part": text(_part),
-    "overlay": text(lambda array, node: by_value(node, array)),
-    "find_in_set": text(lambda array, node: by_value(node, array)),
+    "overlay": by_value_with_constants,
+    "find_in_set": by_value_with_constants,
     "concat_ws": _joined,
     "elt": _elt,
     "btrim": _trimmed(pc.utf8_trim),
     "ltrimmed": _trimmed(pc.utf8_ltrim),
     "rtrimmed": _trimmed(pc.utf8_rtrim),
     "soundex": by_value,
-    "levenshtein": text(lambda array, node: by_value(node, array)),
+    "levenshtein": by_value_with_constants,
     "luhn_check": by_value,
     "ascii": by_value,
     "chr": by_value,
@@ -251,17 +246,17 @@ TEXT: dict[str, Columnar] = {
     "base64": by_value,
     "unbase64": by_value,
     "encode": text(lambda array, _: array.cast(pa.binary())),
-    "decode": text(lambda array, node: by_value(node, array)),
+    "decode": by_value_with_constants,
     "md5": by_value,
     "sha1": by_value,
-    "sha2": text(lambda array, node: by_value(node, array)),
+    "sha2": by_value_with_constants,
     "crc32": by_value,
     "rlike": _matched(lambda array, _, regex: pc.match_substring_regex(array, regex.re2), nullable=True),
     "regexp_extract": _matched(_extracted, nullable=True),
-    "regexp_extract_all": text(lambda array, node: by_value(node, array)),
+    "regexp_extract_all": by_value_with_constants,
     "regexp_replace": _matched(_replaced),
     "regexp_substr": _matched(_substr, nullable=True),
     "regexp_count": _matched(_counted),
-    "regexp_instr": text(lambda array, node: by_value(node, array)),
+    "regexp_instr": by_value_with_constants,
     "split": _split,
 }

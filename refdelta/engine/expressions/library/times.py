@@ -19,7 +19,15 @@ from refdelta.core.table.types import DATE
 from refdelta.engine.arrow.arrays import floor_divide, modulo
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions import calendars
-from refdelta.engine.expressions.columnar import Columnar, by_value, constant, dated, days, text
+from refdelta.engine.expressions.columnar import (
+    Columnar,
+    all_valid,
+    by_value_with_constants,
+    constant,
+    dated,
+    days,
+    text,
+)
 
 
 def _of_date(function: Callable[[Any], Any]) -> Columnar:
@@ -67,18 +75,8 @@ def _bad(mask: Any) -> None:
         raise pa.ArrowInvalid("a field is out of its range")
 
 
-def _valid(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """The columns with a null in all where one has it, so that what is beside a null cannot fail."""
-    valid = columns[0].is_valid()
-    for column in columns[1:]:
-        valid = pc.and_(valid, column.is_valid())
-    return [pc.if_else(valid, column, pa.scalar(None, column.type)) for column in columns]
-
-
 def _make_date(node: Call, *columns: pa.Array) -> pa.Array:
-    valid = columns[0].is_valid()
-    for column in columns[1:]:
-        valid = pc.and_(valid, column.is_valid())
+    valid = all_valid(columns)
     # Values beside a null are no date either, and no error.
     filled = [pc.if_else(valid, column.cast(pa.int64()), 1) for column in columns]
 
@@ -100,9 +98,7 @@ def _micros(seconds: pa.Array) -> pa.Array:
 
 
 def _make_timestamp(node: Call, *columns: pa.Array) -> pa.Array:
-    valid = columns[0].is_valid()
-    for column in columns[1:]:
-        valid = pc.and_(valid, column.is_valid())
+    valid = all_valid(columns)
     dates = _make_date(
         Call("make_date", (), DATE), *(pc.if_else(valid, c, pa.scalar(None, c.type)) for c in columns[:3])
     )
@@ -162,11 +158,6 @@ def _make_months(years: pa.Array, months: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(years.cast(pa.int64()), 12), months.cast(pa.int64()))
 
 
-def _parsed(array: pa.Array, node: Call) -> pa.Array:
-    # Times are parsed by the definition, once for each distinct string.
-    return by_value(node, array)
-
-
 TIMES: dict[str, Columnar] = {
     "yearofweek": _of_date(lambda n: calendars.year(n - calendars.weekday(n) + 3)),
     "dayofweek_iso": _of_date(lambda n: calendars.weekday(n) + 1),
@@ -181,11 +172,11 @@ TIMES: dict[str, Columnar] = {
     "make_date": _make_date,
     "make_timestamp": _make_timestamp,
     "make_timestamp_ntz": _make_timestamp,
-    "to_date": text(_parsed),
-    "try_to_date": text(_parsed),
-    "to_timestamp": text(_parsed),
-    "try_to_timestamp": text(_parsed),
-    "to_unix_timestamp": text(_parsed),
+    "to_date": by_value_with_constants,
+    "try_to_date": by_value_with_constants,
+    "to_timestamp": by_value_with_constants,
+    "try_to_timestamp": by_value_with_constants,
+    "to_unix_timestamp": by_value_with_constants,
     "make_dt_interval": _make_day_time,
     "make_ym_interval": _limited(_make_months),
     "moved": _moved(1),
